@@ -1,0 +1,264 @@
+# shellcheck shell=bash
+# The set-up that scripts/quickstart and scripts/test share: from a bare Debian or Ubuntu to taco-launch with Horovod.
+#
+# Checks are quick, and neither pip nor apt is asked anything when all is there. Versions are those of setup.cfg.
+
+# shellcheck source=scripts/steps.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/steps.sh"
+
+unset PYTHONHOME PYTHONPATH PIP_TARGET PIP_PREFIX # they would send a venv's packages elsewhere
+export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_PROGRESS_BAR=off
+
+VENV=$ROOT/.venv
+UNFINISHED=$VENV/.unfinished # there while pip changes .venv: what was cut short is made anew, never trusted
+extras=train                 # what to install of setup.cfg's extras
+optional=()                  # apt packages, called as their command, that are only installed where that is possible
+python=                      # the chosen interpreter, never one of a venv
+python_version=              # as 3.11.7
+missing=()                   # apt packages that are needed
+python_lacks=()              # those of them that are parts of Python
+key=                         # what a built Horovod depends on, as a folder name
+
+pinned() { # pinned PACKAGE: the version that setup.cfg asks for
+  sed -n "s/^ *$1 *== *\([0-9.]*\) *\$/\1/p" "$ROOT/setup.cfg"
+}
+
+TORCH=$(pinned torch)
+HOROVOD=$(pinned horovod)
+
+set_up() { # the six steps that both scripts begin with
+  export TACO_LAUNCH_WHEEL_CACHE=$CACHE PIP_CACHE_DIR=${PIP_CACHE_DIR:-$CACHE/pip}
+  step "Python 3.10 or newer" found find_python explain_python
+  step "system packages" installed find_missing install_packages
+  step ".venv" made venv_is_made make_venv
+  step "torch $TORCH" installed torch_is_there install_torch
+  step "Horovod $HOROVOD wheel" built wheel_is_there build_wheel
+  step "taco-launch" installed package_is_there install_package
+  export PATH="$VENV/bin:$PATH" VIRTUAL_ENV=$VENV
+}
+
+# --- Python -----------------------------------------------------------------------------------------------------------
+
+find_python() {
+  local said
+  # a venv's python3 leads to the one it was made from: ours may be about to be made anew
+  said=$("${TACO_LAUNCH_PYTHON:-python3}" -c '
+import platform, sys
+assert sys.version_info >= (3, 10)
+print(getattr(sys, "_base_executable", sys.executable), platform.python_version(), sep="\n")' 2>/dev/null) || return 1
+  python=${said%$'\n'*}
+  python_version=${said##*$'\n'}
+  detail="$python_version at $python"
+}
+
+explain_python() {
+  local name
+  echo "${TACO_LAUNCH_PYTHON:-python3}: $("${TACO_LAUNCH_PYTHON:-python3}" --version 2>&1 || echo "does not run")"
+  for name in python3.{14,13,12,11,10} /usr/bin/python3; do
+    if TACO_LAUNCH_PYTHON=$name find_python; then
+      echo "next: TACO_LAUNCH_PYTHON=$python $0"
+      return 1
+    fi
+  done
+  echo "next: install Python 3.10 or newer (Debian 12, Ubuntu 22.04 and later have it: apt-get install python3)," \
+    "or name one: TACO_LAUNCH_PYTHON=/path/to/python3 $0"
+  return 1
+}
+
+# --- system packages: what is missing is found by trying --------------------------------------------------------------
+
+find_missing() {
+  local try minor=${python_version#3.}
+  minor=${minor%%.*}
+  missing=()
+  [[ $(mpirun --version 2>/dev/null) == *"Open MPI"* ]] || missing+=(openmpi-bin)
+  try='#include <mpi.h>
+int main() { return MPI_Init(0, 0); }'
+  g++ -x c++ -E - <<<'#include <string>' >/dev/null 2>&1 || missing+=(g++)
+  mpicxx -x c++ - -o /dev/null <<<"$try" >/dev/null 2>&1 || missing+=(libopenmpi-dev)
+  cmake --version >/dev/null 2>&1 || missing+=(cmake)
+  make --version >/dev/null 2>&1 || missing+=(make)
+  python_lacks=()
+  "$python" -c 'import ensurepip, venv' 2>/dev/null || python_lacks+=("python3.$minor-venv")
+  "$python" -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null ||
+    python_lacks+=("python3.$minor-dev")
+  missing+=("${python_lacks[@]}")
+  if ((${#missing[@]} == 0)); then
+    for try in "${optional[@]}"; do
+      command -v "$try" >/dev/null || ! command -v apt-get >/dev/null || ! may_be_root || missing+=("$try")
+    done
+  elif ! may_be_root && [[ -t 0 ]] && command -v sudo >/dev/null; then
+    printf '\nto install %s, ' "${missing[*]}"
+    sudo -v || true # asks for the password, here where it can be typed
+  fi
+  ((${#missing[@]} == 0))
+}
+
+may_be_root() {
+  ((EUID == 0)) || sudo -n true 2>/dev/null
+}
+
+apt_get() {
+  local as_root=()
+  ((EUID == 0)) || as_root=(sudo -n)
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 LC_ALL=C \
+    apt-get -o DPkg::Lock::Timeout=60 "$@"
+}
+
+install_packages() {
+  local again="then run $0 again"
+  echo "missing: ${missing[*]}"
+  if ((${#python_lacks[@]})) && ! dpkg -S "$(readlink -f -- "$python")" >/dev/null 2>&1; then
+    echo "$python lacks what Debian puts into ${python_lacks[*]}, and is not from a package"
+    echo "next: choose the distribution's Python: TACO_LAUNCH_PYTHON=/usr/bin/python3 $0"
+    return 1
+  fi
+  if ! command -v apt-get >/dev/null; then
+    echo "there is no apt-get: this is neither Debian nor Ubuntu"
+    echo "next: install by hand Open MPI with its headers (mpirun, mpicxx), g++, cmake, make and Python's headers, $again"
+    return 1
+  fi
+  if ! may_be_root; then
+    echo "this takes root: $(id -un) is not root, and sudo is not there or refuses"
+    echo "next: have an administrator run apt-get install ${missing[*]}, $again"
+    return 1
+  fi
+  apt_get update || echo "(apt-get update failed: trying with the lists that are there)"
+  apt_get install -y --no-install-recommends "${missing[@]}"
+  if ! find_missing; then
+    echo "still not usable after the installation: ${missing[*]}"
+    echo "found: $(command -v mpirun mpicxx g++ cmake make | tr '\n' ' ')"
+    echo "next: something else stands before the distribution's on PATH ($PATH): put /usr/bin first, $again"
+    return 1
+  fi
+}
+
+# --- .venv ------------------------------------------------------------------------------------------------------------
+
+venv_stamp() {
+  printf '%s\n' "$python $python_version" "$ROOT" # a moved checkout leaves wrong paths inside
+}
+
+venv_is_made() {
+  [[ ! -e $UNFINISHED ]] && [[ $(cat -- "$VENV/.made" 2>/dev/null) == "$(venv_stamp)" ]] &&
+    "$VENV/bin/python" -c '' 2>/dev/null
+}
+
+make_venv() {
+  if [[ -d $VENV && ! -e $UNFINISHED && ! -e $VENV/.made ]]; then
+    echo "$VENV is there and was not made by this script"
+    echo "next: move it away (mv '$VENV' '$VENV.old'), then run $0 again"
+    return 1
+  fi
+  rm -rf -- "$VENV"
+  mkdir -- "$VENV"
+  : >"$UNFINISHED"
+  "$python" -m venv "$VENV"
+  venv_stamp >"$VENV/.made"
+  rm -- "$UNFINISHED"
+}
+
+pip_install() { # pip_install ARGUMENT..: .venv counts as unfinished until it is done
+  : >"$UNFINISHED"
+  "$VENV/bin/python" -m pip install "$@"
+  rm -- "$UNFINISHED"
+}
+
+installed() { # installed PACKAGE: its version in .venv
+  "$VENV/bin/python" -c 'import sys; from importlib.metadata import version; print(version(sys.argv[1]))' "$1" 2>/dev/null
+}
+
+torch_is_there() {
+  local version
+  version=$(installed torch) && [[ ${version%%+*} == "$TORCH" ]]
+}
+
+install_torch() {
+  # Besides torch, what Horovod's build imports: it runs without isolation, to see this torch.
+  pip_install "torch==$TORCH" 'setuptools>=77' wheel packaging 'numpy>=1.26,<3' cloudpickle psutil pyyaml cffi
+}
+
+# --- Horovod ----------------------------------------------------------------------------------------------------------
+
+gpus() { # how many GPUs the driver lists
+  nvidia-smi -L 2>/dev/null | grep -c '^GPU ' || true
+}
+
+horovod_flavour() { # nccl, cuda or cpu: what Horovod can be built with here
+  if (($(gpus) == 0)) || ! command -v nvcc >/dev/null; then
+    echo cpu
+  elif g++ -x c++ -E -I/usr/local/cuda/include - <<<'#include <nccl.h>' >/dev/null 2>&1; then
+    echo nccl
+  else
+    echo cuda
+  fi
+}
+
+find_key() { # Horovod's library is tied to each of these
+  local abi openmpi
+  abi=$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))') # names the architecture too
+  openmpi=$(mpirun --version | sed -n '1s/.* //p')
+  key="$abi-torch$(installed torch)-openmpi$openmpi-$(getconf GNU_LIBC_VERSION | tr -d ' ')-$(horovod_flavour)"
+}
+
+wheel() { # the built wheel's path, if there is one
+  compgen -G "$(printf '%q' "$CACHE/$key")/horovod-$HOROVOD-*.whl"
+}
+
+wheel_is_there() {
+  find_key
+  [[ -n $(wheel) ]] && detail="already there, in $CACHE"
+}
+
+build_wheel() {
+  local work jobs memory
+  work=$(mktemp -d)
+  # shellcheck disable=SC2064 # the folder's name is known now, and gone then
+  trap "rm -rf -- $(printf %q "$work")" EXIT
+  # Horovod's CMake asks for C++14 and torch's headers for C++17: the last -std counts.
+  printf '#!/bin/sh\nexec g++ "$@" -std=gnu++17\n' >"$work/g++"
+  chmod +x "$work/g++"
+  ln -s -- "$VENV" "$work/venv" # a name without spaces, for what CMake writes into makefiles
+  memory=$(awk '/^MemAvailable:/ { print int($2 / 1500000) }' /proc/meminfo) # one compiler takes up to 1.5 GB
+  jobs=$(nproc)
+  ((jobs <= memory)) || jobs=$((memory > 0 ? memory : 1))
+  if [[ $key == *-nccl ]]; then
+    export HOROVOD_GPU_OPERATIONS="${HOROVOD_GPU_OPERATIONS:-NCCL}"
+  fi
+  # From source and past pip's own cache of wheels, which knows nothing of torch's or Open MPI's version.
+  CXX=$work/g++ MAKEFLAGS=${MAKEFLAGS:--j$jobs} \
+    HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 \
+    HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_GLOO=1 \
+    "$work/venv/bin/python" -m pip -v wheel --no-deps --no-build-isolation --no-cache-dir --no-binary horovod \
+    --wheel-dir "$work/out" "horovod==$HOROVOD"
+  mkdir -p -- "$CACHE/$key"
+  # the whole wheel or none, also for one who looks right now
+  cp -- "$work"/out/horovod-*.whl "$CACHE/$key/.part-$$"
+  mv -- "$CACHE/$key/.part-$$" "$CACHE/$key/$(basename -- "$work"/out/horovod-*.whl)"
+}
+
+# --- taco-launch ------------------------------------------------------------------------------------------------------
+
+package_stamp() { # what the installation depends on, and which extras it has
+  printf '%s\n' "$key" "$(cat -- "$ROOT/setup.cfg" "$ROOT/pyproject.toml" | sha256sum)"
+}
+
+package_is_there() {
+  local extra
+  for extra in ${extras//,/ }; do
+    [[ $(cat -- "$VENV/.installed-$extra" 2>/dev/null) == "$(package_stamp)" ]] || return 1
+  done
+  [[ -x $VENV/bin/taco-launch && $(installed horovod) == "$HOROVOD" ]]
+}
+
+install_package() {
+  local extra
+  pip_install --no-deps --force-reinstall "$(wheel)"
+  # without isolation: what builds it came with torch, and needs no network now
+  pip_install --no-build-isolation -e "${ROOT}[$extras]"
+  echo "trying what was built: import horovod.torch"
+  "$VENV/bin/python" -c 'import horovod.torch'
+  for extra in ${extras//,/ }; do
+    package_stamp >"$VENV/.installed-$extra"
+  done
+}

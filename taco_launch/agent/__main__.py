@@ -1,0 +1,29 @@
+"""The agent's command line, as the zipapp runs it: `agent OP` for the controller, run, guard and rank for itself."""
+
+import os
+import sys
+from pathlib import Path
+from typing import List
+
+from taco_launch.agent.folders import JobFolder
+
+
+def main(agent: str, arguments: List[str]) -> int:
+    """Run one agent process; `agent` is the file it runs from. Imports follow the work, since every rank starts one."""
+    op, *rest = arguments
+    if op == "rank":
+        from taco_launch.agent import rank
+
+        return rank.main(JobFolder(Path(rest[0])), rest[2:])
+    os.umask(0o077)  # a rank keeps its caller's
+    if op == "guard":
+        from taco_launch.agent import guard
+
+        return guard.main(JobFolder(Path(rest[0])))
+    if op == "run":
+        from taco_launch.agent import supervisor
+
+        return supervisor.main(JobFolder(Path(rest[0])), agent)
+    from taco_launch.agent import serve
+
+    return serve.serve(op, agent, sys.stdin.buffer, sys.stdout.buffer)

@@ -1,0 +1,172 @@
+"""Where everything of the agent lies on a host: the state folder and one folder per job. One class owns every path."""
+
+import errno
+import os
+import re
+import shutil
+import socket
+import uuid
+from pathlib import Path
+from typing import Callable, List, Mapping
+
+from taco_launch.errors import NoJobError, TacoLaunchError, UsageError
+
+# A lock, a Unix socket and an append are not what they seem on these: the state folder has to be on a local disk.
+_NOT_LOCAL = frozenset(("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "glusterfs", "beegfs", "afs"))
+
+
+def state_folder(environ: Mapping[str, str], uid: int) -> Path:
+    """Give the state folder: `$TACO_LAUNCH_STATE`, root's, or the user's own by the XDG rules."""
+    if environ.get("TACO_LAUNCH_STATE"):
+        return Path(environ["TACO_LAUNCH_STATE"]).absolute()
+    if uid == 0:
+        return Path("/var/lib/taco-launch")
+    home = environ.get("HOME", "/")
+    return Path(environ.get("XDG_STATE_HOME") or f"{home}/.local/state") / "taco-launch"
+
+
+def require_local_disk(folder: Path) -> None:
+    """Refuse a folder on a network or FUSE file system.
+
+    Raises:
+        TacoLaunchError: it is on one, by /proc/self/mountinfo.
+    """
+    real = os.path.realpath(folder)
+    best, kind = "", ""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
+        for line in lines:
+            left, _, right = line.partition(" - ")
+            point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal.group(1), 8)), left.split(" ")[4])
+            inside = real == point or real.startswith(point.rstrip("/") + "/")
+            if inside and len(point) >= len(best):
+                best, kind = point, right.split(" ")[0]
+    if kind in _NOT_LOCAL or kind.startswith("fuse"):
+        raise TacoLaunchError(
+            f"{folder}: on a {kind} file system (mounted at {best}); jobs need a local disk for their locks",
+            hint="set TACO_LAUNCH_STATE to a folder on a local disk",
+        )
+# What may stand in a path: the controller's rules for job names are stricter still.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class JobFolder:
+    """The files of one job on one host."""
+
+    def __init__(self, path: Path) -> None:
+        """Name the folder; nothing is touched."""
+        self.path = path
+        self.name = path.name
+        self.spec = path / "spec.json"
+        self.caller = path / "caller.json"
+        self.events = path / "events.jsonl"
+        self.lock = path / "lock"
+        self.stop = path / "stop.json"
+        self.debug = path / "debug.log"
+        self.reserve = path / "reserve"
+        self.logs = path / "logs"
+        self.merged = self.logs / "merged"
+        self.launcher = self.logs / "launcher"
+        self._socket = path / "guard.sock"
+
+    def rank(self, rank: int) -> Path:
+        """Give the stem of a rank's log segments."""
+        return self.logs / f"rank-{rank}"
+
+    def listen(self) -> socket.socket:
+        """Open the guard's socket; an earlier guard's is replaced."""
+        self._socket.unlink(missing_ok=True)
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._at_short_path(server.bind)
+        server.listen(512)
+        return server
+
+    def connect(self) -> socket.socket:
+        """Connect to this host's guard of the job.
+
+        Raises:
+            OSError: there is none.
+        """
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._at_short_path(client.connect)
+        except OSError:
+            client.close()
+            raise
+        return client
+
+    def _at_short_path(self, use: Callable[[str], None]) -> None:
+        # The kernel takes 107 bytes for a socket's path; by way of an open folder any path is short.
+        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            use(f"/proc/self/fd/{folder}/{self._socket.name}")
+        finally:
+            os.close(folder)
+
+
+class Jobs:
+    """All job folders under one state folder."""
+
+    def __init__(self, state: Path) -> None:
+        """Name the folder; nothing is touched."""
+        self.path = state / "jobs"
+
+    def create(self, name: str) -> "JobFolder":
+        """Make a folder that is not seen by others yet; `publish` shows it.
+
+        Raises:
+            TacoLaunchError: the disk is not local, or nothing can be written there.
+        """
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            require_local_disk(self.path)
+            folder = self.path / f".new-{name}-{uuid.uuid4().hex[:8]}"
+            (folder / "logs").mkdir(mode=0o700, parents=True)
+        except OSError as error:
+            raise TacoLaunchError(
+                f"{self.path}: {error.strerror or error}",
+                hint="free some space there, or name another folder with TACO_LAUNCH_STATE",
+            ) from None
+        return JobFolder(folder)
+
+    def publish(self, folder: JobFolder, name: str) -> JobFolder:
+        """Give the folder its name, all at once.
+
+        Raises:
+            UsageError: a job of that name is there already.
+        """
+        target = self.path / name
+        try:
+            folder.path.rename(target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            shutil.rmtree(folder.path)
+            raise UsageError(
+                f"job {name}: the name is taken",
+                hint=f"choose another --name, or remove the old one: taco-launch delete {name}",
+            ) from None
+        return JobFolder(target)
+
+    def get(self, name: str) -> JobFolder:
+        """Find a job's folder.
+
+        Raises:
+            NoJobError: there is none of that name.
+        """
+        if _NAME.fullmatch(name) and (self.path / name).is_dir():
+            return JobFolder(self.path / name)
+        raise NoJobError(f"job {name}: there is none of that name", hint="see them all: taco-launch list")
+
+    def all(self) -> List[JobFolder]:
+        """Give every job's folder, by name."""
+        try:
+            found = sorted(self.path.iterdir())
+        except FileNotFoundError:
+            return []
+        return [JobFolder(path) for path in found if not path.name.startswith(".")]
+
+    def remove(self, folder: JobFolder) -> None:
+        """Remove a job's folder; from the first moment on nobody finds it any more."""
+        gone = self.path / f".gone-{folder.name}-{uuid.uuid4().hex[:8]}"
+        folder.path.rename(gone)
+        shutil.rmtree(gone)

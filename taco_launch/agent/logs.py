@@ -1,0 +1,248 @@
+"""Logs as streams of bytes cut into segment files, the oldest dropped first; and the merged log made from the ranks'.
+
+A stream with the stem `rank-0` lies in files `rank-0.OFFSET.log`, OFFSET being the place in the stream of the file's
+first byte: a reader finds its place again after any number of rotations.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import List, Optional, Tuple
+
+CHUNK = 1 << 20
+_RETRY_SECONDS = 1.0
+# Lines up to here stay whole in the merged log.
+_LINE_BOUND = 64 * CHUNK
+
+
+def segments(stem: Path) -> List[Tuple[int, Path]]:
+    """Give (offset, file) of a stream's segments that are still there, oldest first."""
+    found = []
+    prefix = stem.name + "."
+    try:
+        names = os.listdir(stem.parent)
+    except FileNotFoundError:
+        return []
+    for name in names:
+        middle = name[len(prefix) : -len(".log")]
+        if name.startswith(prefix) and name.endswith(".log") and middle.isdigit():
+            found.append((int(middle), stem.parent / name))
+    return sorted(found)
+
+
+def segment(stem: Path, offset: int) -> Path:
+    """Name the segment that begins at `offset`."""
+    return stem.parent / f"{stem.name}.{offset}.log"
+
+
+class Writer:
+    """Appends to a stream, keeping at most `max_bytes` of it. A full disk stops the log, never the writer."""
+
+    def __init__(self, stem: Path, max_bytes: int) -> None:
+        """Open the stream at its end."""
+        self._stem = stem
+        # Two segments: the older one is dropped when the newer is full, so at least half the limit is always there.
+        self._segment_bytes = max(max_bytes // 2, 1)
+        self._lost = 0
+        self._lost_why = ""
+        self._retry_at = 0.0
+        self._file: Optional[int] = None
+        existing = segments(stem)
+        self._start = existing[-1][0] if existing else 0
+        self._size = existing[-1][1].stat().st_size if existing else 0
+
+    def write(self, data: bytes) -> None:
+        """Append `data`. What a full disk takes is counted, and told in the log once there is room again."""
+        if self._lost:
+            if time.monotonic() < self._retry_at:
+                self._lost += len(data)
+                return
+            note = f"\n[taco-launch: {self._lost} bytes of output lost here: {self._lost_why}]\n".encode()
+            # No part of the note: it comes whole or not at all, so a reader can trust it.
+            if self._append(note):
+                self._retry_at = time.monotonic() + _RETRY_SECONDS
+                self._lost += len(data)
+                return
+            self._lost = 0
+        left = self._append(data)
+        if left:
+            self._lost = len(left)
+            self._retry_at = time.monotonic() + _RETRY_SECONDS
+
+    def _append(self, data: bytes) -> bytes:
+        """Write what can be written and give the rest."""
+        while data:
+            room = self._segment_bytes - self._size
+            if room <= 0:
+                self._rotate()
+                continue
+            try:
+                if self._file is None:
+                    path = segment(self._stem, self._start)
+                    self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                written = os.write(self._file, data[:room])
+            except OSError as error:
+                self._lost_why = error.strerror or str(error)
+                return data
+            self._size += written
+            data = data[written:]
+        return data
+
+    def _rotate(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        self._start += self._size
+        self._size = 0
+        for _offset, path in segments(self._stem)[:-1]:
+            path.unlink()
+
+
+class Reader:
+    """Reads a stream from an offset on, while it is being written."""
+
+    def __init__(self, stem: Path, offset: int = 0) -> None:
+        """Start at `offset`, or at the oldest byte that is still there after it."""
+        self._stem = stem
+        self.offset = offset
+        self.skipped = 0
+        self._file: Optional[int] = None
+        self._start = 0
+
+    def read(self, size: int = CHUNK) -> bytes:
+        """Give the next bytes, none when there are no more yet. What was dropped is added to `skipped`."""
+        while True:
+            if self._file is not None:
+                data = os.pread(self._file, size, self.offset - self._start)
+                if data:
+                    self.offset += len(data)
+                    return data
+            if not self._open_next():
+                return b""
+
+    def close(self) -> None:
+        """Close the segment that is open."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _open_next(self) -> bool:
+        """Open the segment that holds the offset, or the oldest after it; False when there is none but the open one."""
+        start, path = self.offset, segment(self._stem, self.offset)
+        if self._file is not None and self._start == start:
+            return False
+        if not path.exists():
+            if self._file is not None and os.fstat(self._file).st_nlink:
+                return False
+            present = segments(self._stem)
+            if not present:
+                return False
+            start, path = next((entry for entry in reversed(present) if entry[0] <= self.offset), present[0])
+        try:
+            file = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:  # dropped a moment ago: the next call finds what is there now
+            return False
+        self.close()
+        self._file, self._start = file, start
+        self.skipped += max(start - self.offset, 0)
+        self.offset = max(self.offset, start)
+        return True
+
+
+def size(stem: Path) -> int:
+    """Give the offset of a stream's end."""
+    present = segments(stem)
+    return present[-1][0] + present[-1][1].stat().st_size if present else 0
+
+
+def tail(stem: Path, lines: int) -> int:
+    """Give the offset at which the last `lines` lines of a stream begin; a last line without an end counts."""
+    reader, found = Reader(stem), []
+    first, end = (segments(stem) or [(0, stem)])[0][0], size(stem)
+    position = end
+    while position > first and len(found) <= lines:
+        begin = max(position - CHUNK, first)
+        reader.offset = begin
+        data = reader.read(position - begin)
+        found = [begin + index + 1 for index, byte in enumerate(data) if byte == 10 and begin + index + 1 < end] + found
+        position = begin
+    reader.close()
+    return found[-lines] if 0 < lines <= len(found) else (first if lines else end)
+
+
+class Merge:
+    """Brings the logs of several streams into one, whole lines at a time, each line behind its stream's label.
+
+    A line ends with a newline or with a carriage return that no newline follows: a progress bar stays in place on a
+    terminal, and without the labels every stream's bytes are what was written.
+    """
+
+    def __init__(self, target: Path, max_bytes: int) -> None:
+        """Write to the stream `target`."""
+        self._out = Writer(target, max_bytes)
+        self._sources: List[_Source] = []
+
+    def add(self, stem: Path, label: str) -> None:
+        """Merge the stream `stem` from its start on."""
+        self._sources.append(_Source(stem, f"{label} | ".encode("utf-8", "surrogateescape")))
+
+    def finish(self, stem: Path) -> None:
+        """Say that nothing more comes from the stream `stem`, so that a last line without an end is one."""
+        for source in self._sources:
+            if source.stem == stem:
+                source.finished = True
+
+    def step(self) -> bool:
+        """Bring over what has come since, from each stream a bounded piece. False when there was nothing."""
+        moved = False
+        for source in self._sources:
+            lines = source.lines()
+            if lines:
+                self._out.write(lines)
+                moved = True
+        return moved
+
+
+class _Source:
+    def __init__(self, stem: Path, label: bytes) -> None:
+        self.stem = stem
+        self.finished = False
+        self._reader = Reader(stem)
+        self._label = label
+        self._rest: List[bytes] = []
+        self._in_line = False
+
+    def lines(self) -> bytes:
+        """Give the next whole lines behind their labels, none when there are none yet."""
+        while True:
+            data = self._reader.read()
+            if self._reader.skipped:
+                note = f"[taco-launch: {self._reader.skipped} bytes dropped by log rotation before they were merged]\n"
+                data = (b"\n" if self._rest or self._in_line else b"") + note.encode() + data
+                self._reader.skipped = 0
+            if not data:
+                return self._labelled(close=True) if self.finished and (self._rest or self._in_line) else b""
+            end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1
+            # A long line is kept in pieces and joined once; beyond the bound its pieces go out as they come.
+            self._rest.append(data[:end] if end else data)
+            if end or sum(map(len, self._rest)) > _LINE_BOUND:
+                labelled = self._labelled(close=False)
+                self._rest = [data[end:]] if end and data[end:] else []
+                return labelled
+
+    def _labelled(self, *, close: bool) -> bytes:
+        data = b"".join(self._rest)
+        self._rest = []
+        label = self._label
+        text = data.replace(b"\n", b"\n" + label)
+        if b"\r" in data:
+            text = text.replace(b"\r", b"\r" + label).replace(b"\r" + label + b"\n", b"\r\n")
+        if not self._in_line and data:
+            text = label + text
+        self._in_line = not data.endswith((b"\n", b"\r"))
+        if not self._in_line:
+            text = text[: -len(label)]
+        elif close:
+            self._in_line = False
+            text += b"\n"
+        return text

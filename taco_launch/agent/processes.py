@@ -1,0 +1,191 @@
+"""Which processes of this host belong to a job, and how they are ended: nothing is ever found by its name.
+
+A process belongs to a job when its environment holds the job's mark, or it descends from a registered root (a rank,
+the launcher or its daemon), or it is in the session of one. The mark alone is not enough, since a program that sets
+its title overwrites its environment; descent alone is not, since a parent may be gone.
+"""
+
+import ctypes
+import os
+import signal
+import time
+from dataclasses import dataclass
+from typing import Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
+
+from taco_launch.launch.env import JOB_ID
+
+_PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
+
+
+@dataclass(frozen=True)
+class Process:
+    """One entry of /proc; (`pid`, `start`) never names two processes. `start` is in clock ticks since boot."""
+
+    pid: int
+    start: int
+    parent: int
+    session: int
+    state: str
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The processes found to belong to a job, and why there may be more (empty when all of /proc could be read)."""
+
+    found: Tuple[Process, ...]
+    unknown: str = ""
+
+
+def become_subreaper() -> None:
+    """Make orphans among this process's descendants its children, so that they stay its descendants."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def identify(pid: int) -> Optional[Process]:
+    """Read one process, None when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    # The name stands in parentheses and may hold any character, so what follows the last one counts (proc(5)).
+    fields = text[text.rindex(b")") + 2 :].split()
+    return Process(pid, int(fields[19]), int(fields[1]), int(fields[3]), fields[0].decode())
+
+
+def children(pid: int) -> List[Process]:
+    """Give the children of a process."""
+    return [entry for entry in map(identify, _pids()) if entry is not None and entry.parent == pid]
+
+
+def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
+    """Find what belongs to a job; `roots` are the (pid, start) of registered processes, alive or not."""
+    roots = tuple(roots)
+    present = {entry.pid: entry for entry in map(identify, _pids()) if entry is not None}
+    needle = f"{JOB_ID}={job_id}".encode()
+    own = _line_of_descent(os.getpid(), present)
+    members: Set[int] = set()
+    sessions: Set[int] = set()
+    for pid, start in roots:
+        root = present.get(pid)
+        if root is None or root.start == start:
+            # A number in use as a session is not given to a new process, so a dead leader's session is still its own.
+            sessions.add(pid)
+            if root is not None:
+                members.add(pid)
+    unreadable = 0
+    begin = min((start for _pid, start in roots), default=0)
+    for pid, entry in present.items():
+        carries = _carries(pid, needle)
+        if carries:
+            members.add(pid)
+        elif carries is None and entry.start >= begin:
+            unreadable += 1
+    members -= own
+    found = _closure(members, sessions, present, own)
+    alive = tuple(entry for entry in sorted(found, key=lambda entry: entry.pid) if not _gone(entry))
+    return Scan(alive, _why_unknown(unreadable))
+
+
+def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) -> Scan:
+    """Kill all that belongs to a job and prove it gone: give what is left after at most `seconds` (nothing, if right).
+
+    Everything is stopped before it is killed, so that nothing forks away between two looks.
+    """
+    roots = tuple(roots)
+    deadline = time.monotonic() + seconds
+    while True:
+        stopped: FrozenSet[Tuple[int, int]] = frozenset()
+        while True:
+            left = scan(job_id, roots)
+            now = frozenset((entry.pid, entry.start) for entry in left.found)
+            if now <= stopped or time.monotonic() > deadline:
+                break
+            _signal(now - stopped, signal.SIGSTOP)
+            stopped |= now
+        if not left.found or time.monotonic() > deadline:
+            return left
+        _signal(now, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _signal(targets: Iterable[Tuple[int, int]], number: int) -> None:
+    for pid, start in targets:
+        present = identify(pid)
+        if present is not None and present.start == start:
+            try:
+                os.kill(pid, number)
+            except (ProcessLookupError, PermissionError):
+                continue  # gone meanwhile, or not ours to end: the next scan tells which
+
+
+def _closure(
+    members: Set[int], sessions: Set[int], present: Dict[int, Process], own: FrozenSet[int]
+) -> Set[Process]:
+    """Add descendants and sessions until nothing more comes."""
+    found = set(members)
+    while True:
+        sessions |= {pid for pid in found if present[pid].session == pid}
+        more = {
+            pid
+            for pid, entry in present.items()
+            if pid not in found and pid not in own and (entry.parent in found or entry.session in sessions)
+        }
+        if not more:
+            return {present[pid] for pid in found}
+        found |= more
+
+
+def _line_of_descent(pid: int, present: Dict[int, Process]) -> FrozenSet[int]:
+    line = set()
+    while pid in present and pid not in line:
+        line.add(pid)
+        pid = present[pid].parent
+    return frozenset(line)
+
+
+def _pids() -> Iterable[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _carries(pid: int, needle: bytes) -> Optional[bool]:
+    """Say whether a process carries the mark; None where that cannot be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return needle in file.read().split(b"\0")
+    except PermissionError:
+        # Another user's process cannot be ours; one of our own may be, when it hides its environment.
+        return None if _owner(pid) == os.geteuid() else False
+    except OSError:
+        return False
+
+
+def _owner(pid: int) -> Optional[int]:
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            uids = next(line for line in file if line.startswith(b"Uid:"))
+    except (OSError, StopIteration):
+        return None
+    return int(uids.split()[1])
+
+
+def _gone(entry: Process) -> bool:
+    """Say whether a process is dead but for its entry: a zombie without a thread that still runs."""
+    if entry.state not in "ZX":
+        return False
+    try:
+        return len(os.listdir(f"/proc/{entry.pid}/task")) <= 1
+    except OSError:
+        return True
+
+
+def _why_unknown(unreadable: int) -> str:
+    if os.geteuid() == 0:
+        return ""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
+        hidden = any(" - proc " in line and "hidepid=" in line and "hidepid=0" not in line for line in lines)
+    if hidden:
+        return "/proc hides the processes of other users (hidepid)"
+    if unreadable:
+        return f"the environment of {unreadable} processes of this user cannot be read"
+    return ""

@@ -1,0 +1,124 @@
+"""A job's spec and its events on disk, and the record that they amount to."""
+
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, List, Mapping, Optional
+
+from taco_launch import state
+from taco_launch.agent.folders import JobFolder
+from taco_launch.errors import TacoLaunchError
+from taco_launch.model.codec import from_json, to_json
+from taco_launch.model.jobs import Event, JobRecord, JobSpec
+
+SCHEMA = 1
+_RESERVE_BYTES = 1 << 16
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file that only its owner reads, whole or not at all."""
+    part = path.with_suffix(".part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as out:
+        json.dump(value, out)
+    part.rename(path)
+
+
+def read_json(path: Path) -> Optional[Any]:
+    """Read such a file, None where there is none."""
+    try:
+        return json.loads(path.read_text(encoding="ascii"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def write_spec(folder: JobFolder, spec: JobSpec) -> None:
+    """Keep the spec, and some room on the disk for the job's last events."""
+    write_json(folder.spec, {"schema": SCHEMA, "spec": to_json(spec)})
+    folder.reserve.write_bytes(bytes(_RESERVE_BYTES))
+
+
+def read_spec(folder: JobFolder) -> JobSpec:
+    """Read the spec.
+
+    Raises:
+        TacoLaunchError: it is missing, or written by another version; the message says which side is newer.
+    """
+    data = read_json(folder.spec)
+    if data is None:
+        raise TacoLaunchError(f"job {folder.name}: its folder {folder.path} has no spec.json")
+    if data.get("schema") != SCHEMA:
+        raise TacoLaunchError(
+            f"job {folder.name}: its record has schema {data.get('schema')}, this agent reads {SCHEMA}",
+            hint="use the taco-launch version that submitted the job",
+        )
+    return from_json(JobSpec, data["spec"])
+
+
+class Events:
+    """The event file of a job; each process that writes has its own instance."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        """Open the file for appending."""
+        self._folder = folder
+        self._file = os.open(folder.events, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        self._pending = b""
+
+    def add(self, kind: str, reason: str = "", **data: Any) -> None:
+        """Append an event with the present time. On a full disk it is kept in memory for `flush`."""
+        event = Event(time.time(), kind, reason, data)
+        self._pending += json.dumps({"schema": SCHEMA, **to_json(event)}).encode("ascii") + b"\n"
+        self.flush()
+
+    def flush(self) -> bool:
+        """Write what is still in memory; False when the disk is full and the reserve is used up."""
+        while self._pending:
+            try:
+                written = os.write(self._file, self._pending)
+            except OSError:
+                if not self._folder.reserve.exists():
+                    return False
+                self._folder.reserve.unlink()
+                continue
+            self._pending = self._pending[written:]
+        return True
+
+
+def read_events(folder: JobFolder) -> List[Event]:
+    """Read the events so far; a line that a full disk or a crash cut short is passed over."""
+    try:
+        lines = folder.events.read_bytes().split(b"\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    events = []
+    for line in lines:
+        data = _parsed(line)
+        if data is not None:
+            events.append(from_json(Event, data))
+    return events
+
+
+def _parsed(line: bytes) -> Optional[Mapping[str, Any]]:
+    try:
+        data = json.loads(line)
+    except ValueError:
+        return None
+    return data if isinstance(data, dict) and data.get("schema") == SCHEMA else None
+
+
+def record(folder: JobFolder) -> JobRecord:
+    """Give the job as its events tell it."""
+    return state.reduce(read_events(folder))
+
+
+def try_lock(folder: JobFolder) -> Optional[int]:
+    """Take the job's lock, which its supervisor holds for life; None when it is held. Close the result to let it go."""
+    descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor

@@ -1,0 +1,175 @@
+"""What the agent answers to the controller: one function per operation, JSON in, frames out."""
+
+import os
+import subprocess
+import time
+import uuid
+from pathlib import Path
+from typing import Any, BinaryIO, Callable, Dict, Iterable, Mapping, Optional
+
+from taco_launch import state
+from taco_launch.agent import facts, logs, program, protocol, records, recovery
+from taco_launch.agent.folders import JobFolder, Jobs, state_folder
+from taco_launch.errors import NoJobError, TacoLaunchError, UsageError
+from taco_launch.launch.env import JOB_ID, JOB_NAME
+from taco_launch.model.codec import from_json, to_json
+from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+
+_POLL_SECONDS = 0.05
+_PLACE_SECONDS = 60.0
+# How often a follower makes sure that somebody still supervises the job.
+_LOOK_SECONDS = 1.0
+
+Frames = Iterable[Any]
+
+
+def serve(op: str, agent: str, stdin: BinaryIO, stdout: BinaryIO) -> int:
+    """Answer one call: header and request on stdin, header and frames on stdout. An error is the last frame."""
+    stdout.write(protocol.dump(protocol.header(op, agent)))
+    try:
+        protocol.check(protocol.read(stdin))
+        request = protocol.read(stdin) or {}
+        operation = _OPERATIONS.get(op)
+        if operation is None:
+            raise UsageError(f"the agent does not know {op!r}", hint="upgrade taco-launch on this host")
+        jobs = Jobs(state_folder(os.environ, os.geteuid()))
+        for frame in operation(jobs, agent, request):
+            stdout.write(frame if isinstance(frame, bytes) else protocol.dump(frame))
+            stdout.flush()
+    except BrokenPipeError:  # the controller went away; what it asked for goes on without it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except TacoLaunchError as error:
+        stdout.write(protocol.dump(protocol.error_message(error)))
+        stdout.flush()
+        return error.exit_code
+    return 0
+
+
+def _submit(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
+    """Make the job's folder, start its supervisor, wait until it has a place or has ended."""
+    spec = from_json(JobSpec, request["spec"])
+    folder = jobs.create(spec.name)
+    records.write_spec(folder, spec)
+    records.write_json(folder.caller, request["caller"])
+    records.Events(folder).add(state.SUBMITTED, "waiting for its supervisor", id=uuid.uuid4().hex)
+    lock = records.try_lock(folder)
+    folder = jobs.publish(folder, spec.name)
+    environment = {name: value for name, value in os.environ.items() if name not in (JOB_ID, JOB_NAME)}
+    with open(folder.debug, "ab", opener=_private) as debug:
+        subprocess.Popen(
+            program.argv(agent, "run", str(folder.path)),
+            cwd="/",
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=debug,
+            stderr=debug,
+            pass_fds=() if lock is None else (lock,),
+            start_new_session=True,
+        )
+    if lock is not None:
+        os.close(lock)
+    deadline = time.monotonic() + _PLACE_SECONDS
+    while records.record(folder).state is JobState.QUEUED and time.monotonic() < deadline:
+        time.sleep(0.01)
+        recovery.look(folder)
+    yield {"job": _shown(folder)}
+
+
+def _list(jobs: Jobs, _agent: str, _request: Mapping[str, Any]) -> Frames:
+    for folder in jobs.all():
+        try:
+            yield {"job": _shown(folder)}
+        except TacoLaunchError as error:
+            yield {"warning": error.message}
+
+
+def _get(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
+    folder = jobs.get(request["name"])
+    yield {"job": {**_shown(folder), "events": to_json(records.read_events(folder))}}
+
+
+def _logs(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
+    """Give a log from an offset on as frames `{"offset", "bytes"}` with the bytes behind, and the job at its end."""
+    folder = jobs.get(request["name"])
+    reader = logs.Reader(_stem(folder, request["rank"]), _offset(folder, request))
+    look_at, shown = 0.0, ""
+    while True:
+        if time.monotonic() >= look_at:
+            record = recovery.look(folder)
+            look_at = time.monotonic() + _LOOK_SECONDS
+        else:
+            record = records.record(folder)
+        # The record was read before the log: when it says the job has ended, what follows is all there will be.
+        data = reader.read()
+        while data:
+            yield {"offset": reader.offset, "bytes": len(data), "skipped": reader.skipped}
+            yield data
+            data = reader.read()
+        if not request["follow"] or record.state.is_terminal:
+            yield {"job": _shown(folder)}
+            return
+        if record.state.value != shown:
+            shown = record.state.value
+            yield {"state": shown}
+        time.sleep(_POLL_SECONDS)
+
+
+def _stem(folder: JobFolder, rank: Optional[int]) -> Path:
+    if rank is None:
+        return folder.merged
+    if not logs.segments(folder.rank(rank)):
+        count = records.record(folder).np
+        raise UsageError(f"job {folder.name}: rank {rank} has no log", hint=f"its ranks are 0 to {count - 1}")
+    return folder.rank(rank)
+
+
+def _offset(folder: JobFolder, request: Mapping[str, Any]) -> int:
+    lines = request["tail"]
+    if lines is None:
+        return int(request["offset"])
+    return logs.tail(_stem(folder, request["rank"]), lines)
+
+
+def _stop(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
+    """Ask a job's supervisor to end it; a job that has ended stays as it is."""
+    folder = jobs.get(request["name"])
+    if not recovery.look(folder).state.is_terminal:
+        records.write_json(folder.stop, {key: request[key] for key in ("by", "signal", "grace")})
+    yield {"job": _shown(folder)}
+
+
+def _delete(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
+    """Remove what is kept of a job that has ended."""
+    folder = jobs.get(request["name"])
+    record = recovery.look(folder)
+    if not record.state.is_terminal:
+        raise UsageError(f"job {folder.name}: it is {record.state.value}", hint=f"taco-launch stop {folder.name}")
+    shown = _shown(folder)
+    jobs.remove(folder)
+    yield {"job": shown}
+
+
+def _facts(_jobs: Jobs, _agent: str, _request: Mapping[str, Any]) -> Frames:
+    yield {"slots": facts.slots()}
+
+
+def _shown(folder: JobFolder) -> Dict[str, Any]:
+    spec = records.read_spec(folder)
+    record: JobRecord = recovery.look(folder)
+    return {"spec": to_json(spec), "record": to_json(record), "folder": str(folder.path)}
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+_OPERATIONS: Dict[str, Callable[[Jobs, str, Mapping[str, Any]], Frames]] = {
+    "submit": _submit,
+    "list": _list,
+    "get": _get,
+    "logs": _logs,
+    "stop": _stop,
+    "delete": _delete,
+    "facts": _facts,
+}

@@ -1,0 +1,347 @@
+"""`agent run`: the supervisor of one job, on the head: places it, starts mpirun, follows it, ends it, records it all.
+
+It holds the job's lock for life (handed over by `submit`), so that everybody can tell whether a job has a supervisor.
+"""
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from taco_launch import state
+from taco_launch.agent import logs, processes, program, records
+from taco_launch.agent.folders import JobFolder
+from taco_launch.agent.protocol import Line
+from taco_launch.errors import CANNOT_PLACE, DEADLINE, NO_JOB, SIGNAL_BASE, HostError, PlacementError
+from taco_launch.launch import mpirun
+from taco_launch.launch.env import local_env
+from taco_launch.model.jobs import JobSpec, JobState, RankEnd
+from taco_launch.model.plans import HostSlots
+from taco_launch.placement import place
+
+_TICK_MS = 50
+_HEARTBEAT_SECONDS = 5.0
+# To start, and to answer: counting GPUs and ending processes take at most 30 and 10 seconds.
+_GUARD_SECONDS = 45.0
+
+
+def main(folder: JobFolder, agent: str) -> int:
+    """Supervise the job to its end."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    processes.become_subreaper()
+    supervisor = _Supervisor(folder, agent)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: supervisor.stop("the host's administrator", signal.SIGTERM))
+    try:
+        supervisor.run()
+    finally:
+        supervisor.close()
+    return 0
+
+
+class _Supervisor:
+    def __init__(self, folder: JobFolder, agent: str) -> None:
+        self._folder = folder
+        self._agent = agent
+        self._spec: JobSpec = records.read_spec(folder)
+        self._events = records.Events(folder)
+        self._id = records.record(folder).id
+        limit = self._spec.policy.log_max_bytes
+        self._merge = logs.Merge(folder.merged, limit)
+        self._launcher_log = logs.Writer(folder.launcher, limit)
+        self._guard: Optional[Line] = None
+        self._guard_process: Optional[subprocess.Popen[bytes]] = None
+        self._mpirun: Optional[subprocess.Popen[bytes]] = None
+        self._np = 0
+        self._started: Dict[int, List[List[int]]] = {}
+        self._ended: Dict[int, int] = {}
+        self._failure: Optional[RankEnd] = None
+        self._cut_short: Optional[Tuple[JobState, int, str]] = None
+        self._kill_at: Optional[float] = None
+        self._beat_at = 0.0
+        self._boot = ""
+
+    def run(self) -> None:
+        """Take the job from its folder to its end; whatever goes wrong is the job's recorded end."""
+        try:
+            guard = self._start_guard()
+            self._launch(guard)
+            self._follow()
+        except PlacementError as error:
+            self._finish((JobState.FAILED, CANNOT_PLACE, f"{error.message}\nhint: {error.hint}"))
+        except HostError as error:
+            self._finish((JobState.FAILED, NO_JOB, error.message))
+        else:
+            self._finish(self._verdict())
+
+    def close(self) -> None:
+        """Leave nothing: also after an error of our own, which then stands in the debug log."""
+        if self._guard_process is not None and self._guard_process.poll() is None:
+            self._guard_process.kill()
+        self._folder.caller.unlink(missing_ok=True)
+
+    def stop(self, by: str, number: int, grace: Optional[float] = None) -> None:
+        """End the job before its time: TERM now, KILL after the grace time. A second call can only shorten it."""
+        if self._cut_short is None:
+            self._cut_short = (JobState.CANCELLED, SIGNAL_BASE + number, f"stopped by {by}")
+            self._terminate(f"stopped by {by}")
+        if grace is not None and self._kill_at is not None:
+            self._kill_at = min(self._kill_at, time.monotonic() + grace)
+
+    # -- start
+
+    def _start_guard(self) -> Line:
+        self._guard_process = subprocess.Popen(
+            program.argv(self._agent, "guard", str(self._folder.path)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + _GUARD_SECONDS
+        while time.monotonic() < deadline and self._guard_process.poll() is None:
+            try:
+                self._guard = Line(self._folder.connect())
+            except OSError:
+                time.sleep(0.01)
+            else:
+                return self._guard
+        raise HostError(f"the guard did not start on {socket.gethostname()}: see {self._folder.debug}")
+
+    def _launch(self, guard: Line) -> None:
+        spec = self._spec
+        guard.send(
+            {
+                "op": "supervise",
+                "job_id": self._id,
+                "host_loss_timeout": spec.policy.host_loss_timeout,
+                "count_slots": any(host.slots is None for host in spec.hosts),
+            }
+        )
+        found = self._ask(guard, "facts")
+        self._boot = found["boot"]
+        free = [HostSlots(host.name, found["slots"] if host.slots is None else host.slots) for host in spec.hosts]
+        placement = place(spec.np, free)
+        self._np = placement.np
+        wrapper = program.argv(self._agent, "rank", str(self._folder.path), "--")
+        launch = mpirun.plan(spec, self._id, placement, wrapper, root=os.geteuid() == 0)
+        hosts = [share.host for share in placement.shares]
+        self._events.add(state.PLACED, np=self._np, hosts=hosts, line=mpirun.line(launch.tokens))
+        caller = records.read_json(self._folder.caller) or {}
+        shared = local_env(spec, placement, found["port"])
+        welcome = {"environment": shared, "log_max_bytes": spec.policy.log_max_bytes}
+        guard.send({"op": "prepare", "welcome": welcome})
+        self._label(hosts)
+        self._mpirun = self._spawn(launch.executed, {**caller["environment"], **dict(launch.env)}, caller["umask"])
+        entry = processes.identify(self._mpirun.pid)
+        if entry is not None:
+            guard.send({"op": "launched", "root": [entry.pid, entry.start]})
+            self._events.add("launched", boot=self._boot, roots=[[entry.pid, entry.start]])
+
+    def _label(self, hosts: Sequence[str]) -> None:
+        """Name the streams of the merged log. All ranks run on one host in this version of the agent."""
+        host = hosts[0]
+        names = [f"{host}/{rank}" for rank in range(self._np)]
+        width = max(len(name) for name in (*names, f"{host}/mpirun"[: len(names[-1])]))
+        for rank, name in enumerate(names):
+            self._merge.add(self._folder.rank(rank), name.ljust(width))
+        self._merge.add(self._folder.launcher, f"{host}/mpirun")
+
+    def _spawn(
+        self, argv: Sequence[str], environment: Dict[str, str], umask: int
+    ) -> "subprocess.Popen[bytes]":
+        def before_exec() -> None:
+            # Orphans of a rank that is killed stay descendants of the launcher; ours would be the next in line.
+            processes.become_subreaper()
+            os.umask(umask)
+
+        try:
+            return subprocess.Popen(
+                argv,
+                cwd=self._spec.cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=before_exec,  # noqa: PLW1509 - this process has one thread
+            )
+        except OSError as error:
+            what = error.filename or argv[0]
+            raise HostError(f"cannot run {argv[0]}: {what}: {error.strerror}") from None
+
+    # -- run
+
+    def _follow(self) -> None:
+        """Serve the job until mpirun has ended."""
+        assert self._mpirun is not None
+        assert self._mpirun.stdout is not None
+        assert self._guard is not None
+        output = self._mpirun.stdout
+        os.set_blocking(output.fileno(), False)
+        poll = select.poll()
+        poll.register(output, select.POLLIN)
+        poll.register(self._guard, select.POLLIN)
+        begin = time.monotonic()
+        while self._mpirun.poll() is None:
+            busy = self._merge.step()
+            for descriptor, _event in poll.poll(0 if busy else _TICK_MS):
+                if descriptor == output.fileno():
+                    if not self._read_launcher():
+                        poll.unregister(output)
+                elif not self._hear():
+                    return
+            self._on_tick(begin)
+        self._read_launcher()
+
+    def _on_tick(self, begin: float) -> None:
+        now = time.monotonic()
+        self._reap_orphans()
+        self._events.flush()
+        request = records.read_json(self._folder.stop)
+        if request is not None:
+            self.stop(request["by"], int(request["signal"]), request.get("grace"))
+        timeout = self._spec.policy.timeout
+        if timeout is not None and now - begin > timeout and self._cut_short is None:
+            why = f"ran longer than the {timeout:g} s that it was given"
+            self._cut_short = (JobState.FAILED, DEADLINE, why)
+            self._terminate(why)
+        if self._kill_at is not None and self._mpirun is not None:
+            over = all(rank in self._ended for rank in self._started)
+            if self._guard is not None and (over or now > self._kill_at):
+                self._guard.send({"op": "release"})
+            if now > self._kill_at:
+                self._mpirun.kill()
+        if now > self._beat_at and self._guard is not None:
+            self._beat_at = now + _HEARTBEAT_SECONDS
+            self._guard.send({"op": "beat"})
+
+    def _terminate(self, why: str) -> None:
+        grace = self._spec.policy.grace
+        self._kill_at = time.monotonic() + grace
+        self._events.add(state.STOPPING, f"{why}; ending it by TERM, then KILL after {grace:g} s")
+        if self._guard is not None:
+            self._guard.send({"op": "terminate"})
+        if len(self._started) < self._np and self._mpirun is not None:
+            self._mpirun.terminate()  # a rank that is only now starting would not hear of it
+
+    def _read_launcher(self) -> bool:
+        """Bring what mpirun itself says into its log; False at the end of it."""
+        assert self._mpirun is not None
+        assert self._mpirun.stdout is not None
+        while True:
+            try:
+                data = os.read(self._mpirun.stdout.fileno(), logs.CHUNK)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            self._launcher_log.write(data)
+
+    def _hear(self) -> bool:
+        """Take what the guard says; False when the guard is gone."""
+        assert self._guard is not None
+        messages = self._guard.receive()
+        for message in messages or ():
+            self._note(message)
+        if messages is None:
+            self._guard = None
+            self._cut_short = (JobState.FAILED, 1, "its guard was killed")
+        return messages is not None
+
+    def _note(self, message: Dict[str, Any]) -> None:
+        if message["op"] == "started":
+            self._started[message["rank"]] = message["roots"]
+            if len(self._started) == self._np:
+                roots = [root for entry in self._started.values() for root in entry]
+                self._events.add(state.RUNNING, boot=self._boot, roots=roots)
+        elif message["op"] == "exit":
+            rank, code = message["rank"], message["exit_code"]
+            reason = message["reason"]
+            if code is None:
+                code, reason = SIGNAL_BASE + signal.SIGKILL, "was killed, and its wrapper with it"
+            self._ended[rank] = code
+            self._merge.finish(self._folder.rank(rank))
+            if code and self._failure is None and self._cut_short is None:
+                host = self._spec.hosts[0].name
+                self._failure = RankEnd(rank, host, code, reason)
+                self._events.add(state.RANK_FAILED, reason, rank=rank, host=host, exit_code=code)
+
+    # -- end
+
+    def _verdict(self) -> Tuple[JobState, int, str]:
+        code = self._mpirun.returncode if self._mpirun is not None and self._mpirun.returncode is not None else 1
+        return state.verdict(self._np, len(self._started), self._failure, code, self._cut_short)
+
+    def _finish(self, end: Tuple[JobState, int, str]) -> None:
+        """End what is left, bring the logs together, record the end."""
+        left = self._end_processes()
+        if self._mpirun is not None:
+            self._mpirun.wait()
+            self._read_launcher()
+        for stem in (self._folder.launcher, *map(self._folder.rank, range(self._np))):
+            self._merge.finish(stem)
+        while self._merge.step():
+            pass
+        job_state, code, reason = end
+        if left:
+            reason += f"; {left}"
+        self._folder.caller.unlink(missing_ok=True)
+        self._events.add(state.ENDED, reason, state=job_state.value, exit_code=code)
+        while not self._events.flush():
+            time.sleep(1)
+
+    def _end_processes(self) -> str:
+        """Have the guard end all that belongs to the job; do it here when there is no guard. Say what is left."""
+        # Orphans of an mpirun that has ended are our children now: all of them but the guard are the job's.
+        guard_pid = 0 if self._guard_process is None else self._guard_process.pid
+        roots = [(entry.pid, entry.start) for entry in processes.children(os.getpid()) if entry.pid != guard_pid]
+        if self._guard is not None and self._guard.send({"op": "end", "roots": roots}):
+            answer = self._ask(self._guard, "ended", missing_ok=True)
+            if answer:
+                return _left(answer["left"], answer["unknown"])
+        roots += [(int(pid), int(start)) for entry in self._started.values() for pid, start in entry]
+        left = processes.end(self._id, roots)
+        return _left([entry.pid for entry in left.found], left.unknown)
+
+    def _ask(self, guard: Line, op: str, *, missing_ok: bool = False) -> Dict[str, Any]:
+        """Wait for the guard's answer `op`, noting what it says before."""
+        deadline = time.monotonic() + _GUARD_SECONDS
+        while time.monotonic() < deadline:
+            if not select.select([guard], [], [], _TICK_MS / 1000)[0]:
+                continue
+            messages = guard.receive()
+            if messages is None:
+                break
+            for message in messages:
+                if message["op"] == op:
+                    return message
+                self._note(message)
+        if missing_ok:
+            return {}
+        raise HostError(f"the guard on {socket.gethostname()} gave no {op}: see {self._folder.debug}")
+
+    def _reap_orphans(self) -> None:
+        """Collect orphans that came to us, leaving our own children to their Popen."""
+        if self._guard_process is not None:
+            self._guard_process.poll()
+        own = {process.pid for process in (self._mpirun, self._guard_process) if process is not None}
+        while True:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if ended is None or ended.si_pid in own:
+                return
+            os.waitpid(ended.si_pid, 0)
+
+
+def _left(pids: Sequence[int], unknown: str) -> str:
+    words = []
+    if pids:
+        words.append(f"still alive: {', '.join(map(str, pids))}")
+    if unknown:
+        words.append(f"not proven gone: {unknown}")
+    return "; ".join(words)

@@ -1,0 +1,1 @@
+"""Benchmarks: what their logs say, and how the rates scale with the number of ranks."""

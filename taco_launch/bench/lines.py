@@ -1,0 +1,113 @@
+r"""Finds the lines of a benchmark in a log: what each says, and which rank printed it.
+
+Two forms of log are known:
+
+- Horovod's synthetic benchmark, and ours, which prints the same lines: `Model: M`, `Batch size: B`,
+  `Number of GPUs: N`, `Iter #K: V img/sec per GPU`, `Img/sec per GPU: V +-H`, `Total img/sec on N GPU(s): V +-H`,
+  all of them by rank 0 only. `CPU` may stand for `GPU`.
+- tf_cnn_benchmarks: `Devices: ['horovod/gpu:0', ...]`, `STEP images/sec: V +/- H (jitter = J) LOSS` and
+  `total images/sec: V`, by every rank; the total is that of all ranks.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class RefusedError(Exception):
+    """Why a log gives no sample; never leaves `parse`."""
+
+
+class Line(NamedTuple):
+    """One line of a form: where it stands (from 1), the ranks its tags name, which line it is, its values."""
+
+    number: int
+    printed_by: tuple[str, ...]
+    kind: str
+    values: tuple[str, ...]
+    text: str
+
+    def __str__(self) -> str:
+        """Give the line as messages name it."""
+        return f"line {self.number}: {_shown(self.text)}"
+
+
+# A cut line must never read as a whole one, so the digits after the point are counted: one in Horovod's form, two in
+# the totals of tf_cnn_benchmarks, as their format strings (%.1f, %.2f) print them.
+_NUMBER = r"(\d{1,15}\.\d|-?nan|-?inf)"
+_FORMS = tuple(
+    (kind, re.compile(pattern, re.ASCII))
+    for kind, pattern in (
+        ("iteration", rf"Iter #(\d{{1,9}}): {_NUMBER} img/sec per [GC]PU"),
+        ("step", r"(\d{1,9})\s+images/sec: (\d{1,15}\.\d) \+/- \S+ \(jitter = [\w.-]+\)(?:\s+[\w.+-]+)*"),
+        ("rate", rf"Img/sec per [GC]PU: {_NUMBER} \+-{_NUMBER}"),
+        ("total", rf"Total img/sec on (\d{{1,9}}) [GC]PU\(s\): {_NUMBER} \+-{_NUMBER}"),
+        ("tf_total", r"total images/sec: (\d{1,15}\.\d\d|-?nan|-?inf)"),
+        ("tf_header", r"Step\s+Img/sec\s[\w\s]*"),
+        ("ranks", r"Number of [GC]PUs: (\d{1,9})"),
+        ("model", r"Model:\s+([\w.+/-]+)"),
+        ("batch", r"Batch size: (\d{1,9})"),
+        ("tf_batch", r"(\d{1,9})(?:\.0)? per device"),
+        ("tf_devices", r"Devices:\s+\[('[^']*'(?:, '[^']*')*)\]"),
+    )
+)
+_WORDS = re.compile(r"[Ii]mg/sec|images/sec|Model:|Batch size:|Number of [GC]PUs:|per device|Devices:")
+_RATE_WORDS = re.compile(r"[Ii]mg/sec|images/sec")
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\([A-Z0-9])")
+_TAG = re.compile(
+    r"""  (?:[^\s|]+/(?P<merged>\d+)\s+\|)                                                    # HOST/RANK |
+        | (?:\[?[A-Z][a-z]{2}\ [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ \d{4}\]?(?=[\[<]))     # mpirun's time
+        | (?:(?:\[(?:\d+,)?(?P<tag>\d+)\])?<std(?:out|err|diag)>:)                          # [JOB,RANK]<stdout>:
+    """,
+    re.ASCII | re.VERBOSE,
+)
+_MOST_TAGS = 4  # our merged log around mpirun's time and tag are three
+_SHOWN = 120
+
+
+def lines(text: str) -> Iterator[Line]:
+    """Give the lines of the two forms, from a log with anything else in between; in time linear to its length.
+
+    What mpirun (4.x, 5.x), horovodrun or our own merged log put before a line is taken off, and so are colours.
+
+    Raises:
+        RefusedError: A line speaks of a rate and is not whole.
+    """
+    for number, whole in _marked(_ESCAPES.sub("", text) if "\x1b" in text else text):
+        for piece in whole.split("\r"):  # a progress display may stand before the line that replaced it
+            line = _read(number, piece.strip())
+            if line is not None:
+                yield line
+
+
+def _marked(text: str) -> Iterator[tuple[int, str]]:
+    """Give (line number, line) of the lines that hold a word of the forms: most lines of a big log do not."""
+    position, number = 0, 1
+    while found := _WORDS.search(text, position):
+        begin = max(position, text.rfind("\n", position, found.start()) + 1)
+        number += text.count("\n", position, begin)
+        end = text.find("\n", found.end())
+        end = len(text) if end < 0 else end
+        yield number, text[begin:end]
+        position, number = end + 1, number + 1
+
+
+def _read(number: int, text: str) -> Line | None:
+    rest, ranks = text, []
+    for _ in range(_MOST_TAGS):
+        tag = _TAG.match(rest)
+        if tag is None:
+            break
+        ranks.append(tag["merged"] or tag["tag"])
+        rest = rest[tag.end() :].lstrip()
+    for kind, form in _FORMS:
+        match = form.fullmatch(rest)
+        if match is not None:
+            return Line(number, tuple(rank for rank in ranks if rank is not None), kind, match.groups(), rest)
+    if _RATE_WORDS.search(rest):
+        raise RefusedError(f"line {number}: {_shown(rest)} is cut, mixed with another, or of no form known here")
+    return None
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")

@@ -1,0 +1,29 @@
+"""inventory: what an inventory amounts to, and the schema for editors."""
+
+import click
+
+from taco_launch.cli.options import inventory_option, output_options, settings_of
+
+
+@click.command()
+@inventory_option
+@output_options
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of an inventory, for an editor's completion.")
+@click.pass_context
+def inventory(ctx: click.Context, *, schema: bool) -> None:
+    """Check an inventory and show its hosts with all defaults filled in.
+
+    \b
+    Examples:
+      taco-launch -i cluster.yaml inventory
+      taco-launch inventory --schema > inventory.schema.json
+    """
+    from taco_launch.cli import render
+
+    if schema:
+        from taco_launch.inventory.schema import json_schema
+
+        render.data(json_schema(), "json")
+        return
+    settings = settings_of(ctx)
+    render.inventory(settings.load(), settings.output)

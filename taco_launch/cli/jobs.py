@@ -1,0 +1,183 @@
+"""list, get, logs, wait, stop, delete."""
+
+import getpass
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+import click
+from click.shell_completion import CompletionItem
+
+from taco_launch.cli.options import Settings, inventory_option, output_options, settings_of, talk_options
+from taco_launch.errors import TacoLaunchError
+
+
+def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from taco_launch.agent.folders import Jobs, state_folder
+
+    found = Jobs(state_folder(os.environ, os.geteuid())).all()
+    return [CompletionItem(folder.name) for folder in found if folder.name.startswith(incomplete)]
+
+
+_name = click.argument("name", shell_complete=_complete)
+_names = click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=_complete)
+
+
+@click.command("list")
+@inventory_option
+@output_options
+@click.pass_context
+def list_(ctx: click.Context) -> None:
+    """List all jobs, the newest first.
+
+    \b
+    Example:
+      taco-launch list -o wide
+    """
+    from taco_launch.cli import render
+    from taco_launch.flows import jobs
+
+    settings = settings_of(ctx)
+    found, warnings = jobs.jobs(settings.head())
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
+    render.job_list(found, settings.output)
+
+
+@click.command()
+@inventory_option
+@output_options
+@_name
+@click.pass_context
+def get(ctx: click.Context, name: str) -> None:
+    """Show one job: its state and why, its ranks, what happened when.
+
+    \b
+    Example:
+      taco-launch get vgg16 --json
+    """
+    from taco_launch.cli import render
+    from taco_launch.flows import jobs
+
+    settings = settings_of(ctx)
+    render.job(jobs.get(settings.head(), name), settings.output)
+
+
+@click.command()
+@inventory_option
+@talk_options
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job ends. Ctrl-C only leaves it.")
+@click.option("-t", "--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last LINES lines.")
+@click.option("--rank", type=click.IntRange(min=0), help="One rank's output alone, byte for byte.")
+@_name
+@click.pass_context
+def logs(ctx: click.Context, name: str, *, follow: bool, tail: int | None, rank: int | None) -> None:
+    """Print a job's output: of all ranks, each line behind HOST/RANK, or of one.
+
+    \b
+    Examples:
+      taco-launch logs -f vgg16
+      taco-launch logs -t 20 --rank 0 vgg16
+    """
+    from taco_launch.cli import render
+    from taco_launch.flows import jobs
+
+    settings = settings_of(ctx)
+    out = render.LogOutput(sys.stdout.buffer, colour=rank is None)
+    what = jobs.Follow(name, rank=rank, tail=tail, follow=follow)
+    job = jobs.follow(settings.head(), what, out.write)
+    if follow:
+        render.ending(settings, job)
+
+
+@click.command()
+@inventory_option
+@talk_options
+@_name
+@click.pass_context
+def wait(ctx: click.Context, name: str) -> int:
+    """Wait for a job's end and exit with its code.
+
+    \b
+    Example:
+      taco-launch wait vgg16 && echo trained
+    """
+    from taco_launch.cli import render
+    from taco_launch.flows import jobs
+
+    settings = settings_of(ctx)
+    with render.waiting(settings.quiet, name) as status:
+        job = jobs.follow(settings.head(), jobs.Follow(name, tail=0), lambda _data: None, status.state)
+    render.ending(settings, job)
+    return job.record.exit_code or 0
+
+
+@click.command()
+@inventory_option
+@talk_options
+@click.option("--grace", type=click.FloatRange(min=0), help="Seconds until KILL, if less than the job's own.")
+@_names
+@click.pass_context
+def stop(ctx: click.Context, names: tuple[str, ...], grace: float | None) -> int:
+    """Stop jobs: TERM, then KILL after the grace time. Returns when nothing of them is left.
+
+    \b
+    Example:
+      taco-launch stop vgg16 resnet50
+    """
+    settings = settings_of(ctx)
+    return _each(names, lambda name: settings.talk(f"{name}: {_stop(settings, name, grace)}"))
+
+
+@click.command()
+@inventory_option
+@talk_options
+@_names
+@click.pass_context
+def delete(ctx: click.Context, names: tuple[str, ...]) -> int:
+    """Stop jobs if they still run, and remove their records and logs.
+
+    \b
+    Example:
+      taco-launch delete vgg16
+    """
+    from taco_launch.flows import jobs
+
+    settings = settings_of(ctx)
+
+    def one(name: str) -> None:
+        _stop(settings, name, None)
+        jobs.delete(settings.head(), name)
+        settings.talk(f"{name}: deleted")
+
+    return _each(names, one)
+
+
+def _stop(settings: Settings, name: str, grace: float | None) -> str:
+    """Stop a job, wait for its end, say how it ended."""
+    from taco_launch.flows import jobs
+
+    head = settings.head()
+    job = jobs.stop(head, name, f"taco-launch stop of {getpass.getuser()}", signal.SIGTERM, grace)
+    if job.record.state.is_terminal:
+        return f"it had ended: {job.record.state.value}"
+    job = jobs.follow(head, jobs.Follow(name, tail=0), lambda _data: None)
+    return f"{job.record.state.value}: {job.record.reason}"
+
+
+def _each(names: tuple[str, ...], act: Callable[[str], None]) -> int:
+    """Do something with every job; one that fails does not keep the others from it. Gives the first failure's code."""
+    code = 0
+    for name in dict.fromkeys(names):
+        try:
+            act(name)
+        except TacoLaunchError as error:
+            click.echo(f"error: {error.message}", err=True)
+            if error.hint:
+                click.echo(f"hint: {error.hint}", err=True)
+            code = code or error.exit_code
+    return code
+
+
+VERBS = (list_, get, logs, wait, stop, delete)

@@ -1,0 +1,99 @@
+"""The entry point: the group of verbs, and what becomes of errors."""
+
+import os
+import sys
+
+import click
+
+import taco_launch
+from taco_launch.cli import bench, inventory, jobs, run
+from taco_launch.cli.options import inventory_option, output_options, talk_options
+from taco_launch.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError
+
+_EPILOG = """\b
+Examples:
+  taco-launch run --np 2 -- python3 train.py      run on this machine, follow, exit as the job does
+  taco-launch submit --name night -- python3 train.py
+  taco-launch logs -f night
+  taco-launch bench run --np 1,2 -- python3 scripts/pytorch_synthetic_benchmark.py --model tiny
+
+\b
+Exit codes: 0 ok, 1 failed, 2 usage or inventory, 4 cannot be placed, 5 a host failed, 130 Ctrl-C;
+run and wait give the job's own (signal n: 128+n), 125 when no rank ever ran, 124 when --timeout ended it.
+"""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}, epilog=_EPILOG)
+@click.version_option(taco_launch.__version__, prog_name="taco-launch")
+@inventory_option
+@output_options
+@talk_options
+def cli() -> None:
+    """Launch distributed training on bare-metal hosts, track it, benchmark it."""
+
+
+@cli.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a shell's completion script.
+
+    \b
+    Example, for bash:
+      taco-launch completion bash > ~/.local/share/bash-completion/completions/taco-launch
+    """
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise click.UsageError(f"click has no completion for {shell}")
+    click.echo(kind(cli, {}, "taco-launch", "_TACO_LAUNCH_COMPLETE").source())
+
+
+for verb in (*run.VERBS, *jobs.VERBS, bench.bench, inventory.inventory):
+    cli.add_command(verb)
+
+
+def main() -> None:
+    """Run the command line and exit with the code that design and --help promise."""
+    sys.exit(_guarded())
+
+
+def _guarded() -> int:
+    try:
+        code = cli.main(prog_name="taco-launch", standalone_mode=False)
+        sys.stdout.flush()
+    except TacoLaunchError as error:
+        return _say(error.message, error.hint, error.exit_code)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        return USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): nothing is wrong, and nothing more can be told.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the traceback into a file
+        return _bug(error)
+    return code if isinstance(code, int) else 0
+
+
+def _say(message: str, hint: str | None, code: int) -> int:
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True)
+    if hint:
+        click.echo(f"{click.style('hint:', fg='cyan')} {hint}", err=True)
+    return code
+
+
+def _bug(error: Exception) -> int:
+    import tempfile
+    import traceback
+
+    with tempfile.NamedTemporaryFile("w", prefix="taco-launch-bug-", suffix=".log", delete=False) as log:
+        log.write(f"taco-launch {taco_launch.__version__}\n{sys.argv!r}\n")
+        traceback.print_exception(error, file=log)
+    return _say(f"a bug in taco-launch: {type(error).__name__}: {error}", f"the details are in {log.name}", FAILED)

@@ -1,0 +1,217 @@
+"""How results look: tables, JSON, YAML, logs, a status line. The only file that imports rich."""
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from taco_launch.cli.options import Settings
+from taco_launch.model.codec import to_json
+
+if TYPE_CHECKING:
+    from taco_launch.flows.jobs import Job
+    from taco_launch.model.hosts import Inventory
+
+# Colours of ranks in a merged log, one after the other (ECMA-48, 8.3.117: cyan, yellow, green, magenta, blue).
+_RANK_COLOURS = (36, 33, 32, 35, 34)
+_PREFIX = re.compile(rb"^(\S+/(\d+|mpirun) *) \| ", re.MULTILINE)
+_TRAINER = {"mpirun": "MPIJOB"}
+
+
+def data(value: Any, output: str) -> None:
+    """Print a value as JSON or YAML."""
+    if output == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=False), nl=False)
+    else:
+        click.echo(json.dumps(value, indent=2))
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> None:
+    """Print a table; the columns in `numbers` are flush right. Not on a terminal, nothing is cut or coloured."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    terminal = sys.stdout.isatty()
+    console = Console(soft_wrap=not terminal, width=None if terminal else 10_000, highlight=False)
+    grid = Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=False, header_style="bold", show_edge=False)
+    for column in header:
+        grid.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text(printable(cell)) for cell in row))
+    with console.capture() as captured:
+        console.print(grid)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def printable(text: str) -> str:
+    """Make control characters and broken encodings visible, so that no data can move a terminal's cursor."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def age(seconds: float) -> str:
+    """Give a time span in the largest whole unit: 29s, 46m, 14h, 3d."""
+    span = max(int(seconds), 0)
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if span >= size:
+            return f"{span // size}{unit}"
+    return f"{span}s"
+
+
+def job_list(found: "Sequence[Job]", output: str) -> None:
+    """Print the jobs."""
+    if output in ("json", "yaml"):
+        data({"jobs": [job_data(job) for job in found]}, output)
+        return
+    header = ["NAME", "STATUS", "TRAINER", "AGE", "NODE"]
+    wide = ["RANKS", "EXIT", "OWNER", "REASON"] if output == "wide" else []
+    rows = []
+    for job in found:
+        record, spec = job.record, job.spec
+        row = [spec.name, record.state.value, _TRAINER[spec.launcher], age(time.time() - (record.submitted or 0))]
+        row.append("N/A" if record.state.is_terminal or not record.hosts else ",".join(record.hosts))
+        code = "" if record.exit_code is None else str(record.exit_code)
+        rows.append(row + ([str(record.np), code, spec.owner, record.reason] if wide else []))
+    table(header + wide, rows, numbers=("RANKS", "EXIT"))
+
+
+def job(found: "Job", output: str) -> None:
+    """Print one job."""
+    if output in ("json", "yaml"):
+        data(job_data(found), output)
+        return
+    from taco_launch.command import shell
+
+    record, spec = found.record, found.spec
+    end = record.ended or time.time()
+    lines = [
+        ("Name", spec.name),
+        ("Status", record.state.value),
+        ("Reason", record.reason),
+        ("Exit code", "" if record.exit_code is None else str(record.exit_code)),
+        ("Trainer", _TRAINER[spec.launcher]),
+        ("Duration", age(end - record.started) if record.started else ""),
+        ("Ranks", str(record.np) if record.np else ""),
+        ("Hosts", ",".join(record.hosts)),
+        ("Owner", spec.owner),
+        ("Command", shell(spec.command)),
+        ("Line", record.line),
+        ("Folder", found.folder),
+    ]
+    for name, value in lines:
+        if value:
+            click.echo(f"{name + ':':<11}" + printable(value.replace("\n", "; ")))
+    click.echo()
+    rows = [
+        [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time)), event.kind, event.reason.replace("\n", "; ")]
+        for event in found.events
+    ]
+    table(["TIME", "EVENT", "REASON"], rows)
+
+
+def job_data(found: "Job") -> dict[str, Any]:
+    """Give a job as JSON values: name and state first, then all that is known."""
+    values = {"name": found.spec.name, **to_json(found.record), "folder": found.folder, "spec": to_json(found.spec)}
+    if found.events:
+        values["events"] = to_json(found.events)
+    return values
+
+
+def inventory(found: "Inventory", output: str) -> None:
+    """Print an inventory."""
+    if output in ("json", "yaml"):
+        data(to_json(found), output)
+        return
+    click.echo(f"Cluster: {found.cluster}")
+    click.echo(f"Source:  {printable(found.source)}")
+    click.echo(f"Image:   {found.container.image if found.container else 'none: jobs run on the hosts themselves'}")
+    click.echo(f"mpirun:  {found.mpirun}\n")
+    rows = []
+    for host in found.hosts:
+        groups = ",".join(name for name, members in found.groups if host.name in members)
+        labels = ",".join(f"{key}={value}" for key, value in host.labels)
+        name = host.name + (" (head)" if host.name == found.head else "")
+        port = str(host.port) if host.connection == "ssh" else ""
+        slots = "auto" if host.slots is None else str(host.slots)
+        rows.append([name, host.address, host.connection, host.user, port, slots, labels, groups])
+    table(["HOST", "ADDRESS", "CONNECTION", "USER", "PORT", "SLOTS", "LABELS", "GROUPS"], rows, numbers=("SLOTS", "PORT"))
+
+
+def ending(settings: Settings, found: "Job") -> None:
+    """Say on stderr how a job stands or ended."""
+    record = found.record
+    colour = {"SUCCEEDED": "green", "FAILED": "red", "LOST": "red"}.get(record.state.value, "yellow")
+    took = f" after {age(record.ended - record.started)}" if record.ended and record.started else ""
+    settings.talk(f"job {found.spec.name}: {click.style(record.state.value, fg=colour)}{took}: {record.reason}")
+    if record.state.value in ("FAILED", "LOST"):
+        rank = record.first_failure.rank if record.first_failure else None
+        which = "" if rank is None else f" --rank {rank}"
+        settings.talk(f"its log: taco-launch logs{which} {found.spec.name}")
+
+
+class LogOutput:
+    """Writes a merged log to stdout, the labels coloured on a terminal."""
+
+    def __init__(self, out: BinaryIO, before: Callable[[], None] = lambda: None, *, colour: bool = True) -> None:
+        """Call `before` ahead of every write."""
+        self._out = out
+        self._before = before
+        self._colour = colour and sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+    def write(self, chunk: bytes) -> None:
+        """Write whole lines."""
+        self._before()
+        self._out.write(_PREFIX.sub(_coloured, chunk) if self._colour else chunk)
+        self._out.flush()
+
+
+def _coloured(match: "re.Match[bytes]") -> bytes:
+    rank = match.group(2)
+    colour = _RANK_COLOURS[int(rank) % len(_RANK_COLOURS)] if rank.isdigit() else 2
+    return b"\x1b[%dm%s |\x1b[0m " % (colour, match.group(1))
+
+
+class Waiting:
+    """A line on a terminal that says what is waited for, until there is output."""
+
+    def __init__(self, name: str, status: Any) -> None:
+        """`status` is rich's, None where nothing is shown."""
+        self._name = name
+        self._status = status
+
+    def state(self, state: str) -> None:
+        """Show a job's state."""
+        if self._status is not None:
+            self._status.update(f"job {self._name}: {state}")
+
+    def hide(self) -> None:
+        """Take the line away for good."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+@contextmanager
+def waiting(quiet: bool, name: str) -> Iterator[Waiting]:
+    """Show a status line on stderr while a job is waited for; nothing where stderr is no terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield Waiting(name, None)
+        return
+    from rich.console import Console
+
+    status = Console(stderr=True).status(f"job {name}")
+    status.start()
+    shown = Waiting(name, status)
+    try:
+        yield shown
+    finally:
+        shown.hide()

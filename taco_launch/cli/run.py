@@ -1,0 +1,232 @@
+"""run and submit: one way to start a job; run follows it besides."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from taco_launch.cli.options import Settings, inventory_option, output_options, settings_of, talk_options
+from taco_launch.errors import SIGNAL_BASE
+
+if TYPE_CHECKING:
+    from taco_launch.flows.jobs import Job
+    from taco_launch.model.jobs import JobSpec
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+np_option = click.option("--np", "np", type=click.IntRange(min=1), help="Number of ranks. Default: every slot.")
+
+
+def job_options(function: F) -> F:
+    """Add the options that describe a job, whatever its number of ranks."""
+    options = (
+        click.option("--name", help="Name of the job. Default: from its command, and four random letters."),
+        click.option("-H", "--host", "hosts", metavar="H1:8,H2:8", help="Hosts to use, and slots on each."),
+        click.option(
+            "-x",
+            "env",
+            multiple=True,
+            metavar="NAME[=VALUE]",
+            help="Environment variable for the ranks; without a value the caller's. Repeatable.",
+        ),
+        click.option(
+            "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which the job is ended."
+        ),
+        click.option(
+            "--grace",
+            type=click.FloatRange(min=0),
+            default=10.0,
+            show_default=True,
+            help="Seconds between TERM and KILL when the job is ended.",
+        ),
+        click.option(
+            "--host-loss-timeout",
+            type=click.FloatRange(min=1),
+            default=60.0,
+            show_default=True,
+            help="Seconds of silence after which a host is lost and the job is ended.",
+        ),
+        click.option(
+            "--log-max-bytes",
+            type=click.IntRange(min=4096),
+            default=1 << 30,
+            show_default=True,
+            help="Most bytes kept of each rank's log; the oldest go first.",
+        ),
+        click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND..."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any]) -> "JobSpec":
+    """Build the JobSpec of a job from its options.
+
+    Raises:
+        SpecError: an option or the inventory is wrong.
+    """
+    import getpass
+    import socket
+
+    from taco_launch.flows import jobs, plan
+    from taco_launch.inventory import names, select
+    from taco_launch.model.jobs import JobSpec, Policy
+
+    inventory = settings.load()
+    name = jobs.default_name(command) if options["name"] is None else names.job_name(options["name"], "--name")
+    wanted = options["hosts"]
+    if wanted is None:
+        hosts = inventory.hosts
+    elif settings.inventory is None and "TACO_LAUNCH_INVENTORY" not in os.environ:
+        hosts = select.hosts_of(wanted, frozenset((socket.gethostname(), socket.getfqdn())))
+    else:
+        hosts = select.choose(inventory, wanted)
+    spec = JobSpec(
+        name=name,
+        command=command,
+        hosts=hosts,
+        np=options.get("np"),
+        env=tuple(dict(names.parse_env(text) for text in options["env"]).items()),
+        cwd=os.getcwd(),
+        owner=getpass.getuser(),
+        policy=Policy(**{name: options[name] for name in ("grace", "timeout", "host_loss_timeout", "log_max_bytes")}),
+    )
+    return plan.with_inventory(spec, inventory, hosts)
+
+
+@click.command()
+@inventory_option
+@talk_options
+@click.option("--dry-run", is_flag=True, help="Print the mpirun line that would start the job, and start nothing.")
+@np_option
+@job_options
+@click.pass_context
+def run(ctx: click.Context, command: tuple[str, ...], *, dry_run: bool, **options: Any) -> int:
+    """Run COMMAND as a job: start it, follow its output, exit with its code.
+
+    Ctrl-C stops the job; a closed terminal or a kill of this command only leaves it (`taco-launch logs -f NAME`).
+
+    \b
+    Examples:
+      taco-launch run --np 2 -- python3 train.py --epochs 1
+      taco-launch run --np 4 -H localhost:4 -x OMP_NUM_THREADS=1 -- python3 train.py
+      taco-launch run --np 2 --dry-run -- python3 train.py
+    """
+    settings = settings_of(ctx)
+    spec = spec_of(settings, command, options)
+    if dry_run:
+        _print_plan(settings, spec)
+        return 0
+    job = _submit(settings, spec)
+    if settings.verbose:
+        settings.talk(f"job {spec.name}: {job.record.line}")
+    job = follow_to_end(settings, job, owner_of_ctrl_c=True)
+    return job.record.exit_code or 0
+
+
+@click.command()
+@inventory_option
+@output_options
+@talk_options
+@np_option
+@job_options
+@click.pass_context
+def submit(ctx: click.Context, command: tuple[str, ...], **options: Any) -> int:
+    """Start COMMAND as a job and return; it goes on by itself.
+
+    Prints the job's name.
+
+    \b
+    Example:
+      taco-launch submit --name vgg16 --np 2 -- python3 train.py
+      taco-launch logs -f vgg16
+    """
+    settings = settings_of(ctx)
+    job = _submit(settings, spec_of(settings, command, options))
+    if settings.output in ("json", "yaml"):
+        from taco_launch.cli import render
+
+        render.data(render.job_data(job), settings.output)
+    else:
+        click.echo(job.spec.name)
+        settings.talk(f"follow it: taco-launch logs -f {job.spec.name}")
+    return 0
+
+
+def _submit(settings: Settings, spec: "JobSpec") -> "Job":
+    """Submit; a job that ended before its ranks could start is an error with the job's reason and code."""
+    from taco_launch.errors import CANNOT_PLACE, NO_JOB, TacoLaunchError
+    from taco_launch.flows import jobs
+
+    job = jobs.submit(settings.head(), spec, os.environ)
+    record = job.record
+    if record.state.is_terminal and record.started is None and record.exit_code in (CANNOT_PLACE, NO_JOB):
+        message, _, hint = record.reason.partition("\nhint: ")
+        error = TacoLaunchError(f"job {spec.name}: {message}", hint or None)
+        error.exit_code = record.exit_code
+        raise error
+    return job
+
+
+def _print_plan(settings: Settings, spec: "JobSpec") -> None:
+    from taco_launch.flows import plan
+    from taco_launch.launch.mpirun import line
+
+    missing = plan.needs(spec)
+    if missing:
+        settings.talk(f"asking the head for: {', '.join(missing)}")
+    launch = plan.dry_run(spec, lambda: int(settings.head().call("facts")[-1]["slots"]), root=os.geteuid() == 0)
+    click.echo(line(launch.tokens))
+
+
+def follow_to_end(settings: Settings, job: "Job", *, owner_of_ctrl_c: bool) -> "Job":
+    """Follow a job to its end and say how it ended. With `owner_of_ctrl_c` Ctrl-C stops it, else it only detaches."""
+    from taco_launch.cli import render
+    from taco_launch.flows import jobs
+
+    name = job.spec.name
+    if owner_of_ctrl_c:
+        _stop_on_ctrl_c(settings, name)
+    with render.waiting(settings.quiet, name) as wait:
+        out = render.LogOutput(sys.stdout.buffer, wait.hide)
+        job = jobs.follow(settings.head(), jobs.Follow(name), out.write, wait.state)
+    render.ending(settings, job)
+    return job
+
+
+def _stop_on_ctrl_c(settings: Settings, name: str) -> None:
+    """Ctrl-C stops the job, the second one at once, the third only leaves it. TERM and HUP leave it."""
+    import getpass
+
+    from taco_launch.flows import jobs
+
+    presses = 0
+
+    def on_interrupt(_number: int, _frame: object) -> None:
+        nonlocal presses
+        presses += 1
+        # os.write: the signal may have come in the middle of a buffered write.
+        if presses > 2:
+            os.write(2, f"\nleaving job {name} to its supervisor: taco-launch get {name}\n".encode())
+            os._exit(SIGNAL_BASE + signal.SIGINT)
+        again = "killing" if presses == 2 else "stopping"
+        hint = "" if presses == 2 else " (Ctrl-C again kills it)"
+        os.write(2, f"\n{again} job {name}{hint}\n".encode())
+        grace = 0.0 if presses == 2 else None
+        jobs.stop(settings.head(), name, f"Ctrl-C of {getpass.getuser()}", signal.SIGINT, grace)
+
+    def on_leave(number: int, _frame: object) -> None:
+        os.write(2, f"\njob {name} goes on: taco-launch logs -f {name}\n".encode())
+        os._exit(SIGNAL_BASE + number)
+
+    signal.signal(signal.SIGINT, on_interrupt)
+    signal.signal(signal.SIGTERM, on_leave)
+    signal.signal(signal.SIGHUP, on_leave)
+
+
+VERBS = (run, submit)

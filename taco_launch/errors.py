@@ -1,0 +1,101 @@
+"""The exception tree, and the exit codes that go with it.
+
+TacoLaunchError (1)         what failed, where, the evidence; `hint` says what to type next
+├── UsageError (2)          the command line is wrong
+├── SpecError (2)           an inventory, host string, name or job spec is wrong: all its faults at once
+├── PlacementError (4)      the job does not fit the hosts: a reason per host
+├── HostError (5)           a host, or the agent on it, failed
+└── NoJobError (125)        there is no job to speak of: none of that name, or none could be started
+"""
+
+from dataclasses import dataclass
+from typing import Optional, Tuple
+
+OK = 0
+FAILED = 1
+USAGE = 2
+CANNOT_PLACE = 4
+HOST_FAILED = 5
+DEADLINE = 124  # as timeout(1) reports it
+NO_JOB = 125  # as env(1), nohup(1) and docker-run(1) say "the command itself never ran"
+NOT_EXECUTABLE = 126
+NOT_FOUND = 127
+SIGNAL_BASE = 128
+INTERRUPTED = SIGNAL_BASE + 2
+
+
+class TacoLaunchError(Exception):
+    """What failed, and in `hint` what to type next.
+
+    `hint` is None where there is nothing useful to say.
+    """
+
+    exit_code = FAILED
+
+    def __init__(self, message: str, hint: Optional[str] = None) -> None:
+        """Keep the message for `str()` and the hint beside it."""
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(TacoLaunchError):
+    """The command line asks for something that cannot be."""
+
+    exit_code = USAGE
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong with what a user wrote.
+
+    `path` is where (`hosts.gpu1.slots`, `line 3 column 7`), `value` what stands there (already shortened and
+    escaped), `problem` what is wrong and what is allowed, `hint` a "did you mean" where there is one.
+    """
+
+    path: str
+    value: str
+    problem: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        """Give one line: path, value, problem, hint."""
+        shown = f"{self.path}: {self.value}: {self.problem}" if self.value else f"{self.path}: {self.problem}"
+        return f"{shown} ({self.hint})" if self.hint else shown
+
+
+class SpecError(TacoLaunchError):
+    """Something a user wrote is wrong; `faults` holds all that was found, `source` the file or option it stands in."""
+
+    exit_code = USAGE
+
+    def __init__(self, source: str, faults: Tuple[Fault, ...], hint: Optional[str] = None) -> None:
+        """Build the message from all faults."""
+        self.source = source
+        self.faults = faults
+        lines = "\n".join(f"  {fault}" for fault in faults)
+        count = f"{len(faults)} faults" if len(faults) != 1 else "1 fault"
+        super().__init__(f"{source}: {count}\n{lines}", hint)
+
+
+class PlacementError(TacoLaunchError):
+    """The job does not fit; `reasons` holds (host, why not), in inventory order."""
+
+    exit_code = CANNOT_PLACE
+
+    def __init__(self, message: str, reasons: Tuple[Tuple[str, str], ...], hint: Optional[str] = None) -> None:
+        """Build the message from the reason of each host."""
+        self.reasons = reasons
+        super().__init__("\n".join([message, *(f"  {host}: {why}" for host, why in reasons)]), hint)
+
+
+class HostError(TacoLaunchError):
+    """A host, or the agent on it, did not do what it was asked."""
+
+    exit_code = HOST_FAILED
+
+
+class NoJobError(TacoLaunchError):
+    """No job of that name, or a job that could not be started."""
+
+    exit_code = NO_JOB

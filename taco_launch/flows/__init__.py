@@ -1,0 +1,1 @@
+"""The verbs as plain functions: they return results and print nothing."""

@@ -1,0 +1,62 @@
+"""bench run: one workload at several numbers of ranks, each a job of its own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from taco_launch.bench.parse import NoSample, Sample, parse
+from taco_launch.errors import FAILED, TacoLaunchError
+from taco_launch.flows import jobs
+from taco_launch.model.jobs import JobSpec, JobState
+from taco_launch.remote.head import Head
+
+_EVIDENCE_LINES = 15
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a benchmark is: `state` of the job of `np` ranks, and the last line it wrote."""
+
+    np: int
+    job: str
+    state: str
+    line: str = ""
+
+
+def run(
+    head: Head, spec: JobSpec, sizes: Sequence[int], environ: Mapping[str, str], report: Callable[[Progress], None]
+) -> tuple[Sample, ...]:
+    """Run the job of `spec` with each number of ranks, one after the other, and give what each measured.
+
+    Raises:
+        TacoLaunchError: a run failed, or its log holds no sample; the job is kept for a look at its log.
+    """
+    return tuple(_one(head, replace(spec, name=f"{spec.name}-np{np}", np=np), environ, report) for np in sizes)
+
+
+def _one(head: Head, spec: JobSpec, environ: Mapping[str, str], report: Callable[[Progress], None]) -> Sample:
+    assert spec.np is not None
+    np, name = spec.np, spec.name
+    job = jobs.submit(head, spec, environ)
+    pieces: list[bytes] = []
+
+    def output(chunk: bytes) -> None:
+        pieces.append(chunk)
+        report(Progress(np, name, "RUNNING", chunk.rstrip().rpartition(b"\n")[2].decode("utf-8", "replace")))
+
+    job = jobs.follow(head, jobs.Follow(name), output, lambda state: report(Progress(np, name, state)))
+    text = b"".join(pieces).decode("utf-8", "replace")
+    if job.record.state is not JobState.SUCCEEDED:
+        raise _failed(name, job.record.exit_code or FAILED, job.record.reason, text)
+    sample = parse(text)
+    if isinstance(sample, NoSample):
+        raise _failed(name, FAILED, f"no sample: {sample.why}", text)
+    if sample.ranks != np:
+        raise _failed(name, FAILED, f"no sample: {np} ranks ran, but the log speaks of {sample.ranks}", text)
+    return sample
+
+
+def _failed(name: str, code: int, why: str, text: str) -> TacoLaunchError:
+    evidence = "\n".join(f"  {line}" for line in text.rstrip().splitlines()[-_EVIDENCE_LINES:])
+    error = TacoLaunchError(f"job {name}: {why}\n{evidence}".rstrip(), hint=f"taco-launch logs {name}")
+    error.exit_code = code
+    return error

@@ -1,0 +1,1 @@
+"""What the user wrote -> model values; nothing is imported here, so that `names` costs neither pydantic nor yaml."""

@@ -1,0 +1,99 @@
+"""Plain values -> InventoryFile: pydantic's errors become faults, and what is not faulty goes on to be checked further."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from taco_launch.inventory.document import Odd, kind_of, quoted
+from taco_launch.inventory.faults import Faults, Loc
+from taco_launch.inventory.names import did_you_mean
+from taco_launch.inventory.schema import Container, Group, HostDefaults, HostEntry, InventoryFile, Network, Section, Ssh
+
+_FILLER = "x"
+_KEY = "[key]"  # the last step of pydantic's path where a key, not its value, is wrong
+_SHAPES = {
+    "string_type": "text",
+    "string_unicode": "text in whole characters",
+    "dict_type": "a mapping (key: value)",
+    "model_type": "a mapping (key: value)",
+    "tuple_type": "a list",
+    "union_tag_not_found": "a list of hosts, or a mapping with hosts",
+}
+
+
+def check(value: Any, faults: Faults) -> InventoryFile:
+    """Check what `document.read` gave against the schema; all faults go to `faults`.
+
+    What is wrong is left out of the result, and a required key that is missing is made up, so that the caller can go on
+    looking for faults; with any fault the result is good for nothing else.
+    """
+    try:
+        return InventoryFile.model_validate(value)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+    wrong: set[Loc] = set()
+    for detail in errors:
+        loc = _loc(detail["loc"], faults)
+        _add(detail, loc, faults)
+        wrong.add(loc[:-1] if detail["type"] == "missing" else loc)
+    rest = _without(value, (), wrong) if isinstance(value, dict) else {}
+    return InventoryFile.model_validate({"cluster": _FILLER, "hosts": {}} | rest)
+
+
+def _loc(steps: Iterable[str | int], faults: Faults) -> Loc:
+    """Give the place in the document: without pydantic's own steps."""
+    loc = tuple(steps)
+    if loc[:1] == ("groups",) and len(loc) > 2 and loc[2] != _KEY:
+        loc = loc[:2] + loc[3:]  # which form of a group was read
+    return loc[:-1] if loc[-1:] == (_KEY,) and loc not in faults.places else loc
+
+
+def _add(detail: ErrorDetails, loc: Loc, faults: Faults) -> None:
+    kind, value = detail["type"], detail["input"]
+    if kind == "extra_forbidden":
+        known = _keys(loc)
+        faults.add_unknown(loc, str(loc[-1]), known, f"unknown key; known here: {', '.join(known)}")
+    elif kind == "missing":
+        faults.add(loc, "this key is required", value="missing")
+    elif kind == "value_error":
+        problem, hint = detail["ctx"]["error"].args
+        faults.add(loc, problem, hint)
+    elif kind == "literal_error":
+        expected = detail["ctx"]["expected"]
+        hint = (
+            did_you_mean(value, expected.replace(" or ", ", ").replace("'", "").split(", "))
+            if isinstance(value, str)
+            else ""
+        )
+        faults.add(loc, f"must be {expected}", hint)
+    else:
+        scalar = isinstance(value, (bool, int, Odd)) and loc in faults.places
+        hint = quoted(faults.places[loc].shown) if scalar and kind == "string_type" else ""
+        faults.add(loc, f"must be {_SHAPES[kind]}, and this is {kind_of(value)}", hint)
+
+
+def _keys(loc: Loc) -> tuple[str, ...]:
+    """Give the keys that are known beside the one at `loc`."""
+    sections: dict[Loc, type[Section]] = {
+        ("ssh",): Ssh,
+        ("network",): Network,
+        ("container",): Container,
+        ("defaults",): HostDefaults,
+    }
+    section = InventoryFile if len(loc) == 1 else sections.get(loc[:-1], HostEntry if loc[0] == "hosts" else Group)
+    return tuple(section.model_fields)
+
+
+def _without(value: Any, loc: Loc, wrong: set[Loc]) -> Any:
+    """Leave out what is wrong; hosts and items of lists keep their place, so that names and indexes still hold."""
+    if isinstance(value, dict):
+        kept = {key: _without(item, (*loc, key), wrong) for key, item in value.items() if (*loc, key) not in wrong}
+        return {key: kept.get(key) for key in value} if loc == ("hosts",) else kept
+    if isinstance(value, tuple):
+        places = ((*loc, index) for index in range(len(value)))
+        return tuple(
+            _FILLER if at in wrong else _without(item, at, wrong) for at, item in zip(places, value, strict=True)
+        )
+    return value

@@ -1,0 +1,98 @@
+"""Gathers all that is wrong with one document, each fault with its path, line and value."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from taco_launch.errors import Fault, SpecError
+from taco_launch.inventory.names import did_you_mean, plain, shown
+
+# Where a value stands in a document: keys of mappings and indexes of lists, from the top.
+Loc = tuple[str | int, ...]
+
+# A message longer than this helps nobody; the last line then says how many more there are.
+MAX_FAULTS = 100
+
+_HARMLESS = re.compile(r"[A-Za-z0-9_./\[\],-]{1,80}")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value begins, counted from 1, and how it is shown in a message."""
+
+    line: int
+    column: int
+    shown: str
+
+
+class Faults:
+    """The faults of one document; `source` names it in the message, `places` is filled as it is read."""
+
+    def __init__(self, source: str) -> None:
+        """Begin without faults."""
+        self.source = source
+        self.places: dict[Loc, Place] = {}
+        self._found: list[tuple[int, Fault]] = []
+        self._locs: set[Loc] = set()
+        self._count = 0
+
+    def __contains__(self, loc: Loc) -> bool:
+        """Whether something is wrong at `loc` itself."""
+        return loc in self._locs
+
+    def add(self, loc: Loc, problem: str, hint: str = "", value: str = "") -> None:
+        """Note a fault of the value at `loc`, unless it has one: what follows from the first is no news.
+
+        `value` replaces what is shown of it (already escaped).
+        """
+        if loc in self._locs:
+            return
+        place = self.places.get(loc)
+        line = next((self.places[loc[:end]].line for end in range(len(loc), 0, -1) if loc[:end] in self.places), 0)
+        where = f"{_path(loc)} (line {line})" if line else _path(loc)
+        self._locs.add(loc)
+        self._keep(line, Fault(where, value or (place.shown if place else ""), problem, hint))
+
+    def add_unknown(self, loc: Loc, text: str, known: Iterable[str], problem: str) -> None:
+        """Note that `text`, which stands at `loc` as key or value, is none of the `known`."""
+        # looking for the nearest costs: not for faults that are only counted
+        self.add(loc, problem, did_you_mean(text, known) if self._count < MAX_FAULTS else "")
+
+    def add_at(self, line: int, column: int, value: str, problem: str) -> None:
+        """Note a fault of the text itself at `line` and `column`, counted from 1; `value` is what stands there."""
+        self._keep(line, Fault(f"line {line} column {column}", shown(value), problem))
+
+    def error(self) -> SpecError:
+        """Give all faults in the order of their lines, as the error to raise."""
+        faults = [fault for _, fault in sorted(self._found, key=lambda item: item[0])]
+        return SpecError(plain(self.source), limited(faults, self._count))
+
+    def raise_any(self) -> None:
+        """Raise what was found, if anything was.
+
+        Raises:
+            SpecError: all faults.
+        """
+        if self._count:
+            raise self.error()
+
+    def _keep(self, line: int, fault: Fault) -> None:
+        self._count += 1
+        if len(self._found) < MAX_FAULTS:
+            self._found.append((line, fault))
+
+
+def limited(faults: Sequence[Fault], count: int) -> tuple[Fault, ...]:
+    """Give the faults to show of `count` that were found, with one at the end that says how many are not shown."""
+    more = count - len(faults)
+    return (*faults, Fault("further", str(more), "faults are not shown")) if more else tuple(faults)
+
+
+def _path(loc: Loc) -> str:
+    text = ""
+    for step in loc:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += ("." if text else "") + (step if _HARMLESS.fullmatch(step) else shown(step))
+    return text or "inventory"

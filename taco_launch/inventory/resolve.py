@@ -1,0 +1,190 @@
+"""InventoryFile -> Inventory: ranges become hosts, and every host gets its values from itself, its groups, the defaults."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from taco_launch.errors import SpecError
+from taco_launch.inventory import names, ranges
+from taco_launch.inventory.faults import Faults, Loc
+from taco_launch.inventory.schema import Group, HostDefaults, HostEntry, InventoryFile
+from taco_launch.model.hosts import Container, Host, Inventory, Network
+
+# All entries of all groups together: ten groups of the largest inventory.
+MAX_MEMBERS = 10 * ranges.MAX_HOSTS
+
+_ULIMITS = {"memlock": -1, "stack": 67108864}
+
+
+def resolve(file: InventoryFile, faults: Faults) -> Inventory:
+    """Give the inventory that `file` describes.
+
+    Raises:
+        SpecError: there are faults, found here or before: all of them.
+    """
+    entries, complete = _entries(file, faults)
+    groups = _groups(file, entries, complete, faults)
+    hosts = _hosts(file, entries, groups, faults)
+    head = file.head if file.head is not None else next(iter(entries), "")
+    if complete and head not in entries:
+        faults.add_unknown(("head",), head, entries, "no such host in this inventory")
+    faults.raise_any()
+    network = file.network
+    return Inventory(
+        cluster=file.cluster,
+        head=head,
+        hosts=hosts,
+        container=_container(file),
+        network=Network(
+            interface=network.interface,
+            rdma=network.rdma,
+            gid_index=None if network.gid_index == "auto" else network.gid_index,
+            gdr=network.gdr,
+            port_range=network.port_range,
+        ),
+        host_keys=file.ssh.host_keys,
+        mpirun=file.mpirun,
+        profile=file.profile,
+        groups=tuple(groups.items()),
+        source=faults.source,
+    )
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What `hosts` says of one host; `key` is the key it stands under."""
+
+    key: str
+    address: str
+    keys: HostEntry
+
+
+def _entries(file: InventoryFile, faults: Faults) -> tuple[dict[str, _Entry], bool]:
+    """Give what `hosts` says of every host, by name, in the order written; and whether all names are known."""
+    entries: dict[str, _Entry] = {}
+    complete = bool(file.hosts)
+    if not complete:
+        faults.add(("hosts",), "must name at least one host")
+    for key, keys in file.hosts.items():
+        loc: Loc = ("hosts", key)
+        found = _expanded(key, loc, faults)
+        complete = complete and bool(found)
+        if twice := next((name for name in found if name in entries), None):
+            faults.add(loc, f"{twice} is already named by hosts.{entries[twice].key}", value=names.shown(key))
+        if len(entries) + len(found) > ranges.MAX_HOSTS:
+            faults.add(("hosts",), f"more than {ranges.MAX_HOSTS} hosts, which is the most")
+            return entries, False
+        addresses = found
+        if keys and keys.address is not None:
+            addresses = _expanded(keys.address, (*loc, "address"), faults) or found
+            if found and len(addresses) != len(found):
+                problem = f"{len(addresses)} of these for {len(found)} of hosts.{key}: as many are wanted"
+                faults.add((*loc, "address"), problem, "such as gpu[1-2] and 10.0.0.[1-2]")
+        entries |= {
+            name: _Entry(key, address, keys or HostEntry()) for name, address in zip(found, addresses, strict=False)
+        }
+    return entries, complete
+
+
+def _expanded(text: str, loc: Loc, faults: Faults) -> tuple[str, ...]:
+    """Expand a range and check each name in it; what is wrong is noted, and then nothing is given."""
+    try:
+        return tuple(map(names.address, ranges.expand(text)))
+    except ValueError as error:
+        faults.add(loc, str(error), value=names.shown(text))
+    except SpecError as error:
+        fault = error.faults[0]
+        faults.add(loc, fault.problem, fault.hint, value=fault.value)
+    return ()
+
+
+def _groups(
+    file: InventoryFile, entries: dict[str, _Entry], complete: bool, faults: Faults
+) -> dict[str, tuple[str, ...]]:
+    """Give the members of every group."""
+    groups: dict[str, tuple[str, ...]] = {}
+    room = MAX_MEMBERS
+    for group, written in file.groups.items():
+        loc: Loc = ("groups", group, "hosts") if isinstance(written, Group) else ("groups", group)
+        members: dict[str, None] = {}
+        for index, text in enumerate(written.hosts if isinstance(written, Group) else written):
+            at = (*loc, index)
+            found = () if at in faults else _expanded(text, at, faults)
+            room -= len(found)
+            if room < 0:
+                faults.add(("groups",), f"the groups name more than {MAX_MEMBERS} hosts together, which is the most")
+                return groups
+            stranger = next((name for name in found if name not in entries), None)
+            if complete and stranger is not None:
+                faults.add_unknown(at, stranger, entries, f"no host {stranger} in this inventory")
+            if twice := next((name for name in found if name in members), None):
+                faults.add(at, f"{twice} stands twice in this group")
+            members.update(dict.fromkeys(name for name in found if name in entries))
+        groups[group] = tuple(members)
+    return groups
+
+
+def _hosts(
+    file: InventoryFile, entries: dict[str, _Entry], groups: dict[str, tuple[str, ...]], faults: Faults
+) -> tuple[Host, ...]:
+    """Give the hosts with all their values; where two groups disagree on one, that is noted."""
+    layers: dict[str, list[tuple[str, HostDefaults]]] = {name: [] for name in entries}
+    for group, members in groups.items():
+        keys = file.groups[group]
+        if isinstance(keys, Group):
+            for name in members:
+                layers[name].append((group, keys))
+    hosts = []
+    for name, entry in entries.items():
+        values = _values(name, entry, layers[name], file, faults)
+        slots = values.get(("slots",), "auto")
+        hosts.append(
+            Host(
+                name=name,
+                address=entry.address,
+                port=values.get(("port",), 22),
+                user=values.get(("user",), file.ssh.user or ""),
+                identity_file=values.get(("identity_file",), file.ssh.identity_file),
+                slots=None if slots == "auto" else slots,
+                labels=tuple(sorted((loc[1], value) for loc, value in values.items() if loc[0] == "labels")),
+                connection=values.get(("connection",), "ssh"),
+            )
+        )
+    return tuple(hosts)
+
+
+def _values(
+    name: str, entry: _Entry, groups: list[tuple[str, HostDefaults]], file: InventoryFile, faults: Faults
+) -> dict[tuple[str, ...], Any]:
+    """Give what is set for a host, by path: its own, else what its groups say, else the defaults."""
+    own = _set(entry.keys)
+    shared: dict[tuple[str, ...], Any] = {}
+    origin: dict[tuple[str, ...], str] = {}
+    for group, keys in groups:
+        for path, value in _set(keys).items():
+            if path not in own and shared.get(path, value) != value:
+                other = f"the group {origin[path]} gives {name} {names.shown(shared[path])}"
+                faults.add(("groups", group, *path), other, f"set it in hosts.{entry.key}, which goes before groups")
+            shared.setdefault(path, value)
+            origin.setdefault(path, group)
+    return _set(file.defaults) | shared | own
+
+
+def _set(keys: HostDefaults) -> dict[tuple[str, ...], Any]:
+    """Give the keys that are set, by path: each label counts on its own."""
+    values: dict[tuple[str, ...], Any] = {("labels", label): value for label, value in (keys.labels or {}).items()}
+    for key in ("port", "user", "identity_file", "slots", "connection"):
+        if (value := getattr(keys, key)) is not None:
+            values[key,] = value
+    return values
+
+
+def _container(file: InventoryFile) -> Container | None:
+    if file.container is None:
+        return None
+    return Container(
+        image=file.container.image,
+        ssh_port=file.container.ssh_port,
+        shm_size=file.container.shm_size,
+        ulimits=tuple((_ULIMITS | dict(file.container.ulimits)).items()),
+        provides=file.container.provides,
+    )

@@ -1,0 +1,161 @@
+"""The keys of an inventory file, as pydantic models: what a user may write, before ranges and defaults are resolved.
+
+A key without a value (YAML's null) counts as not written.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from taco_launch.inventory.values import (
+    ClusterName,
+    Feature,
+    FilePath,
+    GidIndex,
+    GroupName,
+    Image,
+    Interface,
+    Label,
+    Limit,
+    LimitName,
+    Port,
+    PortRange,
+    ProfileName,
+    Program,
+    Size,
+    Slots,
+    Switch,
+    User,
+)
+
+
+class Section(BaseModel):
+    """A part of the file: no unknown key, no value bent into another type."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nothing(cls, data: Any) -> Any:
+        return {key: value for key, value in data.items() if value is not None} if isinstance(data, dict) else data
+
+
+class Ssh(Section):
+    """How the hosts are reached."""
+
+    user: User | None = Field(
+        default=None, description="Login on every host that names none itself; ssh's own choice without it."
+    )
+    identity_file: FilePath | None = Field(
+        default=None, description="Private key for every host that names none itself: a path from / or ~/."
+    )
+    host_keys: Literal["strict", "accept-new"] = Field(
+        default="strict",
+        description="strict: only known host keys. accept-new: an unknown host's key is taken the first time.",
+    )
+
+
+class Network(Section):
+    """What jobs are told about the network."""
+
+    interface: Interface = Field(
+        default="auto", description="Network interface between the hosts, such as bond0, or auto."
+    )
+    rdma: Switch = Field(default="auto", description="RDMA: auto (where every host has it), on or off.")
+    gid_index: GidIndex = Field(default="auto", description="GID index of the RDMA ports: 0 to 255, or auto.")
+    gdr: Switch = Field(default="auto", description="GPUDirect RDMA: auto, on or off.")
+    port_range: PortRange | None = Field(
+        default=None,
+        description="First and last TCP port that jobs may listen on, such as 40000-45000; any without it.",
+    )
+
+
+class Container(Section):
+    """The training container of every host."""
+
+    image: Image = Field(description="Image the container is made from.")
+    ssh_port: Port = Field(default=12222, description="Port of the container's own sshd (host network).")
+    shm_size: Size = Field(default=32 << 30, description="Size of /dev/shm: a number and b, k, m, g or t, such as 32g.")
+    ulimits: dict[LimitName, Limit] = Field(
+        default={},
+        description="Limits by docker's names, -1 for none; memlock -1 and stack 67108864 where they are not named.",
+    )
+    provides: tuple[Feature, ...] = Field(
+        default=(), description="What the image holds that cannot be detected, such as lightcc."
+    )
+
+
+class HostDefaults(Section):
+    """Keys that a host, a group or `defaults` may set; a host goes before its groups, these before `defaults`."""
+
+    port: Port | None = Field(default=None, description="Port of the host's sshd; 22 without it.")
+    user: User | None = Field(default=None, description="Login on the host; ssh.user without it.")
+    identity_file: FilePath | None = Field(
+        default=None, description="Private key for the host; ssh.identity_file without it."
+    )
+    slots: Slots | None = Field(
+        default=None,
+        description="How many ranks a host takes, or auto (also without it): its GPUs, else max(2, cores).",
+    )
+    labels: dict[Label, Label] | None = Field(
+        default=None, description="Words to know the host by; merged, label by label."
+    )
+    connection: Literal["local", "ssh"] | None = Field(
+        default=None, description="local: this machine, nothing is opened. ssh: the default."
+    )
+
+
+class HostEntry(HostDefaults):
+    """One host, or the hosts of one range."""
+
+    address: str | None = Field(
+        default=None,
+        description="Name or IP address to reach the host at; its key without it. "
+        "For a range of hosts a range of as many addresses, such as 10.0.0.[1-2].",
+    )
+
+
+class Group(HostDefaults):
+    """A named part of the hosts, with keys for all of them."""
+
+    hosts: tuple[str, ...] = Field(description="Hosts or ranges of hosts of this inventory.")
+
+
+def _form(value: Any) -> str | None:
+    if isinstance(value, tuple):
+        return "list"
+    return "mapping" if isinstance(value, (dict, Group)) else None
+
+
+GroupEntry = Annotated[
+    Annotated[tuple[str, ...], Tag("list")] | Annotated[Group, Tag("mapping")],
+    Discriminator(_form),
+]
+
+
+class InventoryFile(Section):
+    """An inventory of taco-launch: a cluster, its hosts and how they are used."""
+
+    cluster: ClusterName = Field(description="Name of the cluster.")
+    head: str | None = Field(default=None, description="The host that keeps queue and jobs; the first host without it.")
+    ssh: Ssh = Field(default_factory=Ssh, description="How the hosts are reached.")
+    network: Network = Field(default_factory=Network, description="What jobs are told about the network.")
+    container: Container | None = Field(
+        default=None, description="The training container; without it jobs run on the hosts themselves."
+    )
+    mpirun: Program = Field(
+        default="mpirun", description="The launcher: a path from /, or a name that is looked up on PATH."
+    )
+    profile: ProfileName = Field(default="auto", description="Set of knobs for the hardware, or auto.")
+    defaults: HostDefaults = Field(default_factory=HostDefaults, description="Host keys for all hosts.")
+    hosts: dict[str, HostEntry | None] = Field(
+        description="Hosts by name; a key may be a range such as gpu[1-8]. The order here is the order everywhere."
+    )
+    groups: dict[GroupName, GroupEntry] = Field(
+        default={}, description="Groups by name: a list of hosts, or a mapping of hosts and keys for all of them."
+    )
+
+
+def json_schema() -> dict[str, Any]:
+    """Give the JSON Schema (draft 2020-12) of an inventory file, for editors: every key with its description."""
+    return InventoryFile.model_json_schema() | {"$schema": "https://json-schema.org/draft/2020-12/schema"}

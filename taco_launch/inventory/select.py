@@ -1,0 +1,170 @@
+"""`-H h1:8,h2:8` -> hosts: those of an inventory, or without one the hosts as they are named."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from taco_launch.errors import Fault, SpecError
+from taco_launch.inventory import names, ranges
+from taco_launch.inventory.faults import MAX_FAULTS, limited
+from taco_launch.model.hosts import Host, Inventory
+
+OPTION = "-H"
+
+_FORM = "hosts are written NAME or NAME:SLOTS, with commas and no spaces between them"
+_LOCAL = frozenset(("localhost", "127.0.0.1", "::1"))
+_IPV6 = re.compile(r"\[([^\[\]]*:[^\[\]]*)\](?::(.*))?", re.DOTALL)
+_SLOTS = re.compile(r"[1-9][0-9]{0,8}")
+
+
+def parse_hosts(text: str) -> tuple[tuple[str, int | None], ...]:
+    """Read `h1:8,h2,gpu[1-2]:8,[::1]:2` into (host, slots); slots is None where none is given.
+
+    Raises:
+        SpecError: all that is wrong, each with its column (from 1).
+    """
+    return tuple((wish.host, wish.slots) for wish in _wishes(text))
+
+
+def choose(inventory: Inventory, text: str) -> tuple[Host, ...]:
+    """Give the hosts of the inventory that `text` names, in its order; slots it gives go before the host's own.
+
+    More slots than the host has are allowed: the user says what the host can take.
+
+    Raises:
+        SpecError: `text` is wrong, or names hosts that the inventory has not.
+    """
+    hosts = {host.name: host for host in inventory.hosts}
+    wishes = _wishes(text)
+    # one fault per item: a range of strangers is one mistake
+    strangers = {wish.column: wish.host for wish in reversed(wishes) if wish.host not in hosts}
+    if strangers:
+        faults = [_stranger(column, strangers[column], inventory) for column in sorted(strangers)[:MAX_FAULTS]]
+        raise SpecError(OPTION, limited(faults, len(strangers)))
+    return tuple(
+        hosts[wish.host] if wish.slots is None else replace(hosts[wish.host], slots=wish.slots) for wish in wishes
+    )
+
+
+def hosts_of(text: str, local_names: frozenset[str] = frozenset()) -> tuple[Host, ...]:
+    """Give the hosts that `text` names, without an inventory: each one's address is its name.
+
+    Args:
+        text: as for `parse_hosts`.
+        local_names: this machine's names. These, localhost, 127.0.0.1 and ::1 are connected to as `local`.
+
+    Raises:
+        SpecError: `text` is wrong.
+    """
+    local = _LOCAL | {name.lower() for name in local_names}
+    return tuple(
+        Host(
+            name=wish.host,
+            address=wish.host,
+            slots=wish.slots,
+            connection="local" if wish.host.lower() in local else "ssh",
+        )
+        for wish in _wishes(text)
+    )
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """One host that was asked for; `column` is where its item begins, from 1."""
+
+    host: str
+    slots: int | None
+    column: int
+
+
+def _wishes(text: str) -> tuple[_Wish, ...]:
+    wishes: dict[str, _Wish] = {}
+    faults: list[Fault] = []
+    for column, item in _items(text):
+        try:
+            found, slots = _item(column, item)
+        except SpecError as error:
+            faults.extend(error.faults)
+            continue
+        if twice := next((host for host in found if host in wishes), None):
+            problem = f"{twice} is already named at column {wishes[twice].column}"
+            faults.append(Fault(f"column {column}", names.shown(item), problem, "add up its slots in one place"))
+        elif len(wishes) + len(found) > ranges.MAX_HOSTS:
+            faults.append(Fault(f"column {column}", names.shown(item), f"more than {ranges.MAX_HOSTS} hosts"))
+            break
+        wishes.update((host, _Wish(host, slots, column)) for host in found)
+    if faults:
+        raise SpecError(OPTION, limited(faults[:MAX_FAULTS], len(faults)))
+    return tuple(wishes.values())
+
+
+def _items(text: str) -> Iterator[tuple[int, str]]:
+    """Give (column, item) between the commas that are not inside of brackets."""
+    start = depth = 0
+    for index, character in enumerate(text):
+        if character == "[":
+            depth += 1
+        elif character == "]":
+            depth = max(depth - 1, 0)
+        elif character == "," and depth == 0:
+            yield start + 1, text[start:index]
+            start = index + 1
+    yield start + 1, text[start:]
+
+
+def _item(column: int, item: str) -> tuple[tuple[str, ...], int | None]:
+    """Read one item into the hosts it stands for and their slots."""
+    if not item:
+        raise _refused(column, item, "no host is named here", _FORM)
+    space = next((index for index, character in enumerate(item) if character.isspace()), None)
+    if space is not None:
+        raise _refused(column + space, item, "a space is not allowed here", _FORM)
+    if ipv6 := _IPV6.fullmatch(item):
+        name, slots = ipv6[1], ipv6[2]
+        found: tuple[str, ...] = (name,)
+    else:
+        name, colon, rest = item.partition(":")
+        slots = rest if colon else None
+        if ":" in rest:
+            hint = "write IPv6 in brackets: [::1]:2" if _is_address(item) else "a comma between two hosts?"
+            raise _refused(column, item, "more than one ':'", hint)
+        try:
+            found = ranges.expand(name)
+        except ValueError as error:
+            raise _refused(column, item, str(error)) from None
+    for host in found:
+        names.address(host, f"column {column}", OPTION)
+    if slots is not None and (not _SLOTS.fullmatch(slots) or int(slots) > names.MAX_SLOTS):
+        at = column + len(item) - len(slots)
+        raise _refused(at, item, f"slots are a whole number from 1 to {names.MAX_SLOTS}")
+    return found, int(slots) if slots is not None else None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        names.address(text)
+    except SpecError:
+        return False
+    return True
+
+
+def _refused(column: int, item: str, problem: str, hint: str = "") -> SpecError:
+    return SpecError(OPTION, (Fault(f"column {column}", names.shown(item), problem, hint),))
+
+
+def _stranger(column: int, name: str, inventory: Inventory) -> Fault:
+    """Say that a host is unknown; host24 may be meant as host2:4, and an address is known by its host's name."""
+    known = [host.name for host in inventory.hosts]
+    heads = [host for host in known if name.startswith(host) and name[len(host) :].isdigit()]
+    owner = next((host.name for host in inventory.hosts if host.address == name), "")
+    if heads:
+        longest = max(heads, key=len)
+        hint = f"did you mean {names.shown(f'{longest}:{name[len(longest) :]}')}?"
+    elif owner:
+        hint = f"it is the address of {owner}: write {owner}"
+    else:
+        hint = names.did_you_mean(name, known)
+    folded = ranges.fold(known)
+    some = folded if len(folded) <= 200 else f"{folded[:200]}... ({len(known)} hosts)"
+    problem = f"no such host in {names.plain(inventory.source)}; its hosts are {some}"
+    return Fault(f"column {column}", names.shown(name), problem, hint)

@@ -1,0 +1,156 @@
+"""What may stand behind the keys of an inventory: each kind of value, its check and its JSON schema side by side.
+
+A check raises ValueError(problem, hint): pydantic gathers those, `check.py` makes faults of them.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, PlainValidator, WithJsonSchema
+
+from taco_launch.errors import SpecError
+from taco_launch.inventory import names
+from taco_launch.inventory.document import kind_of
+
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,31}")  # useradd(8), and the dots of directory services
+_INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,14}")  # IFNAMSIZ of linux/if.h: 15 and a NUL
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
+# Printable, and nothing that a shell or ssh's configuration file makes something else of.
+_FILE = re.compile(r"""(?:~?/)[^\s\x00-\x1f\x7f"'`$&|;<>*?(){}!#%\\\[\]]{0,1023}""")
+_PROGRAM = re.compile(r"/?[A-Za-z0-9_][A-Za-z0-9._+-]*(?:/[A-Za-z0-9._+-]+)*")
+_SIZE = re.compile(r"([1-9][0-9]{0,14})([bkmgt]?)", re.IGNORECASE)
+_PORTS = re.compile(r"([0-9]{1,5})-([0-9]{1,5})")
+_UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+def _ruled(rule: Callable[[str], str]) -> AfterValidator:
+    def check(text: str) -> str:
+        try:
+            return rule(text)
+        except SpecError as error:
+            fault = error.faults[0]
+            raise ValueError(fault.problem, fault.hint) from None
+
+    return AfterValidator(check)
+
+
+def _matching(pattern: re.Pattern[str], problem: str) -> AfterValidator:
+    def check(text: str) -> str:
+        if not pattern.fullmatch(text) or not text.isprintable():
+            raise ValueError(problem, "")
+        return text
+
+    return AfterValidator(check)
+
+
+def _whole(low: int, high: int, *, auto: bool = False) -> PlainValidator:
+    wanted = f"must be a whole number from {low} to {high}" + (", or auto" if auto else "")
+
+    def check(value: Any) -> int | str:
+        if auto and value == "auto":
+            return "auto"
+        number = isinstance(value, int) and not isinstance(value, bool)
+        if not number or not low <= value <= high:
+            raise ValueError(wanted + ("" if number else f", and this is {kind_of(value)}"), "")
+        return int(value)
+
+    return PlainValidator(check)
+
+
+def _whole_schema(low: int, high: int, *, auto: bool = False) -> WithJsonSchema:
+    number: dict[str, Any] = {"type": "integer", "minimum": low, "maximum": high}
+    return WithJsonSchema({"anyOf": [{"const": "auto"}, number]} if auto else number)
+
+
+def _switch(value: Any) -> str:
+    if isinstance(value, bool):  # YAML 1.1 reads a bare on or off as a boolean
+        return "on" if value else "off"
+    if value in ("auto", "on", "off"):
+        return str(value)
+    hint = names.did_you_mean(value, ("auto", "on", "off")) if isinstance(value, str) else ""
+    raise ValueError("must be auto, on or off", hint)
+
+
+def _ports(value: Any) -> tuple[int, int]:
+    found = _PORTS.fullmatch(value) if isinstance(value, str) else None
+    if not found or not 1 <= int(found[1]) <= int(found[2]) <= 65535:
+        raise ValueError("must be two ports FIRST-LAST from 1 to 65535, such as 40000-45000", "")
+    return int(found[1]), int(found[2])
+
+
+def _size(value: Any) -> int:
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    found = _SIZE.fullmatch(text) if isinstance(text, str) else None
+    if not found:
+        raise ValueError("must be a size: a whole number and b, k, m, g or t, such as 32g", "")
+    size = int(found[1]) << _UNITS[found[2].lower()]
+    if size >= 1 << 50:
+        raise ValueError("must be a size under 1024t", "")
+    return size
+
+
+def _named(what: str) -> AfterValidator:
+    return _ruled(lambda text: names.word(text, what, ""))
+
+
+ClusterName = Annotated[str, _named("a cluster name")]
+GroupName = Annotated[str, _named("a group name")]
+ProfileName = Annotated[str, _named("a profile name")]
+Feature = Annotated[str, _named("a feature name")]
+User = Annotated[
+    str, _matching(_USER, "is not a user name: letters, digits, '.', '_' and '-', at most 32, a letter first")
+]
+Interface = Annotated[
+    str, _matching(_INTERFACE, "is not a network interface: at most 15 letters, digits, '_', '.', ':' and '-'")
+]
+Image = Annotated[
+    str, _matching(_IMAGE, "is not an image: letters, digits, '.', '_', '/', ':', '@' and '-', a letter or digit first")
+]
+Label = Annotated[
+    str,
+    _matching(_LABEL, "is not a label: letters, digits, '.', '_', '/' and '-', at most 63, a letter or digit first"),
+]
+FilePath = Annotated[
+    str, _matching(_FILE, "is not a file that ssh finds from everywhere: a path from / or ~/ without spaces or quotes")
+]
+Program = Annotated[
+    str,
+    _matching(_PROGRAM, "is not a program: a whole path from /, or a bare name, without spaces or shell characters"),
+]
+Port = Annotated[int, _whole(1, 65535), _whole_schema(1, 65535)]
+Slots = Annotated[
+    int | Literal["auto"], _whole(1, names.MAX_SLOTS, auto=True), _whole_schema(1, names.MAX_SLOTS, auto=True)
+]
+GidIndex = Annotated[int | Literal["auto"], _whole(0, 255, auto=True), _whole_schema(0, 255, auto=True)]
+# docker run --ulimit; the limits of getrlimit(2)
+LimitName = Literal[
+    "core",
+    "cpu",
+    "data",
+    "fsize",
+    "locks",
+    "memlock",
+    "msgqueue",
+    "nice",
+    "nofile",
+    "nproc",
+    "rss",
+    "rtprio",
+    "rttime",
+    "sigpending",
+    "stack",
+]
+Limit = Annotated[int, _whole(-1, (1 << 53) - 1), _whole_schema(-1, (1 << 53) - 1)]
+Switch = Annotated[
+    Literal["auto", "on", "off"], PlainValidator(_switch), WithJsonSchema({"enum": ["auto", "on", "off", True, False]})
+]
+PortRange = Annotated[
+    tuple[int, int], PlainValidator(_ports), WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,5}-[0-9]{1,5}$"})
+]
+Size = Annotated[
+    int,
+    PlainValidator(_size),
+    WithJsonSchema({"anyOf": [{"type": "string", "pattern": "^[1-9][0-9]*[bkmgtBKMGT]?$"}, {"type": "integer"}]}),
+]

@@ -1,0 +1,1 @@
+"""How a placed job is started: command line and environment, pure."""

@@ -1,0 +1,47 @@
+"""The environment of a job's processes: its mark, and what each rank is told about its place."""
+
+from typing import Dict, Mapping, Optional, Tuple
+
+from taco_launch.model.jobs import JobSpec
+from taco_launch.model.plans import Placement
+
+# The mark: a process whose environment holds this variable with a job's id belongs to that job.
+JOB_ID = "TACO_LAUNCH_JOB_ID"
+JOB_NAME = "TACO_LAUNCH_JOB"
+
+# Rank, local rank and world size as Open MPI gives them to its processes (mpirun(1), 4.1 and 5.0).
+_OMPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE")
+
+
+def mark(name: str, job_id: str) -> Tuple[Tuple[str, str], ...]:
+    """Give the variables that mark a process as belonging to a job."""
+    return (JOB_NAME, name), (JOB_ID, job_id)
+
+
+def rank_of(environ: Mapping[str, str]) -> Optional[Tuple[int, int, int]]:
+    """Read (rank, local rank, world size) from a process's environment, None where mpirun did not start it."""
+    values = [environ.get(name, "") for name in _OMPI]
+    if not all(value.isdigit() for value in values):
+        return None
+    return int(values[0]), int(values[1]), int(values[2])
+
+
+def local_env(spec: JobSpec, placement: Placement, master_port: int) -> Dict[str, str]:
+    """Give what every rank's environment holds besides its own rank: the user's `-x NAME=VALUE` and the rendezvous.
+
+    The variables are torch.distributed's (its `env://` initialisation), so that a DDP script runs unchanged. A value
+    that the user gives wins.
+    """
+    first = next(host for host in spec.hosts if host.name == placement.shares[0].host)
+    values = {
+        "MASTER_ADDR": first.address,
+        "MASTER_PORT": str(master_port),
+        "WORLD_SIZE": str(placement.np),
+    }
+    values.update((name, value) for name, value in spec.env if value is not None)
+    return values
+
+
+def rank_env(rank: int, local_rank: int, shared: Mapping[str, str]) -> Dict[str, str]:
+    """Add a rank's own numbers to what `local_env` gave."""
+    return {"RANK": str(rank), "LOCAL_RANK": str(local_rank), **shared}

@@ -1,0 +1,63 @@
+"""Frozen dataclasses to JSON values and back, for what travels between controller and agent and for job folders."""
+
+import enum
+from dataclasses import fields, is_dataclass
+from typing import Any, Dict, Mapping, Type, TypeVar, Union, get_type_hints
+
+T = TypeVar("T")
+
+
+def to_json(value: Any) -> Any:
+    """Give `value` as dicts, lists, strings, numbers, booleans and None."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {entry.name: to_json(getattr(value, entry.name)) for entry in fields(value)}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    return value
+
+
+def from_json(kind: Type[T], data: Any) -> T:
+    """Rebuild a value of the dataclass `kind` from `to_json`'s result; unknown keys are ignored.
+
+    Raises:
+        ValueError: the data does not have the shape of `kind`; the message names the field.
+    """
+    if not isinstance(data, Mapping):
+        raise ValueError(f"{kind.__name__}: a mapping is needed, got {type(data).__name__}")
+    hints = get_type_hints(kind)
+    values: Dict[str, Any] = {}
+    for entry in fields(kind):  # type: ignore[arg-type]
+        if entry.name in data:
+            values[entry.name] = _decode(hints[entry.name], data[entry.name], f"{kind.__name__}.{entry.name}")
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ValueError(f"{kind.__name__}: {error}") from None
+
+
+def _decode(hint: Any, data: Any, path: str) -> Any:
+    origin, arguments = getattr(hint, "__origin__", None), getattr(hint, "__args__", ())
+    if origin is Union:  # Optional[...] is the only union the model has
+        return None if data is None else _decode(arguments[0], data, path)
+    if origin is tuple:
+        if not isinstance(data, (list, tuple)):
+            raise ValueError(f"{path}: a list is needed, got {type(data).__name__}")
+        if arguments[-1] is Ellipsis:
+            return tuple(_decode(arguments[0], item, path) for item in data)
+        if len(data) != len(arguments):
+            raise ValueError(f"{path}: {len(arguments)} items are needed, got {len(data)}")
+        return tuple(_decode(argument, item, path) for argument, item in zip(arguments, data))
+    if isinstance(hint, type):
+        if is_dataclass(hint):
+            return from_json(hint, data)
+        if issubclass(hint, enum.Enum):
+            return hint(data)
+        if hint is float and isinstance(data, int) and not isinstance(data, bool):
+            return float(data)
+        if not isinstance(data, hint) or (hint is int and isinstance(data, bool)):
+            raise ValueError(f"{path}: {hint.__name__} is needed, got {type(data).__name__}")
+    return data

@@ -1,0 +1,73 @@
+"""Hosts and the inventory that names them, as resolved values (`inventory/` reads what the user wrote)."""
+
+from dataclasses import dataclass, field
+from typing import Optional, Tuple
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine.
+
+    `slots` is how many ranks it takes, None where its facts decide (GPUs, else the larger of 2 and its cores).
+    `connection` is `local` (this machine) or `ssh`; `address`, `port`, `user` and `identity_file` matter to ssh only,
+    where an empty `user` or None `identity_file` leaves the choice to the ssh configuration.
+    """
+
+    name: str
+    address: str
+    port: int = 22
+    user: str = ""
+    identity_file: Optional[str] = None
+    slots: Optional[int] = None
+    labels: Tuple[Tuple[str, str], ...] = ()
+    connection: str = "ssh"
+
+
+@dataclass(frozen=True)
+class Network:
+    """What jobs are told about the network; `auto` is decided by facts.
+
+    `interface` is a name or `auto`; `rdma` and `gdr` are `auto`, `on` or `off`; `gid_index` is None for auto;
+    `port_range` is (first, last), both included, or None for any.
+    """
+
+    interface: str = "auto"
+    rdma: str = "auto"
+    gid_index: Optional[int] = None
+    gdr: str = "auto"
+    port_range: Optional[Tuple[int, int]] = None
+
+
+@dataclass(frozen=True)
+class Container:
+    """The training container of every host.
+
+    `ulimits` holds (name, limit in the limit's own unit, -1 for none); `shm_size` is in bytes; `provides` names what
+    the image holds that nothing can detect (`lightcc`).
+    """
+
+    image: str
+    ssh_port: int = 12222
+    shm_size: int = 32 << 30
+    ulimits: Tuple[Tuple[str, int], ...] = (("memlock", -1), ("stack", 67108864))
+    provides: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """A cluster: hosts in the order the user wrote them, all defaults resolved into each.
+
+    `head` is the name of one of `hosts`. `container` is None where jobs run on the hosts themselves. `mpirun` is a
+    path or a bare name looked up on PATH. `source` says where the inventory came from, for messages.
+    """
+
+    cluster: str
+    head: str
+    hosts: Tuple[Host, ...]
+    container: Optional[Container] = None
+    network: Network = field(default_factory=Network)
+    host_keys: str = "strict"
+    mpirun: str = "mpirun"
+    profile: str = "auto"
+    groups: Tuple[Tuple[str, Tuple[str, ...]], ...] = ()
+    source: str = ""

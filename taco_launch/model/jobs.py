@@ -1,0 +1,106 @@
+"""Jobs: what was asked for (JobSpec), what happened (Event), and what that amounts to (JobRecord)."""
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Optional, Tuple
+
+from taco_launch.model.hosts import Host
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How a job is ended and what it may use.
+
+    `grace` is the seconds between TERM and KILL; `timeout` the seconds a job may run, None for ever;
+    `host_loss_timeout` the seconds without a heartbeat after which a guard ends its ranks; `log_max_bytes` the most
+    bytes kept of each rank's log, the oldest dropped first.
+    """
+
+    grace: float = 10.0
+    timeout: Optional[float] = None
+    host_loss_timeout: float = 60.0
+    log_max_bytes: int = 1 << 30
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """All that the head needs to run a job: no file of the controller is named, nothing is left to look up there.
+
+    `np` is the number of ranks, None for every slot of `hosts`. `env` holds the `-x` of the command line: (name,
+    value), the value None where the caller's is taken. `cwd` is the folder the ranks start in. `mpirun` is a path, or
+    a bare name looked up on the caller's PATH.
+    """
+
+    name: str
+    command: Tuple[str, ...]
+    hosts: Tuple[Host, ...]
+    np: Optional[int] = None
+    launcher: str = "mpirun"
+    env: Tuple[Tuple[str, Optional[str]], ...] = ()
+    cwd: str = "/"
+    mpirun: str = "mpirun"
+    cluster: str = "local"
+    owner: str = ""
+    policy: Policy = field(default_factory=Policy)
+
+
+class JobState(enum.Enum):
+    """Where a job stands."""
+
+    QUEUED = "QUEUED"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    STOPPING = "STOPPING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    LOST = "LOST"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing more happens to a job in this state."""
+        return self in _TERMINAL
+
+
+_TERMINAL = frozenset((JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.LOST))
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened to a job; `time` is seconds since the epoch, `data` what the kind of event carries."""
+
+    time: float
+    kind: str
+    reason: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    """How one rank ended: `exit_code` as a shell would report it (signal n: 128+n)."""
+
+    rank: int
+    host: str
+    exit_code: int
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """A job as every command sees it: the fold of its events.
+
+    Times are seconds since the epoch, None where it has not come to that. `reason` says in words why the job is where
+    it is. `exit_code` is the job's own, None until the end; 125 means that no rank ever ran.
+    """
+
+    id: str
+    state: JobState
+    reason: str = ""
+    np: int = 0
+    hosts: Tuple[str, ...] = ()
+    submitted: Optional[float] = None
+    started: Optional[float] = None
+    ended: Optional[float] = None
+    exit_code: Optional[int] = None
+    line: str = ""
+    first_failure: Optional[RankEnd] = None

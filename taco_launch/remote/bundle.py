@@ -1,0 +1,47 @@
+"""The agent's zipapp, built from this package: standard library only, named by the hash of its sources."""
+
+import hashlib
+import io
+import py_compile
+import tempfile
+import zipfile
+from pathlib import Path
+
+import taco_launch
+
+_CONTENTS = ("__init__.py", "errors.py", "command.py", "placement.py", "state.py", "model", "launch", "agent")
+_MAIN = b"import sys\nfrom taco_launch.agent.__main__ import main\nsys.exit(main(sys.argv[0], sys.argv[1:]))\n"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip format's first moment: the same sources give the same file
+
+
+def sources() -> tuple[tuple[str, bytes], ...]:
+    """Give (path inside the zipapp, content) of every source file."""
+    root = Path(taco_launch.__file__).parent
+    files: list[Path] = []
+    for entry in _CONTENTS:
+        path = root / entry
+        files += sorted(path.glob("*.py")) if path.is_dir() else [path]
+    return tuple((f"taco_launch/{file.relative_to(root)}", file.read_bytes()) for file in files)
+
+
+def name(contents: tuple[tuple[str, bytes], ...]) -> str:
+    """Name the file by its contents."""
+    digest = hashlib.sha256()
+    for path, data in contents:
+        digest.update(f"{path}\0{len(data)}\0".encode() + data)
+    return f"agent-{digest.hexdigest()[:16]}.pyz"
+
+
+def build(contents: tuple[tuple[str, bytes], ...]) -> bytes:
+    """Build the zipapp. Compiled code for this Python lies beside the sources; another Python passes it over."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive, tempfile.TemporaryDirectory() as scratch:
+        archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
+        source, compiled = Path(scratch, "source.py"), Path(scratch, "compiled.pyc")
+        for path, data in contents:
+            source.write_bytes(data)
+            mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+            py_compile.compile(str(source), str(compiled), dfile=path, doraise=True, invalidation_mode=mode)
+            archive.writestr(zipfile.ZipInfo(path, _EPOCH), data)
+            archive.writestr(zipfile.ZipInfo(f"{path}c", _EPOCH), compiled.read_bytes())
+    return packed.getvalue()

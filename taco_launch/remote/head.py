@@ -1,0 +1,84 @@
+"""The head as the controller sees it: operations of its agent, answered in frames."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from taco_launch.agent import protocol
+from taco_launch.agent.folders import state_folder
+from taco_launch.command import Command
+from taco_launch.errors import HostError, TacoLaunchError
+from taco_launch.remote import bundle
+from taco_launch.remote.local import Local
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One frame of an answer: a JSON mapping, and the raw bytes that follow it."""
+
+    data: dict[str, Any]
+    raw: bytes = b""
+
+
+class AgentError(TacoLaunchError):
+    """An error that the agent answered with; it keeps the exit code it had there."""
+
+    def __init__(self, message: str, hint: str | None, exit_code: int) -> None:
+        """Keep what the agent said."""
+        super().__init__(message, hint)
+        self.exit_code = exit_code
+
+
+class Head:
+    """An agent on a host; it is installed there by the first call."""
+
+    def __init__(self, remote: Local) -> None:
+        """Speak to the agent by way of `remote`."""
+        self._remote = remote
+        self._agent = ""
+
+    def call(self, op: str, **request: Any) -> list[dict[str, Any]]:
+        """Give all frames of an answer.
+
+        Raises:
+            AgentError: the agent answered with an error.
+            HostError: it gave no whole answer.
+        """
+        with self.stream(op, **request) as frames:
+            return [frame.data for frame in frames]
+
+    @contextmanager
+    def stream(self, op: str, **request: Any) -> Iterator[Iterator[Frame]]:
+        """Give the frames of an answer as they come; leaving the block ends the call. Raises as `call` does."""
+        stdin = protocol.dump(protocol.header(op, "")) + protocol.dump(request)
+        # No timeout: the answer may be a log that is followed for days.
+        command = Command((sys.executable, "-I", "-S", self._installed(), op), stdin)
+        with self._remote.tail(command) as stdout:
+            yield self._frames(op, stdout)
+
+    def _frames(self, op: str, stdout: BinaryIO) -> Iterator[Frame]:
+        first = protocol.read(stdout)
+        if first is None:
+            raise HostError(f"{self._remote.name}: the agent gave no answer to {op}", hint="what it said stands above")
+        protocol.check(first)
+        while True:
+            data = protocol.read(stdout)
+            if data is None:
+                return
+            if "error" in data:
+                error = data["error"]
+                raise AgentError(error["message"], error["hint"], error["exit_code"])
+            yield Frame(data, stdout.read(data["bytes"]) if "bytes" in data else b"")
+
+    def _installed(self) -> str:
+        """Put the agent where it belongs, once, and give its path."""
+        if not self._agent:
+            contents = bundle.sources()
+            path = state_folder(os.environ, os.geteuid()) / "agent" / bundle.name(contents)
+            if not path.exists():
+                self._remote.put(bundle.build(contents), path)
+            self._agent = str(path)
+        return self._agent

@@ -1,0 +1,81 @@
+"""This machine as a host: the three verbs run, put and tail, by subprocess."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from taco_launch.command import Command, Result
+from taco_launch.errors import HostError
+
+
+class Local:
+    """The machine that the controller itself runs on."""
+
+    name = "localhost"
+
+    def run(self, command: Command) -> Result:
+        """Execute a command to its end.
+
+        Raises:
+            HostError: it cannot be executed, or took longer than its timeout.
+        """
+        try:
+            # A session of its own: Ctrl-C in the caller's terminal is the controller's business.
+            done = subprocess.run(
+                command.argv,
+                input=command.stdin,
+                capture_output=True,
+                timeout=command.timeout,
+                start_new_session=True,
+                check=False,
+            )
+        except OSError as error:
+            raise HostError(f"{self.name}: cannot run {command.argv[0]}: {error.strerror}") from None
+        except subprocess.TimeoutExpired:
+            raise HostError(f"{self.name}: {command.argv[0]} gave no answer for {command.timeout:g} s") from None
+        return Result(self.name, command, done.returncode, done.stdout, done.stderr)
+
+    def put(self, data: bytes, path: Path) -> None:
+        """Write a file, whole or not at all, readable by its owner only.
+
+        Raises:
+            HostError: it cannot be written.
+        """
+        part = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            part.write_bytes(data)
+            part.chmod(0o600)
+            part.rename(path)
+        except OSError as error:
+            raise HostError(
+                f"{self.name}: cannot write {path}: {error.strerror}",
+                hint="name another folder with TACO_LAUNCH_STATE",
+            ) from None
+
+    @contextmanager
+    def tail(self, command: Command) -> Iterator[BinaryIO]:
+        """Execute a command and give its stdout while it runs; at the end of the block it is ended.
+
+        Raises:
+            HostError: it cannot be executed.
+        """
+        try:
+            process = subprocess.Popen(
+                command.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            )
+        except OSError as error:
+            raise HostError(f"{self.name}: cannot run {command.argv[0]}: {error.strerror}") from None
+        with process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                process.stdin.write(command.stdin)
+                process.stdin.close()
+                yield process.stdout
+            finally:
+                process.stdout.close()
+                process.terminate()

@@ -1,0 +1,100 @@
+"""reduce(events) -> JobRecord: the one place that says what a job's events amount to, pure."""
+
+import signal
+from dataclasses import replace
+from typing import Iterable, Optional, Tuple
+
+from taco_launch.errors import FAILED, NO_JOB, OK, SIGNAL_BASE
+from taco_launch.model.jobs import Event, JobRecord, JobState, RankEnd
+
+SUBMITTED = "submitted"  # data: id
+PLACED = "placed"  # data: np, hosts, line
+RUNNING = "running"  # data: ranks: every rank has started; it may be that one has ended already
+RANK_FAILED = "rank-failed"  # data: rank, host, exit_code: the first rank that did not end with 0
+STOPPING = "stopping"
+ENDED = "ended"  # data: state, exit_code
+
+
+def reduce(events: Iterable[Event]) -> JobRecord:
+    """Fold the events, oldest first. What comes after the first `ended` changes nothing."""
+    record = JobRecord(id="", state=JobState.QUEUED)
+    for event in events:
+        if record.state.is_terminal:
+            break
+        record = _step(record, event)
+    return record
+
+
+def _step(record: JobRecord, event: Event) -> JobRecord:
+    data = event.data
+    if event.kind == SUBMITTED:
+        return replace(record, id=str(data["id"]), submitted=event.time, reason=event.reason)
+    if event.kind == PLACED:
+        hosts = tuple(str(host) for host in data["hosts"])
+        return replace(
+            record,
+            state=JobState.STARTING,
+            np=int(data["np"]),
+            hosts=hosts,
+            line=str(data["line"]),
+            started=event.time,
+            reason=event.reason,
+        )
+    if event.kind == RUNNING and record.state is not JobState.STOPPING:
+        return replace(record, state=JobState.RUNNING, reason=event.reason)
+    if event.kind == RANK_FAILED and record.first_failure is None:
+        end = RankEnd(int(data["rank"]), str(data["host"]), int(data["exit_code"]), event.reason)
+        return replace(record, first_failure=end)
+    if event.kind == STOPPING:
+        return replace(record, state=JobState.STOPPING, reason=event.reason)
+    if event.kind == ENDED:
+        state, code = JobState(data["state"]), int(data["exit_code"])
+        return replace(record, state=state, exit_code=code, ended=event.time, reason=event.reason)
+    return record
+
+
+def verdict(
+    np: int,
+    started: int,
+    first_failure: Optional[RankEnd],
+    launcher_code: int,
+    cut_short: Optional[Tuple[JobState, int, str]] = None,
+) -> Tuple[JobState, int, str]:
+    """Say how a job ended: (state, exit code, reason).
+
+    `started` counts the ranks that started; `launcher_code` is the launcher's return code, -n for signal n;
+    `cut_short` is the answer already settled when we ended the job ourselves (a stop, a deadline). The job's exit code
+    is the first failing rank's, or 125 when no rank ever ran.
+    """
+    if cut_short is not None:
+        return cut_short
+    if started == 0:
+        return JobState.FAILED, NO_JOB, f"the launcher {_ending(launcher_code)} before any rank started"
+    if first_failure is not None:
+        where = f"rank {first_failure.rank} on {first_failure.host}"
+        how = first_failure.reason or ending(first_failure.exit_code)
+        return JobState.FAILED, first_failure.exit_code, f"{where} {how}"
+    if launcher_code:
+        code = SIGNAL_BASE - launcher_code if launcher_code < 0 else launcher_code
+        return JobState.FAILED, code, f"the launcher {_ending(launcher_code)} while its ranks ran"
+    if started < np:
+        return JobState.FAILED, FAILED, f"only {started} of {np} ranks started, though the launcher exited with 0"
+    return JobState.SUCCEEDED, OK, "every rank exited with 0"
+
+
+def ending(exit_code: int) -> str:
+    """Say in words what a shell's exit code means."""
+    if exit_code > SIGNAL_BASE:
+        return f"was ended by {_signal(exit_code - SIGNAL_BASE)}"
+    return f"exited with code {exit_code}"
+
+
+def _ending(return_code: int) -> str:
+    return ending(SIGNAL_BASE - return_code if return_code < 0 else return_code)
+
+
+def _signal(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"

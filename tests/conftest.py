@@ -1,0 +1,84 @@
+"""What every test shares: hypothesis without deadlines, and the command line in a state folder of its own."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+# A deadline per example fails on a busy machine and says nothing about the code.
+settings.register_profile("project", deadline=None)
+settings.load_profile("project")
+
+
+@dataclass(frozen=True)
+class Taco:
+    """Runs taco-launch as a user does, with its state in a folder of the test's own."""
+
+    state: Path
+    env: dict[str, str]
+
+    def argv(self, *args: str) -> list[str]:
+        return [sys.executable, "-m", "taco_launch", *args]
+
+    def __call__(
+        self, *args: str, timeout: float = 60, **more: Any
+    ) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            self.argv(*args),
+            env=self.env,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=timeout,
+            check=False,
+            **more,
+        )
+
+    def start(self, *args: str, **more: Any) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            self.argv(*args), env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more
+        )
+
+    def job(self, name: str) -> dict[str, Any]:
+        answer = self("get", name, "--json")
+        assert answer.returncode == 0, answer.stderr
+        found: dict[str, Any] = json.loads(answer.stdout)
+        return found
+
+    def ended(self, name: str, seconds: float = 30) -> dict[str, Any]:
+        """Give the job once it has ended."""
+        return eventually(lambda: (job := self.job(name))["ended"] and job, seconds, f"{name} to end")
+
+    def folder(self, name: str) -> Path:
+        return self.state / "jobs" / name
+
+
+def eventually(check: Callable[[], Any], seconds: float = 20, what: str = "") -> Any:
+    """Give the first true answer of `check`."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        answer = check()
+        if answer:
+            return answer
+        time.sleep(0.05)
+    raise AssertionError(f"waited {seconds} s in vain for {what or check}")
+
+
+@pytest.fixture
+def taco(tmp_path: Path) -> Iterator[Taco]:
+    """The command line; at the end every job of the test is removed."""
+    state = tmp_path / "state"
+    env = {name: value for name, value in os.environ.items() if not name.startswith("TACO_LAUNCH")}
+    runner = Taco(state, {**env, "TACO_LAUNCH_STATE": str(state)})
+    yield runner
+    jobs: Sequence[Path] = [path for path in (state / "jobs").glob("[!.]*")] if state.exists() else []
+    if jobs:
+        runner("stop", "--grace", "0", *(path.name for path in jobs))

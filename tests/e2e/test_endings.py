@@ -1,0 +1,215 @@
+"""After any end nothing of the job is alive, and the record says what happened."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Taco, eventually
+
+pytestmark = pytest.mark.e2e
+
+VICTIM = Path(__file__).parent / "victim.py"
+SHAPES = (
+    (),
+    ("deaf",),
+    ("wipe",),
+    ("session", "deaf"),
+    ("daemon", "deaf"),
+    ("wipe", "daemon", "deaf"),
+    ("deaf", "fork"),
+    ("deaf", "spin"),
+)
+
+
+class Victims:
+    """A running job of two ranks of some shape, and the witness files of its processes."""
+
+    def __init__(self, taco: Taco, folder: Path, shape: tuple[str, ...], *options: str) -> None:
+        folder.mkdir(exist_ok=True)
+        self.taco, self.folder = taco, folder
+        argv = (sys.executable, str(VICTIM), str(folder), *shape)
+        answer = taco("submit", "--name", "victims", "--np", "2", *options, "--", *argv)
+        assert answer.returncode == 0, answer.stderr
+        expected = 2 * (1 + sum(mode in ("session", "fork") for mode in shape) + 2 * shape.count("daemon"))
+        expected -= 2 * shape.count("daemon")  # the daemon's middle process leaves without a word
+        eventually(lambda: len(list(folder.iterdir())) >= min(expected, 2) and self.job["state"] == "RUNNING")
+        time.sleep(0.3)  # the last shapes are taken after the first witness is written
+
+    @property
+    def job(self) -> dict[str, Any]:
+        return self.taco.job("victims")
+
+    def alive(self) -> list[str]:
+        """Name the witnesses whose process still runs, by /proc alone."""
+        found = []
+        for witness in self.folder.iterdir():
+            try:
+                stat = Path(f"/proc/{witness.name}/stat").read_bytes()
+            except FileNotFoundError:
+                continue
+            fields = stat[stat.rindex(b")") + 2 :].split()
+            if fields[0] not in (b"Z", b"X") and fields[19].decode() == witness.read_text(encoding="ascii"):
+                found.append(witness.name)
+        return found
+
+    def pid(self, role: str) -> int:
+        """Find a process of the agent, or mpirun, by what it runs for this job's folder."""
+        folder = str(self.taco.folder("victims"))
+        pids = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                argv = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            if folder in argv:
+                name = "mpirun" if argv[0].endswith("mpirun") else argv[argv.index(folder) - 1]
+                pids.setdefault(name, int(entry.name))
+        return pids[role]
+
+
+@pytest.fixture(params=SHAPES, ids="+".join)
+def victims(request: pytest.FixtureRequest, taco: Taco, tmp_path: Path) -> Victims:
+    return Victims(taco, tmp_path / "witnesses", request.param, "--grace", "0.5")
+
+
+def test_stop_leaves_nothing(victims: Victims) -> None:
+    assert victims.alive()
+    answer = victims.taco("stop", "victims")
+    assert answer.returncode == 0, answer.stderr
+    assert not victims.alive()
+    job = victims.job
+    assert (job["state"], job["exit_code"]) == ("CANCELLED", 143)
+    assert "still alive" not in job["reason"]
+
+
+@pytest.mark.parametrize("shape", [("deaf",), ("wipe", "daemon", "deaf")], ids="+".join)
+@pytest.mark.parametrize(
+    ("role", "state", "code", "reason"),
+    [
+        ("run", "LOST", 1, "its supervisor was killed"),
+        ("guard", "FAILED", 1, "its guard was killed"),
+        ("mpirun", "FAILED", 137, "the launcher was ended by signal 9 (SIGKILL) while its ranks ran"),
+        ("rank", "FAILED", 137, "rank 0 on localhost was killed, and its wrapper with it"),
+    ],
+)
+def test_kill_9_of_any_part_leaves_nothing(
+    taco: Taco, tmp_path: Path, shape: tuple[str, ...], role: str, state: str, code: int, reason: str
+) -> None:
+    victims = Victims(taco, tmp_path / "witnesses", shape)
+    os.kill(victims.pid(role), signal.SIGKILL)
+    job = taco.ended("victims")
+    assert (job["state"], job["exit_code"]) == (state, code)
+    assert job["reason"].replace("rank 1", "rank 0") == reason
+    assert not victims.alive()
+    assert taco("wait", "victims").returncode == code
+
+
+def test_kill_9_of_the_command_itself(taco: Taco, tmp_path: Path) -> None:
+    victims = Victims(taco, tmp_path / "witnesses", ("deaf",))
+    os.kill(int(sorted(victims.alive(), key=int)[0]), signal.SIGKILL)
+    job = taco.ended("victims")
+    assert (job["state"], job["exit_code"]) == ("FAILED", 137)
+    assert "was ended by signal 9 (SIGKILL)" in job["reason"]
+    assert not victims.alive()
+
+
+def test_kill_9_of_supervisor_and_guard_at_once(taco: Taco, tmp_path: Path) -> None:
+    victims = Victims(taco, tmp_path / "witnesses", ("wipe", "daemon", "deaf"))
+    for role in ("run", "guard"):
+        os.kill(victims.pid(role), signal.SIGSTOP)
+    for pid in [victims.pid(role) for role in ("run", "guard")]:
+        os.kill(pid, signal.SIGKILL)
+    # Nobody is left to notice; whoever looks next ends the job.
+    job = taco.ended("victims")
+    assert (job["state"], job["exit_code"]) == ("LOST", 1)
+    assert not victims.alive()
+
+
+def test_a_supervisor_that_hangs_is_given_up_by_the_guard(taco: Taco, tmp_path: Path) -> None:
+    victims = Victims(taco, tmp_path / "witnesses", ("deaf",), "--host-loss-timeout", "2")
+    supervisor = victims.pid("run")
+    os.kill(supervisor, signal.SIGSTOP)
+    eventually(lambda: not victims.alive(), 20, "the guard to end the ranks")
+    os.kill(supervisor, signal.SIGCONT)
+    assert taco.ended("victims")["state"] == "FAILED"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_the_job_outlives_its_controller(taco: Taco, tmp_path: Path, number: int) -> None:
+    go = tmp_path / "go"
+    script = f"echo before; while ! [ -e {go} ]; do sleep 0.05; done; echo after"
+    controller = taco.start("run", "--name", "orphan", "--np", "1", "--", "sh", "-c", script, start_new_session=True)
+    assert controller.stdout is not None
+    assert controller.stdout.readline() == b"localhost/0 | before\n"
+    os.kill(controller.pid, number)
+    assert controller.wait(10) == (-number if number == signal.SIGKILL else 128 + number)
+    assert taco.job("orphan")["state"] == "RUNNING"
+    follower = taco.start("logs", "-f", "orphan")
+    go.touch()
+    out, _err = follower.communicate(timeout=30)
+    assert out == b"localhost/0 | before\nlocalhost/0 | after\n"
+    assert taco.ended("orphan")["state"] == "SUCCEEDED"
+
+
+def test_ctrl_c_stops_the_job(taco: Taco, tmp_path: Path) -> None:
+    script = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    controller = taco.start("run", "--name", "c", "--np", "2", "--", "sh", "-c", script)
+    assert controller.stdout is not None
+    for _rank in range(2):
+        assert controller.stdout.readline().endswith(b"ready\n")
+    controller.send_signal(signal.SIGINT)
+    out, err = controller.communicate(timeout=30)
+    assert {b"localhost/0 | saved", b"localhost/1 | saved"} <= set(out.splitlines())
+    assert controller.returncode == 130
+    assert b"stopping job c" in err
+    assert taco.job("c")["state"] == "CANCELLED"
+
+
+def test_the_second_ctrl_c_does_not_wait(taco: Taco) -> None:
+    script = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+    controller = taco.start("run", "--name", "c", "--np", "1", "--grace", "300", "--", "sh", "-c", script)
+    assert controller.stdout is not None
+    assert controller.stdout.readline().endswith(b"ready\n")
+    controller.send_signal(signal.SIGINT)
+    eventually(lambda: taco.job("c")["state"] == "STOPPING")
+    controller.send_signal(signal.SIGINT)
+    controller.communicate(timeout=30)
+    assert controller.returncode == 130
+
+
+def test_every_rank_has_the_whole_grace_time(taco: Taco) -> None:
+    # mpirun alone would kill rank 1 one second after rank 0 has ended.
+    script = "trap 'sleep $((RANK * 3)); echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    answer = taco("submit", "--name", "slow", "--np", "2", "--", "sh", "-c", script)
+    assert answer.returncode == 0, answer.stderr
+    eventually(lambda: taco("logs", "slow").stdout.count("ready") == 2)
+    assert taco("stop", "slow").returncode == 0
+    assert taco("logs", "slow").stdout.count("saved") == 2
+
+
+def test_timeout_ends_the_job(taco: Taco) -> None:
+    answer = taco("run", "--name", "long", "--np", "1", "--timeout", "1", "--", "sleep", "60")
+    assert answer.returncode == 124
+    assert "ran longer than the 1 s that it was given" in answer.stderr
+    assert taco.job("long")["state"] == "FAILED"
+
+
+def test_other_jobs_are_left_alone(taco: Taco, tmp_path: Path) -> None:
+    other = subprocess.Popen(["sleep", "600"])
+    try:
+        assert taco("submit", "--name", "stays", "--np", "1", "--", "sleep", "600").returncode == 0
+        Victims(taco, tmp_path / "witnesses", ("deaf",), "--grace", "0")
+        assert taco("stop", "victims").returncode == 0
+        assert taco.job("stays")["state"] in ("STARTING", "RUNNING")
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()

@@ -177,9 +177,8 @@ def _comm(name: str, asked: argparse.Namespace, environ: Mapping[str, str]) -> C
                 f"horovod does not import ({why_not}): pip install horovod, or give --comm torch or --comm none"
             )
         comm = benchmark_run.Horovod(fp16=asked.fp16_allreduce, adasum=asked.use_adasum)
-        if (
-            place is not None and place[1] != comm.size
-        ):  # a Horovod without MPI under mpirun: each rank finds only itself
+        # a Horovod built without MPI finds only itself under mpirun
+        if place is not None and place[1] != comm.size:
             raise _FaultError(
                 f"the launcher started {place[1]} ranks, Horovod finds {comm.size}: see horovodrun --check-build, "
                 "or give --comm torch"
@@ -204,10 +203,10 @@ def _place(environ: Mapping[str, str]) -> tuple[int, int, int] | None:
     for names in _RANK_NAMES:
         texts = [environ.get(name, "") for name in names]
         if texts[0] and texts[1]:
-            if not all(text.isdecimal() for text in (*texts[:2], texts[2] or "0")):
-                raise _FaultError(
-                    f"{', '.join(names)} must be whole numbers, not {', '.join(map(repr, texts))}", _USAGE
-                )
+            numbers = all(text.isdecimal() for text in (*texts[:2], texts[2] or "0"))
+            if not numbers or int(texts[0]) >= int(texts[1]):
+                shown = ", ".join(f"{name}={text}" for name, text in zip(names, texts) if text)  # noqa: B905 - 3.8
+                raise _FaultError(f"{shown} is no rank of a number of ranks: fix the environment", _USAGE)
             return int(texts[0]), int(texts[1]), int(texts[2] or "0")
     return None
 

@@ -180,25 +180,13 @@ install_torch() {
 
 # --- Horovod ----------------------------------------------------------------------------------------------------------
 
-gpus() { # how many GPUs the driver lists
-  nvidia-smi -L 2>/dev/null | grep -c '^GPU ' || true
-}
-
-horovod_flavour() { # nccl, cuda or cpu: what Horovod can be built with here
-  if (($(gpus) == 0)) || ! command -v nvcc >/dev/null; then
-    echo cpu
-  elif g++ -x c++ -E -I/usr/local/cuda/include - <<<'#include <nccl.h>' >/dev/null 2>&1; then
-    echo nccl
-  else
-    echo cuda
-  fi
-}
-
 find_key() { # Horovod's library is tied to each of these
-  local abi openmpi
+  local abi torch openmpi
   abi=$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))') # names the architecture too
+  # with the build's name, as +cpu, which the package's version may lack
+  torch=$(sed -n "s/^__version__ = '\(.*\)'/\1/p" "$VENV"/lib/python3.*/site-packages/torch/version.py)
   openmpi=$(mpirun --version | sed -n '1s/.* //p')
-  key="$abi-torch$(installed torch)-openmpi$openmpi-$(getconf GNU_LIBC_VERSION | tr -d ' ')-$(horovod_flavour)"
+  key="$abi-torch$torch-openmpi$openmpi-$(getconf GNU_LIBC_VERSION | tr -d ' ')-${HOROVOD_GPU_OPERATIONS:-cpu}"
 }
 
 wheel() { # the built wheel's path, if there is one
@@ -211,26 +199,29 @@ wheel_is_there() {
 }
 
 build_wheel() {
-  local work jobs memory
+  local work source jobs memory
   work=$(mktemp -d)
   # shellcheck disable=SC2064 # the folder's name is known now, and gone then
   trap "rm -rf -- $(printf %q "$work")" EXIT
-  # Horovod's CMake asks for C++14 and torch's headers for C++17: the last -std counts.
-  printf '#!/bin/sh\nexec g++ "$@" -std=gnu++17\n' >"$work/g++"
-  chmod +x "$work/g++"
   ln -s -- "$VENV" "$work/venv" # a name without spaces, for what CMake writes into makefiles
+  local pip=("$work/venv/bin/python" -m pip)
+  # From source and past pip's own cache of wheels, which knows nothing of torch's or Open MPI's version.
+  "${pip[@]}" download --no-deps --no-build-isolation --no-cache-dir --no-binary horovod --dest "$work" \
+    "horovod==$HOROVOD"
+  tar -xzf "$work/horovod-$HOROVOD.tar.gz" -C "$work"
+  source=$work/horovod-$HOROVOD
+  # Horovod's CMake asks for C++14, torch's headers for C++17.
+  sed -i 's/CMAKE_CXX_STANDARD 14/CMAKE_CXX_STANDARD 17/' "$source/CMakeLists.txt" "$source/horovod/torch/CMakeLists.txt"
+  if [[ -z ${HOROVOD_GPU_OPERATIONS:-} ]]; then
+    # A torch with CUDA beside any nvcc would make it build for GPUs, which takes a whole toolkit of a fitting version.
+    sed -i 's/torch.version.cuda is not None/False/' "$source/cmake/Modules/FindPytorch.cmake"
+  fi
   memory=$(awk '/^MemAvailable:/ { print int($2 / 1500000) }' /proc/meminfo) # one compiler takes up to 1.5 GB
   jobs=$(nproc)
   ((jobs <= memory)) || jobs=$((memory > 0 ? memory : 1))
-  if [[ $key == *-nccl ]]; then
-    export HOROVOD_GPU_OPERATIONS="${HOROVOD_GPU_OPERATIONS:-NCCL}"
-  fi
-  # From source and past pip's own cache of wheels, which knows nothing of torch's or Open MPI's version.
-  CXX=$work/g++ MAKEFLAGS=${MAKEFLAGS:--j$jobs} \
-    HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 \
+  MAKEFLAGS=${MAKEFLAGS:--j$jobs} HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 \
     HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_GLOO=1 \
-    "$work/venv/bin/python" -m pip -v wheel --no-deps --no-build-isolation --no-cache-dir --no-binary horovod \
-    --wheel-dir "$work/out" "horovod==$HOROVOD"
+    "${pip[@]}" -v wheel --no-deps --no-build-isolation --no-cache-dir --wheel-dir "$work/out" "$source"
   mkdir -p -- "$CACHE/$key"
   # the whole wheel or none, also for one who looks right now
   cp -- "$work"/out/horovod-*.whl "$CACHE/$key/.part-$$"

@@ -30,9 +30,12 @@ paint() { # paint COLOUR_NUMBER TEXT
 spin() { # spin LABEL LOG SECONDS: one picture of a step that runs
   local width said text frames="|/-\\"
   width=$(stty size 2>/dev/null </dev/tty | cut -d ' ' -f 2) || width=
-  said=$(tail -c 500 -- "$2" | tr '\r' '\n' | tr -dc '[:print:]\n' | grep . | tail -n 1) || said=
+  ((width > 0)) || width=80 # some terminals do not know
+  # a compiler's long lines say less than make's last "[ 42%] Building ..."
+  said=$(tail -c 60000 -- "$2" | tr '\r' '\n' | tr -dc '[:print:]\n' |
+    awk 'NF { last = $0 } /^ *\[ *[0-9]+%\]/ { share = $0 } END { print (share != "" ? share : last) }')
   text="$1 ${frames:$(($3 % 4)):1} $3 s  $said"
-  printf '\r\e[K%s' "${text:0:${width:-80}-1}"
+  printf '\r\e[K%s' "${text:0:width-1}"
 }
 
 step() { # step TITLE DONE_WORD CHECK FUNCTION

@@ -28,9 +28,7 @@ class Taco:
     def argv(self, *args: str) -> list[str]:
         return [sys.executable, "-m", "taco_launch", *args]
 
-    def __call__(
-        self, *args: str, timeout: float = 60, **more: Any
-    ) -> "subprocess.CompletedProcess[str]":
+    def __call__(self, *args: str, timeout: float = 60, **more: Any) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             self.argv(*args),
             env=self.env,
@@ -43,9 +41,7 @@ class Taco:
         )
 
     def start(self, *args: str, **more: Any) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen(
-            self.argv(*args), env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more
-        )
+        return subprocess.Popen(self.argv(*args), env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
 
     def job(self, name: str) -> dict[str, Any]:
         answer = self("get", name, "--json")
@@ -55,7 +51,8 @@ class Taco:
 
     def ended(self, name: str, seconds: float = 30) -> dict[str, Any]:
         """Give the job once it has ended."""
-        return eventually(lambda: (job := self.job(name))["ended"] and job, seconds, f"{name} to end")
+        eventually(lambda: self.job(name)["ended"], seconds, f"{name} to end")
+        return self.job(name)
 
     def folder(self, name: str) -> Path:
         return self.state / "jobs" / name
@@ -79,6 +76,6 @@ def taco(tmp_path: Path) -> Iterator[Taco]:
     env = {name: value for name, value in os.environ.items() if not name.startswith("TACO_LAUNCH")}
     runner = Taco(state, {**env, "TACO_LAUNCH_STATE": str(state)})
     yield runner
-    jobs: Sequence[Path] = [path for path in (state / "jobs").glob("[!.]*")] if state.exists() else []
+    jobs: Sequence[Path] = list((state / "jobs").glob("[!.]*")) if state.exists() else []
     if jobs:
         runner("stop", "--grace", "0", *(path.name for path in jobs))

@@ -45,6 +45,8 @@ def require_local_disk(folder: Path) -> None:
             f"{folder}: on a {kind} file system (mounted at {best}); jobs need a local disk for their locks",
             hint="set TACO_LAUNCH_STATE to a folder on a local disk",
         )
+
+
 # What may stand in a path: the controller's rules for job names are stricter still.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 

@@ -157,17 +157,25 @@ def size(stem: Path) -> int:
 
 def tail(stem: Path, lines: int) -> int:
     """Give the offset at which the last `lines` lines of a stream begin; a last line without an end counts."""
-    reader, found = Reader(stem), []
-    first, end = (segments(stem) or [(0, stem)])[0][0], size(stem)
-    position = end
-    while position > first and len(found) <= lines:
-        begin = max(position - CHUNK, first)
-        reader.offset = begin
-        data = reader.read(position - begin)
-        found = [begin + index + 1 for index, byte in enumerate(data) if byte == 10 and begin + index + 1 < end] + found
-        position = begin
-    reader.close()
-    return found[-lines] if 0 < lines <= len(found) else (first if lines else end)
+    present, end = segments(stem), size(stem)
+    if not lines:
+        return end
+    for start, path in reversed(present):
+        with open(path, "rb") as file:
+            position = file.seek(0, os.SEEK_END)
+            while position:
+                begin = max(position - CHUNK, 0)
+                file.seek(begin)
+                data = file.read(position - begin)
+                # The newline at the very end is the last line's own.
+                index = len(data) - (start + position == end and data.endswith(b"\n"))
+                while lines and index >= 0:
+                    index = data.rfind(b"\n", 0, index)
+                    lines -= index >= 0
+                if not lines:
+                    return start + begin + index + 1
+                position = begin
+    return present[0][0] if present else 0
 
 
 class Merge:

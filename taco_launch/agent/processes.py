@@ -119,9 +119,7 @@ def _signal(targets: Iterable[Tuple[int, int]], number: int) -> None:
                 continue  # gone meanwhile, or not ours to end: the next scan tells which
 
 
-def _closure(
-    members: Set[int], sessions: Set[int], present: Dict[int, Process], own: FrozenSet[int]
-) -> Set[Process]:
+def _closure(members: Set[int], sessions: Set[int], present: Dict[int, Process], own: FrozenSet[int]) -> Set[Process]:
     """Add descendants and sessions until nothing more comes."""
     found = set(members)
     while True:

@@ -2,7 +2,7 @@
 
 import json
 import socket
-from typing import Any, BinaryIO, Dict, List, Optional
+from typing import IO, Any, Dict, List, Optional
 
 from taco_launch.errors import TacoLaunchError, UsageError
 
@@ -19,7 +19,7 @@ def header(op: str, agent: str) -> Dict[str, Any]:
     return {"protocol": VERSION, "agent": agent, "op": op}
 
 
-def read(stream: BinaryIO) -> Optional[Dict[str, Any]]:
+def read(stream: IO[bytes]) -> Optional[Dict[str, Any]]:
     """Read one JSON line, None at the end.
 
     Raises:

@@ -4,6 +4,7 @@ It stays beside the command as its parent, since somebody has to keep the output
 mixes lines of several ranks), to go on when the disk is full, and to tell how the command ended.
 """
 
+import contextlib
 import fcntl
 import os
 import resource
@@ -95,10 +96,8 @@ class _Rank:
     def run(self, command: List[str], environment: Mapping[str, str]) -> int:
         """Start the command, serve it to its end, report."""
         output, write_end = os.pipe()
-        try:
+        with contextlib.suppress(OSError):  # the user's share of pipe memory is used up: a smaller one is only slower
             fcntl.fcntl(write_end, _F_SETPIPE_SZ, logs.CHUNK)
-        except OSError:
-            pass  # the user's share of pipe memory is used up: a smaller pipe is only slower
         os.set_blocking(output, False)
         wakeup, wake = os.pipe()
         os.set_blocking(wakeup, False)

@@ -34,6 +34,9 @@ def close(folder: JobFolder, lock: int, roots: Iterable[Tuple[int, int]] = ()) -
         left = processes.end(found.id, (*roots, *known))
         events = records.Events(folder)
         reason = "the host restarted" if len(here) < len(recorded) else "its supervisor was killed"
+        debug = folder.debug.read_text(encoding="utf-8", errors="replace").splitlines() if folder.debug.exists() else []
+        if debug:
+            reason += f" (its last words: {debug[-1]}; see {folder.debug})"
         if left.found:
             reason += f"; still alive: {', '.join(str(entry.pid) for entry in left.found)}"
         if left.unknown:

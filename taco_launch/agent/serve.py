@@ -2,15 +2,17 @@
 
 import os
 import subprocess
+import tempfile
 import time
+import traceback
 import uuid
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Dict, Iterable, Mapping, Optional
+from typing import IO, Any, Callable, Dict, Iterable, Mapping, Optional
 
 from taco_launch import state
 from taco_launch.agent import facts, logs, program, protocol, records, recovery
 from taco_launch.agent.folders import JobFolder, Jobs, state_folder
-from taco_launch.errors import NoJobError, TacoLaunchError, UsageError
+from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.launch.env import JOB_ID, JOB_NAME
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
@@ -23,15 +25,13 @@ _LOOK_SECONDS = 1.0
 Frames = Iterable[Any]
 
 
-def serve(op: str, agent: str, stdin: BinaryIO, stdout: BinaryIO) -> int:
+def serve(op: str, agent: str, stdin: IO[bytes], stdout: IO[bytes]) -> int:
     """Answer one call: header and request on stdin, header and frames on stdout. An error is the last frame."""
     stdout.write(protocol.dump(protocol.header(op, agent)))
     try:
         protocol.check(protocol.read(stdin))
         request = protocol.read(stdin) or {}
-        operation = _OPERATIONS.get(op)
-        if operation is None:
-            raise UsageError(f"the agent does not know {op!r}", hint="upgrade taco-launch on this host")
+        operation = _OPERATIONS.get(op, _unknown)
         jobs = Jobs(state_folder(os.environ, os.geteuid()))
         for frame in operation(jobs, agent, request):
             stdout.write(frame if isinstance(frame, bytes) else protocol.dump(frame))
@@ -40,10 +40,26 @@ def serve(op: str, agent: str, stdin: BinaryIO, stdout: BinaryIO) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except TacoLaunchError as error:
-        stdout.write(protocol.dump(protocol.error_message(error)))
-        stdout.flush()
-        return error.exit_code
+        return _answer(stdout, error)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _answer(stdout, TacoLaunchError(f"{where}{error.strerror or error}"))
+    except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the traceback into a file
+        return _answer(stdout, _bug(error))
     return 0
+
+
+def _answer(stdout: IO[bytes], error: TacoLaunchError) -> int:
+    stdout.write(protocol.dump(protocol.error_message(error)))
+    stdout.flush()
+    return error.exit_code
+
+
+def _bug(error: Exception) -> TacoLaunchError:
+    descriptor, path = tempfile.mkstemp(prefix="taco-launch-bug-", suffix=".log")
+    with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as log:
+        traceback.print_exception(type(error), error, error.__traceback__, file=log)
+    return TacoLaunchError(f"a bug in the agent: {type(error).__name__}: {error}", f"the details are in {path}")
 
 
 def _submit(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
@@ -158,6 +174,10 @@ def _shown(folder: JobFolder) -> Dict[str, Any]:
     spec = records.read_spec(folder)
     record: JobRecord = recovery.look(folder)
     return {"spec": to_json(spec), "record": to_json(record), "folder": str(folder.path)}
+
+
+def _unknown(_jobs: Jobs, agent: str, _request: Mapping[str, Any]) -> Frames:
+    raise UsageError(f"{agent} does not know this operation", hint="upgrade taco-launch on this host")
 
 
 def _private(path: str, flags: int) -> int:

@@ -3,6 +3,7 @@
 It holds the job's lock for life (handed over by `submit`), so that everybody can tell whether a job has a supervisor.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -23,6 +24,8 @@ from taco_launch.model.plans import HostSlots
 from taco_launch.placement import place
 
 _TICK_MS = 50
+# What a terminal or a lost connection sends: none of the supervisor's business.
+_IGNORED = (signal.SIGHUP, signal.SIGINT)
 _HEARTBEAT_SECONDS = 5.0
 # To start, and to answer: counting GPUs and ending processes take at most 30 and 10 seconds.
 _GUARD_SECONDS = 45.0
@@ -30,15 +33,12 @@ _GUARD_SECONDS = 45.0
 
 def main(folder: JobFolder, agent: str) -> int:
     """Supervise the job to its end."""
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+    for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     processes.become_subreaper()
     supervisor = _Supervisor(folder, agent)
-    signal.signal(signal.SIGTERM, lambda _number, _frame: supervisor.stop("the host's administrator", signal.SIGTERM))
-    try:
-        supervisor.run()
-    finally:
-        supervisor.close()
+    signal.signal(signal.SIGTERM, lambda _number, _frame: supervisor.stop("a TERM to its supervisor", signal.SIGTERM))
+    supervisor.run()
     return 0
 
 
@@ -76,12 +76,6 @@ class _Supervisor:
             self._finish((JobState.FAILED, NO_JOB, error.message))
         else:
             self._finish(self._verdict())
-
-    def close(self) -> None:
-        """Leave nothing: also after an error of our own, which then stands in the debug log."""
-        if self._guard_process is not None and self._guard_process.poll() is None:
-            self._guard_process.kill()
-        self._folder.caller.unlink(missing_ok=True)
 
     def stop(self, by: str, number: int, grace: Optional[float] = None) -> None:
         """End the job before its time: TERM now, KILL after the grace time. A second call can only shorten it."""
@@ -128,7 +122,7 @@ class _Supervisor:
         wrapper = program.argv(self._agent, "rank", str(self._folder.path), "--")
         launch = mpirun.plan(spec, self._id, placement, wrapper, root=os.geteuid() == 0)
         hosts = [share.host for share in placement.shares]
-        self._events.add(state.PLACED, np=self._np, hosts=hosts, line=mpirun.line(launch.tokens))
+        self._events.add(state.PLACED, placement.why, np=self._np, hosts=hosts, line=mpirun.line(launch.tokens))
         caller = records.read_json(self._folder.caller) or {}
         shared = local_env(spec, placement, found["port"])
         welcome = {"environment": shared, "log_max_bytes": spec.policy.log_max_bytes}
@@ -138,7 +132,9 @@ class _Supervisor:
         entry = processes.identify(self._mpirun.pid)
         if entry is not None:
             guard.send({"op": "launched", "root": [entry.pid, entry.start]})
-            self._events.add("launched", boot=self._boot, roots=[[entry.pid, entry.start]])
+            self._events.add(
+                "launched", f"mpirun is process {entry.pid}", boot=self._boot, roots=[[entry.pid, entry.start]]
+            )
 
     def _label(self, hosts: Sequence[str]) -> None:
         """Name the streams of the merged log. All ranks run on one host in this version of the agent."""
@@ -149,10 +145,10 @@ class _Supervisor:
             self._merge.add(self._folder.rank(rank), name.ljust(width))
         self._merge.add(self._folder.launcher, f"{host}/mpirun")
 
-    def _spawn(
-        self, argv: Sequence[str], environment: Dict[str, str], umask: int
-    ) -> "subprocess.Popen[bytes]":
+    def _spawn(self, argv: Sequence[str], environment: Dict[str, str], umask: int) -> "subprocess.Popen[bytes]":
         def before_exec() -> None:
+            for number in _IGNORED:  # what is ignored here would be ignored by every rank
+                signal.signal(number, signal.SIG_DFL)
             # Orphans of a rank that is killed stay descendants of the launcher; ours would be the next in line.
             processes.become_subreaper()
             os.umask(umask)
@@ -256,7 +252,7 @@ class _Supervisor:
             self._started[message["rank"]] = message["roots"]
             if len(self._started) == self._np:
                 roots = [root for entry in self._started.values() for root in entry]
-                self._events.add(state.RUNNING, boot=self._boot, roots=roots)
+                self._events.add(state.RUNNING, f"all {self._np} ranks have started", boot=self._boot, roots=roots)
         elif message["op"] == "exit":
             rank, code = message["rank"], message["exit_code"]
             reason = message["reason"]
@@ -267,7 +263,7 @@ class _Supervisor:
             if code and self._failure is None and self._cut_short is None:
                 host = self._spec.hosts[0].name
                 self._failure = RankEnd(rank, host, code, reason)
-                self._events.add(state.RANK_FAILED, reason, rank=rank, host=host, exit_code=code)
+                self._events.add(state.RANK_FAILED, reason or state.ending(code), rank=rank, host=host, exit_code=code)
 
     # -- end
 
@@ -279,7 +275,8 @@ class _Supervisor:
         """End what is left, bring the logs together, record the end."""
         left = self._end_processes()
         if self._mpirun is not None:
-            self._mpirun.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._mpirun.wait(_GUARD_SECONDS)
             self._read_launcher()
         for stem in (self._folder.launcher, *map(self._folder.rank, range(self._np))):
             self._merge.finish(stem)
@@ -302,6 +299,8 @@ class _Supervisor:
             answer = self._ask(self._guard, "ended", missing_ok=True)
             if answer:
                 return _left(answer["left"], answer["unknown"])
+        if self._guard_process is not None:
+            self._guard_process.kill()
         roots += [(int(pid), int(start)) for entry in self._started.values() for pid, start in entry]
         left = processes.end(self._id, roots)
         return _left([entry.pid for entry in left.found], left.unknown)

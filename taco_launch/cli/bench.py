@@ -1,11 +1,11 @@
 """bench: measure a workload at several sizes, or read what somebody else measured."""
 
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from taco_launch.cli import render
 from taco_launch.cli.options import inventory_option, output_options, settings_of, talk_options
 from taco_launch.cli.run import job_options, spec_of
 from taco_launch.errors import FAILED
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LOG_LIMIT = 256 << 20
 
 
-class _Sizes(click.ParamType):
+class _Sizes(click.ParamType[tuple[int, ...]]):
     """Numbers of ranks, such as 1,2,8."""
 
     name = "sizes"
@@ -43,7 +43,7 @@ def bench() -> None:
 @click.option("--np", "sizes", type=_Sizes(), required=True, metavar="N,N...", help="Numbers of ranks to measure.")
 @job_options
 @click.pass_context
-def run(ctx: click.Context, command: tuple[str, ...], *, sizes: tuple[int, ...], **options: Any) -> int:
+def run(ctx: click.Context, /, command: tuple[str, ...], *, sizes: tuple[int, ...], **options: Any) -> int:
     """Run COMMAND at each number of ranks and print how it scales.
 
     COMMAND prints what Horovod's synthetic benchmark prints, or tf_cnn_benchmarks. The linear speedup is the total of
@@ -54,7 +54,6 @@ def run(ctx: click.Context, command: tuple[str, ...], *, sizes: tuple[int, ...],
       taco-launch bench run --np 1,2 -- python3 scripts/pytorch_synthetic_benchmark.py --model tiny
     """
     from taco_launch.bench import scaling
-    from taco_launch.cli import render
     from taco_launch.flows import bench as flow
 
     settings = settings_of(ctx)
@@ -100,7 +99,7 @@ def parse(ctx: click.Context, log: str) -> int:
 def _read(log: str) -> str:
     try:
         with click.open_file(log, "rb") as file:
-            content = file.read(_LOG_LIMIT + 1)
+            content: bytes = file.read(_LOG_LIMIT + 1)
     except OSError as error:
         raise click.UsageError(f"{log}: {error.strerror}") from None
     if len(content) > _LOG_LIMIT:
@@ -110,7 +109,6 @@ def _read(log: str) -> str:
 
 def _print(rows: "tuple[Row, ...]", output: str) -> None:
     from taco_launch.bench import scaling
-    from taco_launch.cli import render
 
     if output in ("json", "yaml"):
         render.data(scaling.to_json(rows), output)

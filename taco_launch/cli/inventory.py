@@ -2,6 +2,7 @@
 
 import click
 
+from taco_launch.cli import render
 from taco_launch.cli.options import inventory_option, output_options, settings_of
 
 
@@ -18,8 +19,6 @@ def inventory(ctx: click.Context, *, schema: bool) -> None:
       taco-launch -i cluster.yaml inventory
       taco-launch inventory --schema > inventory.schema.json
     """
-    from taco_launch.cli import render
-
     if schema:
         from taco_launch.inventory.schema import json_schema
 

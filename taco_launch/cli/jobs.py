@@ -9,6 +9,7 @@ from collections.abc import Callable
 import click
 from click.shell_completion import CompletionItem
 
+from taco_launch.cli import render
 from taco_launch.cli.options import Settings, inventory_option, output_options, settings_of, talk_options
 from taco_launch.errors import TacoLaunchError
 
@@ -35,13 +36,12 @@ def list_(ctx: click.Context) -> None:
     Example:
       taco-launch list -o wide
     """
-    from taco_launch.cli import render
     from taco_launch.flows import jobs
 
     settings = settings_of(ctx)
     found, warnings = jobs.jobs(settings.head())
     for warning in warnings:
-        click.echo(f"warning: {warning}", err=True)
+        click.echo(f"warning: {render.printable(warning)}", err=True)
     render.job_list(found, settings.output)
 
 
@@ -57,7 +57,6 @@ def get(ctx: click.Context, name: str) -> None:
     Example:
       taco-launch get vgg16 --json
     """
-    from taco_launch.cli import render
     from taco_launch.flows import jobs
 
     settings = settings_of(ctx)
@@ -80,7 +79,6 @@ def logs(ctx: click.Context, name: str, *, follow: bool, tail: int | None, rank:
       taco-launch logs -f vgg16
       taco-launch logs -t 20 --rank 0 vgg16
     """
-    from taco_launch.cli import render
     from taco_launch.flows import jobs
 
     settings = settings_of(ctx)
@@ -103,7 +101,6 @@ def wait(ctx: click.Context, name: str) -> int:
     Example:
       taco-launch wait vgg16 && echo trained
     """
-    from taco_launch.cli import render
     from taco_launch.flows import jobs
 
     settings = settings_of(ctx)
@@ -173,9 +170,7 @@ def _each(names: tuple[str, ...], act: Callable[[str], None]) -> int:
         try:
             act(name)
         except TacoLaunchError as error:
-            click.echo(f"error: {error.message}", err=True)
-            if error.hint:
-                click.echo(f"hint: {error.hint}", err=True)
+            render.error(error.message, error.hint)
             code = code or error.exit_code
     return code
 

@@ -1,12 +1,11 @@
 """The entry point: the group of verbs, and what becomes of errors."""
 
-import os
 import sys
 
 import click
 
 import taco_launch
-from taco_launch.cli import bench, inventory, jobs, run
+from taco_launch.cli import bench, inventory, jobs, render, run
 from taco_launch.cli.options import inventory_option, output_options, talk_options
 from taco_launch.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError
 
@@ -73,19 +72,13 @@ def _guarded() -> int:
         return USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has gone (`| head`): nothing is wrong, and nothing more can be told.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the traceback into a file
         return _bug(error)
     return code if isinstance(code, int) else 0
 
 
 def _say(message: str, hint: str | None, code: int) -> int:
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {message}", err=True)
-    if hint:
-        click.echo(f"{click.style('hint:', fg='cyan')} {hint}", err=True)
+    render.error(message, hint)
     return code
 
 

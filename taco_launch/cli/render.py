@@ -34,6 +34,14 @@ def data(value: Any, output: str) -> None:
         click.echo(json.dumps(value, indent=2))
 
 
+def error(message: str, hint: str | None) -> None:
+    """Print an error and what to type next on stderr."""
+    text = "\n".join(printable(line) for line in message.splitlines())
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True)
+    if hint:
+        click.echo(f"{click.style('hint:', fg='cyan')} {printable(hint)}", err=True)
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> None:
     """Print a table; the columns in `numbers` are flush right. Not on a terminal, nothing is cut or coloured."""
     from rich import box
@@ -143,7 +151,9 @@ def inventory(found: "Inventory", output: str) -> None:
         port = str(host.port) if host.connection == "ssh" else ""
         slots = "auto" if host.slots is None else str(host.slots)
         rows.append([name, host.address, host.connection, host.user, port, slots, labels, groups])
-    table(["HOST", "ADDRESS", "CONNECTION", "USER", "PORT", "SLOTS", "LABELS", "GROUPS"], rows, numbers=("SLOTS", "PORT"))
+    table(
+        ["HOST", "ADDRESS", "CONNECTION", "USER", "PORT", "SLOTS", "LABELS", "GROUPS"], rows, numbers=("SLOTS", "PORT")
+    )
 
 
 def ending(settings: Settings, found: "Job") -> None:

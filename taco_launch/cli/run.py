@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from taco_launch.cli import render
 from taco_launch.cli.options import Settings, inventory_option, output_options, settings_of, talk_options
-from taco_launch.errors import SIGNAL_BASE
+from taco_launch.errors import SIGNAL_BASE, UsageError
 
 if TYPE_CHECKING:
     from taco_launch.flows.jobs import Job
@@ -77,6 +78,10 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
     from taco_launch.inventory import names, select
     from taco_launch.model.jobs import JobSpec, Policy
 
+    try:
+        folder = os.getcwd()  # noqa: PTH109 - bytes that are no UTF-8 stay as they are
+    except FileNotFoundError:
+        raise UsageError("the current folder is gone", hint="cd to one that exists") from None
     inventory = settings.load()
     name = jobs.default_name(command) if options["name"] is None else names.job_name(options["name"], "--name")
     wanted = options["hosts"]
@@ -92,7 +97,7 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
         hosts=hosts,
         np=options.get("np"),
         env=tuple(dict(names.parse_env(text) for text in options["env"]).items()),
-        cwd=os.getcwd(),
+        cwd=folder,
         owner=getpass.getuser(),
         policy=Policy(**{name: options[name] for name in ("grace", "timeout", "host_loss_timeout", "log_max_bytes")}),
     )
@@ -106,7 +111,7 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
 @np_option
 @job_options
 @click.pass_context
-def run(ctx: click.Context, command: tuple[str, ...], *, dry_run: bool, **options: Any) -> int:
+def run(ctx: click.Context, /, command: tuple[str, ...], *, dry_run: bool, **options: Any) -> int:
     """Run COMMAND as a job: start it, follow its output, exit with its code.
 
     Ctrl-C stops the job; a closed terminal or a kill of this command only leaves it (`taco-launch logs -f NAME`).
@@ -125,8 +130,7 @@ def run(ctx: click.Context, command: tuple[str, ...], *, dry_run: bool, **option
     job = _submit(settings, spec)
     if settings.verbose:
         settings.talk(f"job {spec.name}: {job.record.line}")
-    job = follow_to_end(settings, job, owner_of_ctrl_c=True)
-    return job.record.exit_code or 0
+    return _follow(settings, spec.name).record.exit_code or 0
 
 
 @click.command()
@@ -136,7 +140,7 @@ def run(ctx: click.Context, command: tuple[str, ...], *, dry_run: bool, **option
 @np_option
 @job_options
 @click.pass_context
-def submit(ctx: click.Context, command: tuple[str, ...], **options: Any) -> int:
+def submit(ctx: click.Context, /, command: tuple[str, ...], **options: Any) -> int:
     """Start COMMAND as a job and return; it goes on by itself.
 
     Prints the job's name.
@@ -149,8 +153,6 @@ def submit(ctx: click.Context, command: tuple[str, ...], **options: Any) -> int:
     settings = settings_of(ctx)
     job = _submit(settings, spec_of(settings, command, options))
     if settings.output in ("json", "yaml"):
-        from taco_launch.cli import render
-
         render.data(render.job_data(job), settings.output)
     else:
         click.echo(job.spec.name)
@@ -184,14 +186,11 @@ def _print_plan(settings: Settings, spec: "JobSpec") -> None:
     click.echo(line(launch.tokens))
 
 
-def follow_to_end(settings: Settings, job: "Job", *, owner_of_ctrl_c: bool) -> "Job":
-    """Follow a job to its end and say how it ended. With `owner_of_ctrl_c` Ctrl-C stops it, else it only detaches."""
-    from taco_launch.cli import render
+def _follow(settings: Settings, name: str) -> "Job":
+    """Follow a job to its end and say how it ended."""
     from taco_launch.flows import jobs
 
-    name = job.spec.name
-    if owner_of_ctrl_c:
-        _stop_on_ctrl_c(settings, name)
+    _stop_on_ctrl_c(settings, name)
     with render.waiting(settings.quiet, name) as wait:
         out = render.LogOutput(sys.stdout.buffer, wait.hide)
         job = jobs.follow(settings.head(), jobs.Follow(name), out.write, wait.state)

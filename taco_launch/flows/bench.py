@@ -1,5 +1,6 @@
 """bench run: one workload at several numbers of ranks, each a job of its own."""
 
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -43,7 +44,11 @@ def _one(head: Head, spec: JobSpec, environ: Mapping[str, str], report: Callable
         pieces.append(chunk)
         report(Progress(np, name, "RUNNING", chunk.rstrip().rpartition(b"\n")[2].decode("utf-8", "replace")))
 
-    job = jobs.follow(head, jobs.Follow(name), output, lambda state: report(Progress(np, name, state)))
+    try:
+        job = jobs.follow(head, jobs.Follow(name), output, lambda state: report(Progress(np, name, state)))
+    except KeyboardInterrupt:
+        jobs.stop(head, name, "Ctrl-C", signal.SIGINT)
+        raise
     text = b"".join(pieces).decode("utf-8", "replace")
     if job.record.state is not JobState.SUCCEEDED:
         raise _failed(name, job.record.exit_code or FAILED, job.record.reason, text)

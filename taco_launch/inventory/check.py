@@ -1,5 +1,6 @@
 """Plain values -> InventoryFile: pydantic's errors become faults, and what is not faulty goes on to be checked further."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -28,18 +29,24 @@ def check(value: Any, faults: Faults) -> InventoryFile:
 
     What is wrong is left out of the result, and a required key that is missing is made up, so that the caller can go on
     looking for faults; with any fault the result is good for nothing else.
+
+    Raises:
+        SpecError: there is nothing to go on with.
     """
-    try:
-        return InventoryFile.model_validate(value)
-    except ValidationError as error:
-        errors = error.errors(include_url=False)
     wrong: set[Loc] = set()
-    for detail in errors:
-        loc = _loc(detail["loc"], faults)
-        _add(detail, loc, faults)
-        wrong.add(loc[:-1] if detail["type"] == "missing" else loc)
-    rest = _without(value, (), wrong) if isinstance(value, dict) else {}
-    return InventoryFile.model_validate({"cluster": _FILLER, "hosts": {}} | rest)
+    rest = value
+    while True:  # what is left out may be missed by what it stood in, which is then left out as well
+        try:
+            return InventoryFile.model_validate(rest)
+        except ValidationError as error:
+            errors = error.errors(include_url=False)
+        for detail in errors:
+            loc = _loc(detail["loc"], faults)
+            _add(detail, loc, faults)
+            wrong.add(loc[:-1] if detail["type"] == "missing" else loc)
+        if not isinstance(value, dict):
+            raise faults.error()
+        rest = {"cluster": _FILLER, "hosts": {}} | _without(value, (), wrong)
 
 
 def _loc(steps: Iterable[str | int], faults: Faults) -> Loc:
@@ -62,11 +69,7 @@ def _add(detail: ErrorDetails, loc: Loc, faults: Faults) -> None:
         faults.add(loc, problem, hint)
     elif kind == "literal_error":
         expected = detail["ctx"]["expected"]
-        hint = (
-            did_you_mean(value, expected.replace(" or ", ", ").replace("'", "").split(", "))
-            if isinstance(value, str)
-            else ""
-        )
+        hint = did_you_mean(value, re.findall(r"'([^']+)'", expected)) if isinstance(value, str) else ""
         faults.add(loc, f"must be {expected}", hint)
     else:
         scalar = isinstance(value, (bool, int, Odd)) and loc in faults.places

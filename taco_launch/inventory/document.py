@@ -31,7 +31,7 @@ _TAG = "tag:yaml.org,2002:"
 _YES_NO = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 # What YAML 1.1 makes of words that a user may have meant as text; none of it is of use in an inventory.
 _ODD = {
-    "int": "a number, but no plain decimal one of at most 18 digits",
+    "int": "a number, but not a plain decimal one of at most 18 digits",
     "float": "a number with a fraction",
     "timestamp": "a date",
     "merge": "a merge key",
@@ -55,10 +55,11 @@ def decode(data: bytes, faults: Faults) -> str:
     if data.startswith(_WIDE):
         faults.add_at(1, 1, data[:2].decode("latin-1"), "the file is in UTF-16 or UTF-32; save it as UTF-8")
         raise faults.error()
+    data = data.removeprefix(codecs.BOM_UTF8)
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8-sig")
+        before = data[: error.start].decode("utf-8")
         problem = f"byte 0x{data[error.start]:02x} is no UTF-8; save the file as UTF-8"
         faults.add_at(*_position(before), _line(data.decode("latin-1"), before.count("\n")), problem)
         raise faults.error() from None
@@ -86,7 +87,7 @@ def read(text: str, faults: Faults) -> Any:
         line, column = (mark.line, mark.column) if mark else (0, 0)
         problem = ", ".join(plain(part) for part in (error.context, error.problem) if part)
         faults.add_at(line + 1, column + 1, _line(text, line), f"no YAML: {problem}")
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: PyYAML's own scanner on an escape like "\UFFFFFFFF"
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML's own scanner, on "\UFFFFFFFF"
         faults.add_at(1, 1, _line(text, 0), f"no YAML: {plain(str(error))}")
     raise faults.error()
 
@@ -102,6 +103,7 @@ class _Reader:
     def document(self) -> Any:
         self._next()  # the stream's start
         if isinstance(self._next(), yaml.StreamEndEvent):
+            self._faults.places[()] = Place(1, 1, "(nothing)")
             return None
         value = self._value(self._next(), (), None)
         self._next()  # the document's end

@@ -13,6 +13,7 @@ Loc = tuple[str | int, ...]
 # A message longer than this helps nobody; the last line then says how many more there are.
 MAX_FAULTS = 100
 
+_HINT = "`taco-launch inventory --schema` describes every key"
 _HARMLESS = re.compile(r"[A-Za-z0-9_./\[\],-]{1,80}")
 
 
@@ -32,7 +33,7 @@ class Faults:
         """Begin without faults."""
         self.source = source
         self.places: dict[Loc, Place] = {}
-        self._found: list[tuple[int, Fault]] = []
+        self._found: list[tuple[int, int, Fault]] = []
         self._locs: set[Loc] = set()
         self._count = 0
 
@@ -48,10 +49,11 @@ class Faults:
         if loc in self._locs:
             return
         place = self.places.get(loc)
-        line = next((self.places[loc[:end]].line for end in range(len(loc), 0, -1) if loc[:end] in self.places), 0)
-        where = f"{_path(loc)} (line {line})" if line else _path(loc)
+        near = next((self.places[loc[:end]] for end in range(len(loc), 0, -1) if loc[:end] in self.places), None)
+        where = f"{_path(loc)} (line {near.line})" if near else _path(loc)
         self._locs.add(loc)
-        self._keep(line, Fault(where, value or (place.shown if place else ""), problem, hint))
+        fault = Fault(where, value or (place.shown if place else ""), problem, hint)
+        self._keep(near.line if near else 0, near.column if near else 0, fault)
 
     def add_unknown(self, loc: Loc, text: str, known: Iterable[str], problem: str) -> None:
         """Note that `text`, which stands at `loc` as key or value, is none of the `known`."""
@@ -60,12 +62,12 @@ class Faults:
 
     def add_at(self, line: int, column: int, value: str, problem: str) -> None:
         """Note a fault of the text itself at `line` and `column`, counted from 1; `value` is what stands there."""
-        self._keep(line, Fault(f"line {line} column {column}", shown(value), problem))
+        self._keep(line, column, Fault(f"line {line} column {column}", shown(value), problem))
 
     def error(self) -> SpecError:
         """Give all faults in the order of their lines, as the error to raise."""
-        faults = [fault for _, fault in sorted(self._found, key=lambda item: item[0])]
-        return SpecError(plain(self.source), limited(faults, self._count))
+        faults = [fault for _, _, fault in sorted(self._found, key=lambda found: found[:2])]
+        return SpecError(plain(self.source), limited(faults, self._count), _HINT)
 
     def raise_any(self) -> None:
         """Raise what was found, if anything was.
@@ -76,10 +78,10 @@ class Faults:
         if self._count:
             raise self.error()
 
-    def _keep(self, line: int, fault: Fault) -> None:
+    def _keep(self, line: int, column: int, fault: Fault) -> None:
         self._count += 1
         if len(self._found) < MAX_FAULTS:
-            self._found.append((line, fault))
+            self._found.append((line, column, fault))
 
 
 def limited(faults: Sequence[Fault], count: int) -> tuple[Fault, ...]:

@@ -62,12 +62,11 @@ def address(text: str, path: str = "address", source: str = COMMAND_LINE) -> str
     try:
         return host_name(text, path, source)
     except SpecError:
-        hint = "write IPv6 without brackets here" if text.startswith("[") else ""
         problem = (
             "is neither a host name (letters, digits, '.', '-' and '_', a letter in the last part, no '-' first) nor an "
             "IP address"
         )
-        raise _refused(text, problem, path, source, hint) from None
+        raise _refused(text, problem, path, source) from None
 
 
 def word(text: str, what: str, path: str, source: str = COMMAND_LINE) -> str:

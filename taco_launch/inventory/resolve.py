@@ -77,7 +77,7 @@ def _entries(file: InventoryFile, faults: Faults) -> tuple[dict[str, _Entry], bo
         if keys and keys.address is not None:
             addresses = _expanded(keys.address, (*loc, "address"), faults) or found
             if found and len(addresses) != len(found):
-                problem = f"{len(addresses)} of these for {len(found)} of hosts.{key}: as many are wanted"
+                problem = f"stands for {len(addresses)}, and {key} for {len(found)}: must be as many"
                 faults.add((*loc, "address"), problem, "such as gpu[1-2] and 10.0.0.[1-2]")
         entries |= {
             name: _Entry(key, address, keys or HostEntry()) for name, address in zip(found, addresses, strict=False)
@@ -90,10 +90,11 @@ def _expanded(text: str, loc: Loc, faults: Faults) -> tuple[str, ...]:
     try:
         return tuple(map(names.address, ranges.expand(text)))
     except ValueError as error:
-        faults.add(loc, str(error), value=names.shown(text))
+        hint = "an IPv6 address has no brackets here" if ":" in text else ""
+        faults.add(loc, str(error), hint, names.shown(text))
     except SpecError as error:
         fault = error.faults[0]
-        faults.add(loc, fault.problem, fault.hint, value=fault.value)
+        faults.add(loc, fault.problem, fault.hint, fault.value)
     return ()
 
 

@@ -113,7 +113,10 @@ Label = Annotated[
     _matching(_LABEL, "is not a label: letters, digits, '.', '_', '/' and '-', at most 63, a letter or digit first"),
 ]
 FilePath = Annotated[
-    str, _matching(_FILE, "is not a file that ssh finds from everywhere: a path from / or ~/ without spaces or quotes")
+    str,
+    _matching(
+        _FILE, "is not a file that ssh finds from everywhere: a path from / or ~/ without spaces or shell characters"
+    ),
 ]
 Program = Annotated[
     str,

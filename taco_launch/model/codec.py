@@ -2,7 +2,7 @@
 
 import enum
 from dataclasses import fields, is_dataclass
-from typing import Any, Dict, Mapping, Type, TypeVar, Union, get_type_hints
+from typing import Any, Dict, Mapping, Type, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ def from_json(kind: Type[T], data: Any) -> T:
         ValueError: the data does not have the shape of `kind`; the message names the field.
     """
     if not isinstance(data, Mapping):
-        raise ValueError(f"{kind.__name__}: a mapping is needed, got {type(data).__name__}")
+        raise ValueError(f"{kind.__name__}: a mapping is needed, got {type(data).__name__}")  # noqa: TRY004 - bad data, not a bad call
     hints = get_type_hints(kind)
     values: Dict[str, Any] = {}
     for entry in fields(kind):  # type: ignore[arg-type]
@@ -40,7 +40,7 @@ def from_json(kind: Type[T], data: Any) -> T:
 
 
 def _decode(hint: Any, data: Any, path: str) -> Any:
-    origin, arguments = getattr(hint, "__origin__", None), getattr(hint, "__args__", ())
+    origin, arguments = get_origin(hint), get_args(hint)
     if origin is Union:  # Optional[...] is the only union the model has
         return None if data is None else _decode(arguments[0], data, path)
     if origin is tuple:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from taco_launch.agent import protocol
 from taco_launch.agent.folders import state_folder
@@ -59,7 +59,7 @@ class Head:
         with self._remote.tail(command) as stdout:
             yield self._frames(op, stdout)
 
-    def _frames(self, op: str, stdout: BinaryIO) -> Iterator[Frame]:
+    def _frames(self, op: str, stdout: IO[bytes]) -> Iterator[Frame]:
         first = protocol.read(stdout)
         if first is None:
             raise HostError(f"{self._remote.name}: the agent gave no answer to {op}", hint="what it said stands above")

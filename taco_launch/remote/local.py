@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from taco_launch.command import Command, Result
 from taco_launch.errors import HostError
@@ -46,7 +46,7 @@ class Local:
         """
         part = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_private(path.parent)
             part.write_bytes(data)
             part.chmod(0o600)
             part.rename(path)
@@ -57,7 +57,7 @@ class Local:
             ) from None
 
     @contextmanager
-    def tail(self, command: Command) -> Iterator[BinaryIO]:
+    def tail(self, command: Command) -> Iterator[IO[bytes]]:
         """Execute a command and give its stdout while it runs; at the end of the block it is ended.
 
         Raises:
@@ -79,3 +79,9 @@ class Local:
             finally:
                 process.stdout.close()
                 process.terminate()
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder and those above it that are missing, all for their owner only."""
+    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)

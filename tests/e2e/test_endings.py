@@ -36,9 +36,7 @@ class Victims:
         argv = (sys.executable, str(VICTIM), str(folder), *shape)
         answer = taco("submit", "--name", "victims", "--np", "2", *options, "--", *argv)
         assert answer.returncode == 0, answer.stderr
-        expected = 2 * (1 + sum(mode in ("session", "fork") for mode in shape) + 2 * shape.count("daemon"))
-        expected -= 2 * shape.count("daemon")  # the daemon's middle process leaves without a word
-        eventually(lambda: len(list(folder.iterdir())) >= min(expected, 2) and self.job["state"] == "RUNNING")
+        eventually(lambda: len(list(folder.iterdir())) >= 2 and self.job["state"] == "RUNNING")
         time.sleep(0.3)  # the last shapes are taken after the first witness is written
 
     @property
@@ -61,7 +59,7 @@ class Victims:
     def pid(self, role: str) -> int:
         """Find a process of the agent, or mpirun, by what it runs for this job's folder."""
         folder = str(self.taco.folder("victims"))
-        pids = {}
+        pids: dict[str, int] = {}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdigit():
                 continue
@@ -114,7 +112,7 @@ def test_kill_9_of_any_part_leaves_nothing(
 
 def test_kill_9_of_the_command_itself(taco: Taco, tmp_path: Path) -> None:
     victims = Victims(taco, tmp_path / "witnesses", ("deaf",))
-    os.kill(int(sorted(victims.alive(), key=int)[0]), signal.SIGKILL)
+    os.kill(min(map(int, victims.alive())), signal.SIGKILL)
     job = taco.ended("victims")
     assert (job["state"], job["exit_code"]) == ("FAILED", 137)
     assert "was ended by signal 9 (SIGKILL)" in job["reason"]
@@ -159,7 +157,7 @@ def test_the_job_outlives_its_controller(taco: Taco, tmp_path: Path, number: int
     assert taco.ended("orphan")["state"] == "SUCCEEDED"
 
 
-def test_ctrl_c_stops_the_job(taco: Taco, tmp_path: Path) -> None:
+def test_ctrl_c_stops_the_job(taco: Taco) -> None:
     script = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
     controller = taco.start("run", "--name", "c", "--np", "2", "--", "sh", "-c", script)
     assert controller.stdout is not None

@@ -21,34 +21,51 @@ def bear_witness(folder: Path) -> None:
     (folder / str(os.getpid())).write_text(start_of(os.getpid()), encoding="ascii")
 
 
+def wipe(folder: Path, rest: list[str]) -> None:
+    os.execve(sys.executable, [sys.executable, __file__, str(folder), *rest], {})
+
+
+def session(_folder: Path, _rest: list[str]) -> None:
+    if os.fork():
+        os.wait()
+        os._exit(0)
+    os.setsid()
+
+
+def daemon(_folder: Path, _rest: list[str]) -> None:
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+
+
+def deaf(_folder: Path, _rest: list[str]) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def fork(folder: Path, _rest: list[str]) -> None:
+    if os.fork() == 0:
+        while True:
+            bear_witness(folder)
+            if os.fork():
+                os._exit(0)
+            time.sleep(0.01)
+
+
+def spin(folder: Path, _rest: list[str]) -> None:
+    bear_witness(folder)
+    while True:
+        pass
+
+
+MODES = {mode.__name__: mode for mode in (wipe, session, daemon, deaf, fork, spin)}
+
+
 def main() -> None:
     folder, modes = Path(sys.argv[1]), sys.argv[2:]
     bear_witness(folder)
     while modes:
-        mode = modes.pop(0)
-        if mode == "wipe":
-            os.execve(sys.executable, [sys.executable, __file__, str(folder), *modes], {})
-        if mode == "session":
-            if os.fork():
-                os.wait()
-                os._exit(0)
-            os.setsid()
-        if mode == "daemon" and os.fork() == 0:
-            os.setsid()
-            if os.fork():
-                os._exit(0)
-        if mode == "deaf":
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        if mode == "fork" and os.fork() == 0:
-            while True:
-                bear_witness(folder)
-                if os.fork():
-                    os._exit(0)
-                time.sleep(0.01)
-        if mode == "spin":
-            bear_witness(folder)
-            while True:
-                pass
+        MODES[modes.pop(0)](folder, modes)
         bear_witness(folder)
     time.sleep(600)
 

@@ -1,0 +1,227 @@
+"""The command line without mpirun: help, exit codes, errors, formats, completion."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import taco_launch
+from taco_launch.cli.main import cli, main
+from tests.conftest import Taco
+
+
+def commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+VERBS = dict(commands())
+
+
+def call(*args: str, env: dict[str, str] | None = None) -> Result:
+    """Run the command line in this process as `main` does."""
+    runner = CliRunner(env={"TACO_LAUNCH_INVENTORY": None, **(env or {})})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["taco-launch", *args])
+        return runner.invoke(click.Command("main", callback=main), [])
+
+
+@pytest.mark.parametrize("path", VERBS, ids=" ".join)
+def test_every_verb_has_help_with_an_example(path: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(cli, [*path, "--help"])
+    assert result.exit_code == 0
+    assert "Example" in result.output
+    assert "taco-launch " + " ".join(path) in result.output
+    for parameter in VERBS[path].params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+
+
+def test_help_names_every_verb() -> None:
+    output = CliRunner().invoke(cli, ["--help"]).output
+    for path in VERBS:
+        assert f"  {path[0]} " in output
+
+
+def test_version() -> None:
+    result = CliRunner().invoke(cli, ["--version"])
+    assert result.output == f"taco-launch, version {taco_launch.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["nosuch"],
+        ["run"],
+        ["run", "--np", "0", "--", "true"],
+        ["run", "--np", "two", "--", "true"],
+        ["run", "--grace", "-1", "--", "true"],
+        ["run", "--name", "-rf", "--", "true"],
+        ["run", "--name", "a/b", "--", "true"],
+        ["run", "--name", "", "--", "true"],
+        ["run", "-x", "1BAD=2", "--", "true"],
+        ["run", "-x", "", "--", "true"],
+        ["run", "-H", "h1:", "--", "true"],
+        ["run", "-H", "h1:0", "--", "true"],
+        ["run", "-H", "h1:1 h2:1", "--", "true"],
+        ["run", "-i", "/no/such/inventory.yaml", "--", "true"],
+        ["run", "-i", "/", "--", "true"],
+        ["run", "-i", "/dev/null", "--", "true"],
+        ["list", "-o", "xml"],
+        ["bench", "run", "--np", "1,x", "--", "true"],
+        ["bench", "run", "--np", "", "--", "true"],
+        ["bench", "parse", "/no/such/log"],
+        ["bench", "parse", "/"],
+        ["completion", "cmd.exe"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_exit_2_with_a_clear_error(args: list[str]) -> None:
+    result = call(*args)
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    assert "bug" not in result.output
+    assert "error" in result.output.lower() or "usage" in result.output.lower()
+
+
+def test_another_host_is_refused_but_planned() -> None:
+    hosts = ["-H", "gpu1:8,gpu2:8"]
+    refused = call("run", *hosts, "--", "true")
+    assert refused.exit_code == 2
+    assert "host gpu1: this version runs jobs on this machine only" in refused.output
+    dry = call("run", *hosts, "--dry-run", "--", "true")
+    assert "-np 16 -H gpu1:8,gpu2:8" in dry.output
+
+
+def test_options_before_or_after_the_verb() -> None:
+    before = CliRunner().invoke(cli, ["--json", "inventory"])
+    after = CliRunner().invoke(cli, ["inventory", "--json"])
+    assert before.output == after.output
+    assert json.loads(after.output)["hosts"][0]["name"] == "localhost"
+    assert yaml.safe_load(CliRunner().invoke(cli, ["inventory", "-o", "yaml"]).output) == json.loads(after.output)
+
+
+def test_schema_takes_what_ships() -> None:
+    schema = json.loads(CliRunner().invoke(cli, ["inventory", "--schema"]).output)
+    assert {"cluster", "head", "hosts", "groups", "network", "container"} <= set(schema["properties"])
+
+
+def test_dry_run_asks_nobody_where_all_is_declared(tmp_path: Path) -> None:
+    result = call(
+        "run",
+        "--np",
+        "2",
+        "-H",
+        "localhost:2",
+        "--dry-run",
+        "--",
+        "echo",
+        "it's",
+        env={"TACO_LAUNCH_STATE": str(tmp_path)},
+    )
+    assert result.exit_code == 0
+    assert result.stdout.endswith("--bind-to none --map-by slot echo 'it'\"'\"'s'\n")
+    assert result.stderr == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_dry_run_says_what_it_asks(taco: Taco) -> None:
+    result = taco("run", "--np", "2", "--dry-run", "--", "true")
+    assert result.returncode == 0
+    assert result.stderr == "asking the head for: slots of localhost\n"
+
+
+def test_a_bug_is_one_line_and_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_args: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("taco_launch.inventory.load.load", broken)
+    result = call("inventory")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: a bug in taco-launch: RuntimeError: boom\nhint: the details are in ")
+    log = Path(result.stderr.rsplit(" ", 1)[1].strip())
+    assert "Traceback" in log.read_text(encoding="utf-8")
+    log.unlink()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell: str, taco: Taco) -> None:
+    assert "_TACO_LAUNCH_COMPLETE" in CliRunner().invoke(cli, ["completion", shell]).output
+    (taco.state / "jobs" / "vgg16").mkdir(parents=True)
+    env = {**taco.env, "_TACO_LAUNCH_COMPLETE": "bash_complete", "COMP_WORDS": "taco-launch logs v", "COMP_CWORD": "2"}
+    done = subprocess.run(taco.argv(), env=env, capture_output=True, text=True, check=False)
+    assert done.stdout == "plain,vgg16\n"
+
+
+@pytest.mark.parametrize("verb", ["get", "logs", "wait", "stop", "delete"])
+@pytest.mark.parametrize("name", ["nosuch", "../jobs", ".hidden", "a b", "naïve\x1b[31m"])
+def test_a_job_that_is_not_there(taco: Taco, verb: str, name: str) -> None:
+    result = taco(verb, "--", name)
+    assert result.returncode == 125
+    assert "there is none of that name" in result.stderr
+    assert "\x1b" not in result.stderr
+
+
+def test_a_state_folder_that_cannot_be_written(tmp_path: Path, taco: Taco) -> None:
+    (tmp_path / "file").write_text("", encoding="ascii")
+    taco.env["TACO_LAUNCH_STATE"] = str(tmp_path / "file" / "state")
+    result = taco("submit", "--np", "1", "--", "true")
+    assert result.returncode == 5
+    assert "Not a directory" in result.stderr
+    assert "TACO_LAUNCH_STATE" in result.stderr
+
+
+def test_bench_parse_prints_a_table_or_why_not(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    good = "Model: vgg16\nBatch size: 64\nNumber of GPUs: 4\nIter #0: 205.1 img/sec per GPU\nImg/sec per GPU: 205.1 +-0.6\nTotal img/sec on 4 GPU(s): 820.5 +-2.5\n"
+    log.write_text(good, encoding="ascii")
+    table = call("bench", "parse", str(log))
+    assert table.stdout.splitlines()[1].split() == ["4", "820.5", "205.1", "-"]
+    row = json.loads(call("bench", "parse", "--json", str(log)).stdout)["rows"][0]
+    assert row == {"np": 4, "img_per_sec": 820.5, "img_per_sec_per_rank": 205.125, "linear_speedup": None}
+    log.write_text(good[:-30], encoding="ascii")
+    cut = call("bench", "parse", str(log))
+    assert (cut.exit_code, cut.stdout) == (1, "")
+    assert "no sample: " in cut.stderr
+
+
+def test_heavy_libraries_are_imported_only_where_used() -> None:
+    script = "import sys; from taco_launch.cli import main; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"yaml", "pydantic", "rich", "ClusterShell", "torch", "fabric", "matplotlib"} & set(loaded)
+
+
+words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+
+
+@settings(max_examples=50)
+@given(
+    name=words,
+    hosts=words | st.from_regex(r"[a-z0-9\[\]:,-]{1,12}", fullmatch=True),
+    env=words,
+    inventory=st.none() | words,
+    text=words,
+)
+def test_generated_input_is_a_plan_or_a_clear_error(
+    tmp_path_factory: pytest.TempPathFactory, name: str, hosts: str, env: str, inventory: str | None, text: str
+) -> None:
+    options = [f"--name={name}", f"--host={hosts}", "-x", env]
+    if inventory is not None:
+        path = tmp_path_factory.mktemp("i") / "i.yaml"
+        path.write_text(inventory, encoding="utf-8")
+        options += ["-i", str(path)]
+    result = call("run", "--dry-run", "--np", "1", *options, "--", "echo", text)
+    assert result.exit_code in (0, 2, 4), result.output
+    assert "Traceback" not in result.output
+    assert "a bug in" not in result.output

@@ -1,0 +1,249 @@
+"""run, submit and the rest with the real mpirun: what reaches the ranks, what comes back."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from taco_launch.model.codec import to_json
+from taco_launch.model.hosts import Host
+from taco_launch.model.jobs import JobSpec
+from taco_launch.remote import bundle
+from tests.conftest import Taco, eventually
+
+pytestmark = pytest.mark.e2e
+
+SHOW = """
+import json, os, sys
+print(json.dumps([[os.fsencode(a).hex() for a in sys.argv[1:]], {k.hex(): v.hex() for k, v in os.environb.items()}]))
+"""
+AWKWARD = [
+    "", " ", "two words", "  pad  ", "new\nline", "tab\t", "'single'", '"double"', "`id`", "$(id)", "$HOME", "${X}",
+    "-x", "--", "--np", "-", "*", "?", "[a]", "~", "a;b", "a&b", "a|b", "a>b", "#no", "!", "\\", "\\n", "a=b", ":",
+    "::", ":a", "naïve", "你好", "\udcff\udcfe", "\x01\x1b[31m", "{}", "%s", "a,b", "x" * 100_000,
+]  # fmt: skip
+
+
+def test_arguments_reach_the_rank_byte_for_byte(taco: Taco) -> None:
+    run = taco("run", "--np", "1", "--", sys.executable, "-c", SHOW, *AWKWARD)
+    assert run.returncode == 0, run.stderr
+    arguments, _environment = json.loads(run.stdout.partition(" | ")[2])
+    assert [bytes.fromhex(word) for word in arguments] == [os.fsencode(word) for word in AWKWARD]
+
+
+def test_environment_values_reach_the_rank_byte_for_byte(taco: Taco) -> None:
+    given = {f"AWKWARD_{index}": value for index, value in enumerate(AWKWARD)}
+    options = [word for name, value in given.items() for word in ("-x", f"{name}={value}")]
+    taken = {f"CALLER_{index}": value for index, value in enumerate(AWKWARD)}
+    taco.env.update(taken)
+    options += [word for name in taken for word in ("-x", name)]
+    run = taco("run", "--np", "2", *options, "--", sys.executable, "-c", SHOW)
+    assert run.returncode == 0, run.stderr
+    for line in run.stdout.splitlines():
+        _arguments, environment = json.loads(line.partition(" | ")[2])
+        for name, value in {**given, **taken}.items():
+            assert bytes.fromhex(environment[os.fsencode(name).hex()]) == os.fsencode(value), name
+
+
+def test_a_rank_knows_its_place(taco: Taco) -> None:
+    names = "RANK LOCAL_RANK WORLD_SIZE MASTER_ADDR TACO_LAUNCH_JOB"
+    run = taco(
+        "run", "--name", "place", "--np", "2", "--", "sh", "-c", "echo " + " ".join(f"${n}" for n in names.split())
+    )
+    assert sorted(run.stdout.splitlines()) == [
+        "localhost/0 | 0 0 2 127.0.0.1 place",
+        "localhost/1 | 1 1 2 127.0.0.1 place",
+    ]
+
+
+def test_the_callers_folder_umask_and_path(taco: Taco, tmp_path: Path) -> None:
+    tool = tmp_path / "my-tool"
+    tool.write_text("#!/bin/sh\npwd; umask\n", encoding="ascii")
+    tool.chmod(0o755)
+    taco.env["PATH"] = f"{tmp_path}:{taco.env['PATH']}"
+    run = taco("run", "--np", "1", "--", "my-tool", cwd=tmp_path, preexec_fn=lambda: os.umask(0o027) and None)
+    assert run.stdout == f"localhost/0 | {tmp_path}\nlocalhost/0 | 0027\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("exit 0", 0), ("exit 3", 3), ("exit 255", 255), ("exit 127", 127), ("kill -9 $$", 137), ("kill -SEGV $$", 139)],
+)
+def test_run_and_wait_exit_as_the_job(taco: Taco, script: str, code: int) -> None:
+    run = taco("run", "--name", "code", "--np", "2", "--", "sh", "-c", f'[ "$RANK" = 1 ] || exit 0; {script}')
+    assert run.returncode == code
+    assert taco("wait", "code").returncode == code
+    job = taco.job("code")
+    assert job["state"] == ("FAILED" if code else "SUCCEEDED")
+    if code:
+        assert job["first_failure"]["rank"] == 1
+
+
+@pytest.mark.parametrize(("command", "code"), [("no-such-command", 127), ("/etc/passwd", 126)])
+def test_a_command_that_cannot_run(taco: Taco, command: str, code: int) -> None:
+    run = taco("run", "--np", "1", "--", command)
+    assert run.returncode == code
+    assert f"cannot run '{command}'" in run.stderr
+
+
+def test_125_when_no_rank_ran(taco: Taco, tmp_path: Path) -> None:
+    text = (
+        "cluster: c\nmpirun: /no/such/mpirun\nhosts: {localhost: {address: 127.0.0.1, connection: local, slots: 2}}\n"
+    )
+    (tmp_path / "i.yaml").write_text(text, encoding="ascii")
+    run = taco("run", "-i", str(tmp_path / "i.yaml"), "--np", "1", "--", "true")
+    assert run.returncode == 125
+    assert "/no/such/mpirun: No such file or directory" in run.stderr
+
+
+def test_mpirun_that_fails_before_any_rank(taco: Taco, tmp_path: Path) -> None:
+    fake = tmp_path / "mpirun"
+    fake.write_text("#!/bin/sh\necho no license >&2; exit 7\n", encoding="ascii")
+    fake.chmod(0o755)
+    text = f"cluster: c\nmpirun: {fake}\nhosts: {{localhost: {{address: 127.0.0.1, connection: local, slots: 2}}}}\n"
+    (tmp_path / "i.yaml").write_text(text, encoding="ascii")
+    run = taco("run", "-i", str(tmp_path / "i.yaml"), "--np", "1", "--", "true")
+    assert run.returncode == 125
+    assert "the launcher exited with code 7 before any rank started" in run.stderr
+    assert run.stdout == "localhost/mpirun | no license\n"
+
+
+def test_mpirun_that_starts_too_few_ranks_is_no_success(taco: Taco, tmp_path: Path) -> None:
+    # Open MPI 5 with an option it ignores runs one rank and exits 0: the job must not be called done.
+    fake = tmp_path / "mpirun"
+    fake.write_text('#!/bin/sh\nshift 2\nexec mpirun -np 1 "$@"\n', encoding="ascii")
+    fake.chmod(0o755)
+    text = f"cluster: c\nmpirun: {fake}\nhosts: {{localhost: {{address: 127.0.0.1, connection: local, slots: 2}}}}\n"
+    (tmp_path / "i.yaml").write_text(text, encoding="ascii")
+    run = taco("run", "-i", str(tmp_path / "i.yaml"), "--np", "2", "--", "true")
+    assert run.returncode == 1
+    assert "only 1 of 2 ranks started" in run.stderr
+
+
+def test_more_ranks_than_slots(taco: Taco, tmp_path: Path) -> None:
+    (tmp_path / "i.yaml").write_text(
+        "cluster: c\nhosts: {me: {address: 127.0.0.1, connection: local, slots: 3}}\n", encoding="ascii"
+    )
+    run = taco("run", "-i", str(tmp_path / "i.yaml"), "--np", "4", "--", "true")
+    assert run.returncode == 4
+    assert "4 ranks do not fit: there are 3 slots" in run.stderr
+    assert "-H me:4" in run.stderr
+    assert taco("run", "-H", "localhost:4", "--np", "4", "--", "true").returncode == 0
+
+
+def test_list_get_delete(taco: Taco) -> None:
+    assert taco("submit", "--name", "a", "--np", "1", "--", "true").stdout == "a\n"
+    taco.ended("a")
+    again = taco("submit", "--name", "a", "--np", "1", "--", "true")
+    assert again.returncode == 2
+    assert "the name is taken" in again.stderr
+    assert taco("submit", "--name", "b", "--np", "1", "--", "sleep", "60").returncode == 0
+    eventually(lambda: taco.job("b")["state"] == "RUNNING")
+    rows = [line.split() for line in taco("list").stdout.splitlines()]
+    assert rows[0] == ["NAME", "STATUS", "TRAINER", "AGE", "NODE"]
+    assert [row[:3] + row[4:] for row in rows[1:]] == [
+        ["b", "RUNNING", "MPIJOB", "localhost"],
+        ["a", "SUCCEEDED", "MPIJOB", "N/A"],
+    ]
+    listed = json.loads(taco("list", "--json").stdout)["jobs"]
+    assert {job["name"]: job["state"] for job in listed} == {"a": "SUCCEEDED", "b": "RUNNING"}
+    assert "Exit code: 0" in taco("get", "a").stdout
+    gone = taco("delete", "a", "b", "nosuch")
+    assert gone.returncode == 125
+    assert "job nosuch: there is none of that name" in gone.stderr
+    assert taco("list").stdout.splitlines() == ["NAME  STATUS  TRAINER  AGE  NODE"]
+    assert not list((taco.state / "jobs").iterdir())
+
+
+def test_the_printed_line_can_be_pasted(taco: Taco) -> None:
+    dry = taco("run", "--np", "2", "-x", "GREETING=it's $HOME", "--dry-run", "--", "sh", "-c", 'echo "$GREETING"')
+    assert dry.returncode == 0, dry.stderr
+    assert len(dry.stdout.splitlines()) == 1
+    pasted = subprocess.run(["sh", "-c", dry.stdout], capture_output=True, text=True, check=True)
+    assert pasted.stdout == "it's $HOME\n" * 2
+
+
+def test_secrets_of_the_caller_are_gone_after_the_job(taco: Taco) -> None:
+    taco.env["API_TOKEN"] = "t0psecret"
+    run = taco("run", "--name", "s", "--np", "1", "-x", "API_TOKEN", "--", "sh", "-c", "test ${#API_TOKEN} = 9")
+    assert run.returncode == 0
+    assert "t0psecret" not in taco("get", "s", "--json").stdout
+    for path in taco.folder("s").rglob("*"):
+        if path.is_file():
+            assert b"t0psecret" not in path.read_bytes(), path
+            assert path.stat().st_mode & 0o077 == 0, path
+    assert taco.state.stat().st_mode & 0o077 == 0
+
+
+def test_a_lost_reader_is_no_error(taco: Taco) -> None:
+    assert taco("run", "--name", "p", "--np", "1", "--", "seq", "100000").returncode == 0
+    piped = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", '"$@" | head -n 1', "-", *taco.argv("logs", "p")],
+        env=taco.env,
+        capture_output=True,
+        check=False,
+    )
+    assert (piped.stdout, piped.stderr) == (b"localhost/0 | 1\n", b"")
+
+
+def old_python() -> str | None:
+    """Find a Python 3.8 that runs; pyenv's shim on PATH may only stand for one beside it."""
+    shim = shutil.which("python3.8")
+    versions = Path(shim).parent.parent.glob("versions/3.8.*/bin/python3.8") if shim else ()
+    for candidate in (shim, *versions):
+        if candidate and subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return str(candidate)
+    return None
+
+
+def test_the_agent_runs_on_python_3_8(taco: Taco, tmp_path: Path) -> None:
+    python = old_python()
+    if python is None:
+        pytest.skip("cannot: no Python 3.8 on this machine")
+    agent = tmp_path / "agent.pyz"
+    agent.write_bytes(bundle.build(bundle.sources()))
+    host = Host("localhost", "127.0.0.1", slots=2, connection="local")
+    spec = JobSpec(name="old", command=("sh", "-c", "echo $RANK"), hosts=(host,), np=2)
+    request = {"spec": to_json(spec), "caller": {"environment": dict(os.environ), "umask": 0o022}}
+    stdin = json.dumps({"protocol": 1}) + "\n" + json.dumps(request) + "\n"
+    argv = [python, "-I", "-S", str(agent), "submit"]
+    done = subprocess.run(argv, input=stdin, env=taco.env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert taco.ended("old")["state"] == "SUCCEEDED"
+    assert sorted(taco("logs", "old").stdout.splitlines()) == ["localhost/0 | 0", "localhost/1 | 1"]
+
+
+def test_a_rank_ignores_no_signal_and_blocks_none(taco: Taco) -> None:
+    run = taco("run", "--np", "1", "--", "grep", "-E", "Sig(Ign|Blk)", "/proc/self/status")
+    assert [line.split()[-1] for line in run.stdout.splitlines()] == ["0" * 16, "0" * 16]
+
+
+def test_a_state_folder_with_a_space_and_a_long_path(taco: Taco, tmp_path: Path) -> None:
+    taco.env["TACO_LAUNCH_STATE"] = str(tmp_path / "a space" / ("long" * 40))
+    run = taco("run", "--np", "2", "--", "echo", "ok")
+    assert (run.returncode, run.stdout) == (0, "localhost/0 | ok\nlocalhost/1 | ok\n")
+
+
+def test_a_bug_in_the_supervisor_is_told_and_leaves_nothing(taco: Taco) -> None:
+    assert taco("submit", "--name", "bug", "--np", "1", "--", "sleep", "600").returncode == 0
+    eventually(lambda: taco.job("bug")["state"] == "RUNNING")
+    # A stop request that is no mapping: what only a bug could write.
+    (taco.folder("bug") / "stop.json").write_text("[]", encoding="ascii")
+    job = taco.ended("bug")
+    assert job["state"] == "LOST"
+    assert "TypeError" in job["reason"]
+    assert "debug.log" in job["reason"]
+
+
+def test_ctrl_c_of_a_benchmark_stops_its_job(taco: Taco) -> None:
+    bench = taco.start("bench", "run", "--np", "1,2", "--name", "b", "--", "sleep", "600")
+    eventually(lambda: taco.folder("b-np1").exists() and taco.job("b-np1")["state"] == "RUNNING")
+    bench.send_signal(signal.SIGINT)
+    assert bench.wait(30) == 130
+    assert taco.ended("b-np1")["state"] == "CANCELLED"
+    assert not taco.folder("b-np2").exists()

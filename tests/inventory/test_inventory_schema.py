@@ -1,0 +1,39 @@
+"""The JSON schema for editors: complete, described, and in step with what is really taken."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from taco_launch.inventory.schema import json_schema
+
+TOP = {"cluster", "head", "ssh", "network", "container", "mpirun", "profile", "defaults", "hosts", "groups"}
+SSH = {"user", "identity_file", "host_keys"}
+NETWORK = {"interface", "rdma", "gid_index", "gdr", "port_range"}
+CONTAINER = {"image", "ssh_port", "shm_size", "ulimits", "provides"}
+HOST = {"address", "port", "user", "identity_file", "slots", "labels", "connection"}
+
+
+def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for part in (schema, *schema["$defs"].values()):
+        yield from part["properties"].items()
+
+
+def test_every_key_is_described_and_nothing_else_is_taken() -> None:
+    schema = json_schema()
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert {name for name, _ in properties(schema)} == TOP | SSH | NETWORK | CONTAINER | HOST
+    assert [name for name, part in properties(schema) if not part.get("description")] == []
+    assert all(part["additionalProperties"] is False for part in (schema, *schema["$defs"].values()))
+    assert schema["required"] == ["cluster", "hosts"]
+
+
+def test_the_forms_that_strings_and_numbers_share() -> None:
+    schema = json_schema()
+    entry = schema["$defs"]["HostEntry"]["properties"]
+    slots = {"anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": 4096}]}
+    assert slots in entry["slots"]["anyOf"]
+    assert {
+        part.get("type") or part["$ref"] for part in schema["properties"]["groups"]["additionalProperties"]["anyOf"]
+    } == {
+        "array",
+        "#/$defs/Group",
+    }

@@ -31,8 +31,8 @@ def build(name: str) -> nn.Module:
     if name not in makers:
         close = difflib.get_close_matches(name, makers, n=3)
         known = f"did you mean {' or '.join(close)}?" if close else f"known are {', '.join(_OWN)}"
-        more = "" if len(makers) > len(_OWN) else "; torchvision, which has more, does not import"
-        raise UnknownModelError(f"unknown model {name!r}: {known}{more}")
+        theirs = "torchvision has more" if len(makers) > len(_OWN) else "torchvision, which has more, does not import"
+        raise UnknownModelError(f"unknown model {name!r}: {known}; {theirs}")
     model: nn.Module = makers[name]()
     return model
 

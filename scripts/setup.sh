@@ -52,8 +52,12 @@ print(getattr(sys, "_base_executable", sys.executable), platform.python_version(
 }
 
 explain_python() {
-  local name
-  echo "${TACO_LAUNCH_PYTHON:-python3}: $("${TACO_LAUNCH_PYTHON:-python3}" --version 2>&1 || echo "does not run")"
+  local name=${TACO_LAUNCH_PYTHON:-python3}
+  if command -v "$name" >/dev/null; then
+    echo "$name is no Python 3.10 or newer: $("$name" --version 2>&1 || true)"
+  else
+    echo "$name: no such command"
+  fi
   for name in python3.{14,13,12,11,10} /usr/bin/python3; do
     if TACO_LAUNCH_PYTHON=$name find_python; then
       echo "next: TACO_LAUNCH_PYTHON=$python $0"

@@ -107,8 +107,8 @@ next_step() { # next_step LOG: the step's own advice (its line `next: ...`), or 
   elif says 'unable to locate package|has no installation candidate'; then
     echo "apt does not offer it: on Ubuntu enable the component universe (add-apt-repository universe), $again"
   elif says 'no matching distribution found'; then
-    echo "pip is offered no build of it for this Python on $(uname -m): choose another Python" \
-      "(TACO_LAUNCH_PYTHON=/usr/bin/python3), or set pip to an index that has one, $again"
+    echo "pip found no build of it for this Python on $(uname -m): its source cannot be reached (pip config list)," \
+      "or has none: choose another Python (TACO_LAUNCH_PYTHON=/usr/bin/python3), $again"
   elif says 'killed signal|cannot allocate memory|out of memory|MemoryError'; then
     echo "memory ran out: close programs or add swap, or set MAKEFLAGS=-j1, $again"
   elif says 'permission denied|operation not permitted'; then

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Measures how long taco-launch takes to say something, beside `import click` and the tools that people know.
+
+The clock counts the whole process, the start of Python included.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping
+
+import pairing
+import verdicts
+
+_IMPORT = "python -c 'import click'"
+_DRY_RUN = "taco-launch run --dry-run -H localhost:2"
+_ASKING = "taco-launch run --dry-run, asking the agent"
+_CONTENDERS = (
+    pairing.Contender(_IMPORT, (sys.executable, "-c", "import click")),
+    pairing.Contender("taco-launch --version", ("taco-launch", "--version")),
+    pairing.Contender("taco-launch --help", ("taco-launch", "--help")),
+    pairing.Contender(
+        _DRY_RUN, ("taco-launch", "run", "--np", "2", "-H", "localhost:2", "--dry-run", "--", "true")
+    ),
+    pairing.Contender(_ASKING, ("taco-launch", "run", "--np", "2", "--dry-run", "--", "true")),
+    pairing.Contender("horovodrun --version", ("horovodrun", "--version")),
+    pairing.Contender("ansible --version", ("ansible", "--version")),
+)
+# Times `import click`, the least that a click program costs.
+_BARS = (("taco-launch --help", 2.5), (_DRY_RUN, 5.0), (_ASKING, 5.0))
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, print, give the exit code."""
+    asked = verdicts.parser(
+        "How long taco-launch takes to answer: whole commands, against `python -c 'import click'`.",
+        "example:\n  .venv/bin/python scripts/benchmarks/cli_latency.py --runs 3",
+        timeout=60.0,
+    ).parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="taco-launch-", ignore_cleanup_errors=True) as scratch:
+        environ = pairing.environment(TACO_LAUNCH_STATE=scratch)
+        verdicts.need("taco-launch", environ)
+        found = pairing.interleave(_CONTENDERS, environ, runs=asked.runs, timeout=asked.timeout, tell=verdicts.tell)
+    bars = [_verdict(found, name, bar) for name, bar in _BARS]
+    report = verdicts.Report("cli_latency", asked.runs, _rows(found), bars, {"commands": verdicts.commands(found)})
+    return verdicts.finish(report, as_json=asked.json, strict=asked.strict)
+
+
+def _ratio(found: Mapping[str, pairing.Measured], name: str) -> pairing.Spread | None:
+    return pairing.paired(found[name], found[_IMPORT], lambda one, other: one.wall / other.wall)
+
+
+def _verdict(found: Mapping[str, pairing.Measured], name: str, bar: float) -> verdicts.Verdict:
+    missing = found[name].missing or found[_IMPORT].missing
+    return verdicts.Verdict(name, _ratio(found, name), bar, "x import click", missing=missing)
+
+
+def _rows(found: Mapping[str, pairing.Measured]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("command", "wall s", "min..max", "CPU s", "x import click")]
+    for name, entry in found.items():
+        if entry.missing:
+            rows.append((name, entry.missing))
+            continue
+        ratio = _ratio(found, name)
+        cpu = pairing.spread([sample.cpu for sample in entry.samples]).median
+        times = verdicts.seconds(pairing.spread([sample.wall for sample in entry.samples]))
+        rows.append((name, *times, f"{cpu:.3f}", "" if ratio is None else f"{ratio.median:.2f}"))
+    return rows
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

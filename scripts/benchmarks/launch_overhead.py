@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Measures what a launcher adds to a job that does nothing: `taco-launch run` beside bare mpirun and its like."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+
+import pairing
+import verdicts
+
+_MPIRUN = "mpirun -np 2 true"
+_OURS = "taco-launch run --np 2 -- true"
+# Open MPI refuses to run as root unless it is told to.
+_AS_ROOT = ("--allow-run-as-root",) if os.geteuid() == 0 else ()
+_CONTENDERS = (
+    pairing.Contender(_MPIRUN, ("mpirun", *_AS_ROOT, "-np", "2", "-H", "localhost:2", "true")),
+    pairing.Contender(_OURS, ("taco-launch", "run", "--np", "2", "--", "true")),
+    pairing.Contender("horovodrun -np 2 true", ("horovodrun", "-np", "2", "true")),
+    pairing.Contender("torchrun --no-python true", ("torchrun", "--nproc-per-node", "2", "--no-python", "true")),
+)
+_BAR_SECONDS = 0.5
+
+
+def main(arguments: list[str]) -> int:
+    """Measure, print, give the exit code."""
+    asked = verdicts.parser(
+        "What launchers add to a job of two ranks that does nothing, against bare mpirun.",
+        "example:\n  .venv/bin/python scripts/benchmarks/launch_overhead.py --runs 3",
+        timeout=60.0,
+    ).parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="taco-launch-", ignore_cleanup_errors=True) as scratch:
+        environ = pairing.environment(TACO_LAUNCH_STATE=scratch)
+        verdicts.need("taco-launch", environ)
+        verdicts.need("mpirun", environ)
+        found = pairing.interleave(_CONTENDERS, environ, runs=asked.runs, timeout=asked.timeout, tell=verdicts.tell)
+    missing = found[_OURS].missing or found[_MPIRUN].missing
+    verdict = verdicts.Verdict(_OURS, _over(found, _OURS), _BAR_SECONDS, "s over mpirun", missing=missing)
+    data = {"commands": verdicts.commands(found)}
+    report = verdicts.Report("launch_overhead", asked.runs, _rows(found), (verdict,), data)
+    return verdicts.finish(report, as_json=asked.json, strict=asked.strict)
+
+
+def _over(found: Mapping[str, pairing.Measured], name: str) -> pairing.Spread | None:
+    return pairing.paired(found[name], found[_MPIRUN], lambda one, other: one.wall - other.wall)
+
+
+def _rows(found: Mapping[str, pairing.Measured]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("command", "wall s", "min..max", "CPU s", "s over mpirun", "min..max")]
+    for name, entry in found.items():
+        if entry.missing:
+            rows.append((name, entry.missing))
+            continue
+        over = _over(found, name)
+        cpu = pairing.spread([sample.cpu for sample in entry.samples]).median
+        times = verdicts.seconds(pairing.spread([sample.wall for sample in entry.samples]))
+        rows.append((name, *times, f"{cpu:.3f}", *(("", "") if over is None else verdicts.seconds(over))))
+    return rows
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -20,9 +20,7 @@ _CONTENDERS = (
     pairing.Contender(_IMPORT, (sys.executable, "-c", "import click")),
     pairing.Contender("taco-launch --version", ("taco-launch", "--version")),
     pairing.Contender("taco-launch --help", ("taco-launch", "--help")),
-    pairing.Contender(
-        _DRY_RUN, ("taco-launch", "run", "--np", "2", "-H", "localhost:2", "--dry-run", "--", "true")
-    ),
+    pairing.Contender(_DRY_RUN, ("taco-launch", "run", "--np", "2", "-H", "localhost:2", "--dry-run", "--", "true")),
     pairing.Contender(_ASKING, ("taco-launch", "run", "--np", "2", "--dry-run", "--", "true")),
     pairing.Contender("horovodrun --version", ("horovodrun", "--version")),
     pairing.Contender("ansible --version", ("ansible", "--version")),
@@ -43,7 +41,7 @@ def main(arguments: list[str]) -> int:
         verdicts.need("taco-launch", environ)
         found = pairing.interleave(_CONTENDERS, environ, runs=asked.runs, timeout=asked.timeout, tell=verdicts.tell)
     bars = [_verdict(found, name, bar) for name, bar in _BARS]
-    report = verdicts.Report("cli_latency", asked.runs, _rows(found), bars, {"commands": verdicts.commands(found)})
+    report = verdicts.Report("cli_latency", asked.runs, (_rows(found),), bars, {"commands": verdicts.commands(found)})
     return verdicts.finish(report, as_json=asked.json, strict=asked.strict)
 
 

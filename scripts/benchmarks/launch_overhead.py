@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     missing = found[_OURS].missing or found[_MPIRUN].missing
     verdict = verdicts.Verdict(_OURS, _over(found, _OURS), _BAR_SECONDS, "s over mpirun", missing=missing)
     data = {"commands": verdicts.commands(found)}
-    report = verdicts.Report("launch_overhead", asked.runs, _rows(found), (verdict,), data)
+    report = verdicts.Report("launch_overhead", asked.runs, (_rows(found),), (verdict,), data)
     return verdicts.finish(report, as_json=asked.json, strict=asked.strict)
 
 

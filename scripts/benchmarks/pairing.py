@@ -30,10 +30,11 @@ _END_SECONDS = 15
 
 @dataclass(frozen=True)
 class Contender:
-    """A command to time; `argv[0]` is a program's name or path."""
+    """A command to time, and one that clears up behind it, off the clock; `argv[0]` is a program's name or path."""
 
     name: str
     argv: tuple[str, ...]
+    clear_up: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class Spread:
     most: float
 
 
-class _FailedError(Exception):
-    """A run that gives no sample; the message says why."""
+class FailedError(Exception):
+    """A run that gives no sample: it exited with another code than 0, or not in time; the message says which."""
 
 
 def environment(**settings: str) -> dict[str, str]:
@@ -81,7 +82,12 @@ def find(program: str, environ: Mapping[str, str]) -> str | None:
 
 
 def interleave(
-    contenders: Sequence[Contender], environ: Mapping[str, str], *, runs: int, timeout: float, tell: Callable[[str], None]
+    contenders: Sequence[Contender],
+    environ: Mapping[str, str],
+    *,
+    runs: int,
+    timeout: float,
+    tell: Callable[[str], None],
 ) -> dict[str, Measured]:
     """Run every contender in turn, one round to warm up and `runs` rounds that count; give them by name.
 
@@ -96,19 +102,27 @@ def interleave(
                 continue
             try:
                 sample = once(entry, environ, timeout)
-            except _FailedError as error:
+            except FailedError as error:
                 missing[entry.name] = f"failed: {error}"
                 continue
+            finally:
+                clear_up(entry, environ, timeout)
             if number:
                 samples[entry.name].append(sample)
     return {
-        entry.name: Measured(entry, () if entry.name in missing else tuple(samples[entry.name]), missing.get(entry.name, ""))
+        entry.name: Measured(
+            entry, () if entry.name in missing else tuple(samples[entry.name]), missing.get(entry.name, "")
+        )
         for entry in contenders
     }
 
 
 def once(contender: Contender, environ: Mapping[str, str], timeout: float) -> Sample:
-    """Run a contender to its end, and to that of all it left in the background."""
+    """Run a contender to its end, and to that of all it left in the background.
+
+    Raises:
+        FailedError: it failed, or took longer than `timeout` seconds.
+    """
     # Its orphans become our children: their CPU time is counted, and the next run has the machine for itself.
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     program = find(contender.argv[0], environ) or contender.argv[0]
@@ -128,8 +142,14 @@ def once(contender: Contender, environ: Mapping[str, str], timeout: float) -> Sa
             stderr.seek(0)
             said = stderr.read().decode(errors="replace").split("\n")
             last = next((line.strip() for line in reversed(said) if line.strip()), "it said nothing on stderr")
-            raise _FailedError(f"exit code {process.returncode}: {last[:200]}")
+            raise FailedError(f"exit code {process.returncode}: {last[:200]}")
     return Sample(end - begin, (first or end) - begin, cpu, lines)
+
+
+def clear_up(contender: Contender, environ: Mapping[str, str], timeout: float) -> None:
+    """Run what clears up behind a contender, if it has that; where it fails, the next run says so."""
+    if contender.clear_up:
+        subprocess.run(contender.clear_up, env=environ, capture_output=True, timeout=timeout, check=False)
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -165,7 +185,7 @@ def _reap() -> float:
 @contextlib.contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
     def ring(_number: int, _frame: FrameType | None) -> None:
-        raise _FailedError(f"it had not ended after {seconds:g} s")
+        raise FailedError(f"it had not ended after {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 from types import TracebackType
 
+WRITER = "writer"
 _EVERY_SECONDS = 0.02
 # What `agent OP` is called in a table.
-_AGENTS = {b"run": "supervisor", b"guard": "guard", b"rank": "rank wrapper"}
+_AGENTS = {"run": "supervisor", "guard": "guard", "rank": "rank wrapper"}
 
 
 class Watch:
@@ -23,11 +24,10 @@ class Watch:
     may be missed.
     """
 
-    def __init__(self, mark: str, writer: str) -> None:
-        """Watch for `mark`; a process with `writer` among its arguments is called a writer."""
+    def __init__(self, mark: str) -> None:
+        """Watch for `mark`."""
         self.peaks: dict[str, int] = {}
         self._mark = os.fsencode(mark)
-        self._writer = os.fsencode(writer)
         self._present = frozenset(_pids())
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -56,17 +56,18 @@ class Watch:
                 except OSError:  # it has ended
                     continue
                 if peak:
-                    role = self._role(argv)
+                    role = _role(argv)
                     self.peaks[role] = max(self.peaks.get(role, 0), peak)
 
-    def _role(self, argv: list[bytes]) -> str:
-        if self._writer in argv and b"--" not in argv:
-            return "writer"
-        for word, following in zip(argv, argv[1:], strict=False):
-            if word.endswith(b".pyz"):
-                return _AGENTS.get(following, f"agent {os.fsdecode(following)}")
-        names = [PurePath(os.fsdecode(word)).name for word in argv[:2]]
-        return "controller" if "taco-launch" in names else names[0]
+
+def _role(argv: list[bytes]) -> str:
+    """Say what a process is by how its command line begins: the rest may name the others."""
+    words = [PurePath(os.fsdecode(word)).name for word in argv[:5]]
+    if len(words) == 5 and words[3].endswith(".pyz"):
+        return _AGENTS.get(words[4], f"agent {words[4]}")
+    if "taco-launch" in words[:2]:
+        return "controller"
+    return WRITER if "-c" in words[:2] else words[0]
 
 
 def _pids() -> list[str]:

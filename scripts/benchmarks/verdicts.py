@@ -41,17 +41,18 @@ class Verdict:
         bar = f"bar {'at least ' if self.at_least else ''}{self.bar:g}"
         if self.value is None:
             return f"{self.name}: not measured ({self.missing}), {bar}"
-        seen = f"{self.value.median:.2f} {self.unit} ({self.value.least:.2f}..{self.value.most:.2f})"
+        span = "" if self.value.least == self.value.most else f" ({self.value.least:.2f}..{self.value.most:.2f})"
+        seen = f"{self.value.median:.2f} {self.unit}{span}"
         return f"{self.name}: {seen}, {bar}: {'within' if self.within else 'MISSED'}"
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that a benchmark found. `rows` are the table's, the first one its head; `data` goes into the JSON as it is."""
+    """All that a benchmark found; a table's first row is its head, and `data` goes into the JSON as it is."""
 
     benchmark: str
     runs: int
-    rows: Sequence[Sequence[str]]
+    tables: Sequence[Sequence[Sequence[str]]]
     verdicts: Sequence[Verdict]
     data: Mapping[str, object]
 
@@ -64,9 +65,13 @@ def parser(description: str, examples: str, *, timeout: float) -> argparse.Argum
         f"{_NOT_JUDGED} not so, {_USAGE} usage, 130 Ctrl-C",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--runs", type=_count, default=7, metavar="N", help="rounds that count (default: 7)")
+    made.add_argument("--runs", type=count, default=7, metavar="N", help="rounds that count (default: 7)")
     made.add_argument(
-        "--timeout", type=_seconds, default=timeout, metavar="S", help=f"most seconds for one run (default: {timeout:g})"
+        "--timeout",
+        type=_seconds,
+        default=timeout,
+        metavar="S",
+        help=f"most seconds for one run (default: {timeout:g})",
     )
     made.add_argument("--json", action="store_true", help="print JSON instead of the table")
     made.add_argument("--strict", action="store_true", help="exit 1 when a bar is missed")
@@ -95,7 +100,8 @@ def finish(report: Report, *, as_json: bool, strict: bool) -> int:
         print(json.dumps({**head, **report.data, "verdicts": verdicts}, indent=2))
     else:
         print(_heading(report.runs))
-        print(table(report.rows))
+        for rows in report.tables:
+            print(_table(rows), end="\n\n")
         for entry in report.verdicts:
             print(entry.line())
     judged = [entry.within for entry in report.verdicts]
@@ -115,7 +121,19 @@ def commands(found: Mapping[str, pairing.Measured]) -> list[dict[str, object]]:
     ]
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
+def seconds(value: pairing.Spread) -> tuple[str, str]:
+    """Give the median and the range of seconds as two cells."""
+    return f"{value.median:.3f}", f"{value.least:.3f}..{value.most:.3f}"
+
+
+def count(text: str) -> int:
+    """Read a whole number from 1 on, for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+    return int(text)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
     """Lay rows out in columns: the first to the left, numbers to the right; the last cell of a short row runs on."""
     columns = range(max(map(len, rows)))
     full = [row for row in rows if len(row) == len(rows[0])]
@@ -131,23 +149,12 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def seconds(value: pairing.Spread) -> tuple[str, str]:
-    """Give the median and the range of seconds as two cells."""
-    return f"{value.median:.3f}", f"{value.least:.3f}..{value.most:.3f}"
-
-
 def _heading(runs: int) -> str:
     python, cores, load = platform.python_version(), os.cpu_count(), os.getloadavg()[0]
     return (
         f"taco-launch {__version__}, Python {python}, {cores} cores, load {load:.1f}; "
         f"medians of {runs} interleaved rounds after one to warm up"
     )
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
-    return int(text)
 
 
 def _seconds(text: str) -> float:

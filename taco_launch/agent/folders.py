@@ -6,8 +6,9 @@ import re
 import shutil
 import socket
 import uuid
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable, List, Mapping
+from typing import Callable, Iterator, List, Mapping
 
 from taco_launch.errors import NoJobError, TacoLaunchError, UsageError
 
@@ -112,8 +113,9 @@ class Jobs:
         """Name the folder; nothing is touched."""
         self.path = state / "jobs"
 
-    def create(self, name: str) -> "JobFolder":
-        """Make a folder that is not seen by others yet; `publish` shows it.
+    @contextmanager
+    def create(self, name: str) -> Iterator[JobFolder]:
+        """Make a folder that is not seen by others yet; unless `publish` shows it in the block, it is removed.
 
         Raises:
             TacoLaunchError: the disk is not local, or nothing can be written there.
@@ -128,7 +130,10 @@ class Jobs:
                 f"{self.path}: {error.strerror or error}",
                 hint="free some space there, or name another folder with TACO_LAUNCH_STATE",
             ) from None
-        return JobFolder(folder)
+        try:
+            yield JobFolder(folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def publish(self, folder: JobFolder, name: str) -> JobFolder:
         """Give the folder its name, all at once.
@@ -142,7 +147,6 @@ class Jobs:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            shutil.rmtree(folder.path)
             raise UsageError(
                 f"job {name}: the name is taken",
                 hint=f"choose another --name, or remove the old one: taco-launch delete {name}",

@@ -65,12 +65,12 @@ def _bug(error: Exception) -> TacoLaunchError:
 def _submit(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
     """Make the job's folder, start its supervisor, wait until it has a place or has ended."""
     spec = from_json(JobSpec, request["spec"])
-    folder = jobs.create(spec.name)
-    records.write_spec(folder, spec)
-    records.write_json(folder.caller, request["caller"])
-    records.Events(folder).add(state.SUBMITTED, "waiting for its supervisor", id=uuid.uuid4().hex)
-    lock = records.try_lock(folder)
-    folder = jobs.publish(folder, spec.name)
+    with jobs.create(spec.name) as draft:
+        records.write_spec(draft, spec)
+        records.write_json(draft.caller, request["caller"])
+        records.Events(draft).add(state.SUBMITTED, "waiting for its supervisor", id=uuid.uuid4().hex)
+        lock = records.try_lock(draft)
+        folder = jobs.publish(draft, spec.name)
     environment = {name: value for name, value in os.environ.items() if name not in (JOB_ID, JOB_NAME)}
     with open(folder.debug, "ab", opener=_private) as debug:
         subprocess.Popen(

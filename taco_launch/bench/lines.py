@@ -19,7 +19,7 @@ class RefusedError(Exception):
 
 
 class Line(NamedTuple):
-    """One line of a form: where it stands (from 1), the ranks its tags name, which line it is, its values."""
+    """One line of a form: where it stands (from 1), the ranks its tags name, which line it is, its values, its text."""
 
     number: int
     printed_by: tuple[str, ...]
@@ -54,14 +54,13 @@ _FORMS = tuple(
 _WORDS = re.compile(r"[Ii]mg/sec|images/sec|Model:|Batch size:|Number of [GC]PUs:|per device|Devices:")
 _RATE_WORDS = re.compile(r"[Ii]mg/sec|images/sec")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\([A-Z0-9])")
-_TAG = re.compile(
-    r"""  (?:[^\s|]+/(?P<merged>\d+)\s+\|)                                                    # HOST/RANK |
-        | (?:\[?[A-Z][a-z]{2}\ [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ \d{4}\]?(?=[\[<]))     # mpirun's time
-        | (?:(?:\[(?:\d+,)?(?P<tag>\d+)\])?<std(?:out|err|diag)>:)                          # [JOB,RANK]<stdout>:
-    """,
-    re.ASCII | re.VERBOSE,
+_MERGED = re.compile(r"[^\s|]+/(\d+)\s+\|", re.ASCII)  # HOST/RANK |
+_TAGGED = (  # [JOB,RANK]<stdout>: of mpirun, [RANK]<stdout>: of horovodrun, the time before it on request
+    r"(?:\[?[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]?)?"
+    r"(?:\[(?:\d+,)?(?P<rank>\d+)\])?<std(?:out|err|diag)>:"
 )
-_MOST_TAGS = 4  # our merged log around mpirun's time and tag are three
+_TAG = re.compile(_TAGGED, re.ASCII)
+_LAST_TAG = re.compile(_TAGGED + r"\Z", re.ASCII)
 _SHOWN = 120
 
 
@@ -93,20 +92,35 @@ def _marked(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _read(number: int, text: str) -> Line | None:
-    rest, ranks = text, []
-    for _ in range(_MOST_TAGS):
-        tag = _TAG.match(rest)
-        if tag is None:
-            break
-        ranks.append(tag["merged"] or tag["tag"])
-        rest = rest[tag.end() :].lstrip()
+    rest, printed_by = _untagged(text)
     for kind, form in _FORMS:
         match = form.fullmatch(rest)
         if match is not None:
-            return Line(number, tuple(rank for rank in ranks if rank is not None), kind, match.groups(), rest)
+            return Line(number, printed_by, kind, match.groups(), rest)
     if _RATE_WORDS.search(rest):
         raise RefusedError(f"line {number}: {_shown(rest)} is cut, mixed with another, or of no form known here")
     return None
+
+
+def _untagged(text: str) -> tuple[str, tuple[str, ...]]:
+    """Give a line without what was put before it, and the ranks that it named.
+
+    mpirun's tag is taken off the end too where it names the same rank: it writes `text[1,0]<stdout>:` where the end of
+    the line reached it after the text (seen with Open MPI 4.1.4).
+    """
+    ranks = []
+    merged = _MERGED.match(text)
+    if merged is not None:
+        ranks.append(merged[1])
+        text = text[merged.end() :].lstrip()
+    tag = _TAG.match(text)
+    if tag is not None:
+        ranks.append(tag["rank"] or "")
+        text = text[tag.end() :].lstrip()
+        last = _LAST_TAG.search(text)
+        if last is not None and last["rank"] == tag["rank"]:
+            text = text[: last.start()].rstrip()
+    return text, tuple(ranks)
 
 
 def _shown(text: str) -> str:

@@ -1,6 +1,7 @@
 """Jobs on the head: submit, list, get, follow, stop, delete."""
 
 import os
+import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -35,11 +36,16 @@ class Follow:
 
 
 def default_name(command: tuple[str, ...]) -> str:
-    """Make a name for a job out of its command: its script or program, and four random letters."""
-    words = [PurePath(word).stem for word in command if not word.startswith("-")]
-    told = words[1] if len(words) > 1 and words[0].startswith("python") else words[0]
-    letters = "".join(char for char in told.replace("_", "-") if char.isascii() and (char.isalnum() or char == "-"))
-    return f"{letters.strip('-')[:40] or 'job'}-{secrets.token_hex(2)}"
+    """Make a name for a job out of its command, its script or else its program, and four random letters."""
+    program, *rest = command
+    told = program
+    if PurePath(program).name.startswith("python"):
+        while rest and rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
+            rest = rest[1:]
+        if rest and rest[0] != "-c":
+            told = rest[1] if rest[0] == "-m" and len(rest) > 1 else rest[0]
+    letters = re.sub("[^A-Za-z0-9]+", "-", PurePath(told).name.removesuffix(".py")).strip("-")
+    return f"{letters[:40] or 'job'}-{secrets.token_hex(2)}"
 
 
 def submit(head: Head, spec: JobSpec, environ: Mapping[str, str]) -> Job:

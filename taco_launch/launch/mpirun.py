@@ -14,7 +14,11 @@ def plan(spec: JobSpec, job_id: str, placement: Placement, wrapper: Sequence[str
     `wrapper` is the argv of the agent's rank wrapper, put before the command in the executed form; `root` says
     whether mpirun will run as root, which it refuses unless told.
     """
-    hosts = ",".join(f"{share.host}:{share.ranks}" for share in placement.shares)
+    # mpirun tries ssh for any name that does not resolve to this machine; its own it knows under this one.
+    local = {host.name for host in spec.hosts if host.connection == "local"}
+    hosts = ",".join(
+        f"{'localhost' if share.host in local else share.host}:{share.ranks}" for share in placement.shares
+    )
     tokens: List[Token] = [Token(spec.mpirun, "inventory" if spec.mpirun != "mpirun" else "default", "the launcher")]
     tokens += _option("-np", str(placement.np), "default" if spec.np is None else "user", "one process per rank")
     tokens += _option("-H", hosts, "launcher", placement.why)

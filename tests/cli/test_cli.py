@@ -1,6 +1,7 @@
 """The command line without mpirun: help, exit codes, errors, formats, completion."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 
 import taco_launch
 from taco_launch.cli.main import cli, main
+from taco_launch.flows.jobs import default_name
+from taco_launch.inventory.names import job_name
 from tests.conftest import Taco
 
 
@@ -225,3 +228,22 @@ def test_generated_input_is_a_plan_or_a_clear_error(
     assert result.exit_code in (0, 2, 4), result.output
     assert "Traceback" not in result.output
     assert "a bug in" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("python3 train.py --lr 1", "train"),
+        ("/usr/bin/python3 -u a/b/my_script.py", "my-script"),
+        ("python -m torch.distributed.run x.py", "torch-distributed-run"),
+        ("python3 -c pass", "python3"),
+        ("python3", "python3"),
+        ("./run.sh", "run-sh"),
+        ("你好", "job"),
+    ],
+)
+def test_a_jobs_name_tells_its_command(command: str, name: str) -> None:
+    found = default_name(tuple(command.split()))
+    assert found[:-5] == name
+    assert re.fullmatch("-[0-9a-f]{4}", found[-5:])
+    assert job_name(found)

@@ -15,6 +15,7 @@ from typing import Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
 from taco_launch.launch.env import JOB_ID
 
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
+_SETTLE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
         carries = _carries(pid, needle)
         if carries:
             members.add(pid)
-        elif carries is None and entry.start >= begin:
+        elif carries is None and entry.start >= begin and not _gone(entry):
             unreadable += 1
     members -= own
     found = _closure(members, sessions, present, own)
@@ -93,7 +94,8 @@ def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) ->
     Everything is stopped before it is killed, so that nothing forks away between two looks.
     """
     roots = tuple(roots)
-    deadline = time.monotonic() + seconds
+    begin = time.monotonic()
+    deadline = begin + seconds
     while True:
         stopped: FrozenSet[Tuple[int, int]] = frozenset()
         while True:
@@ -103,7 +105,9 @@ def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) ->
                 break
             _signal(now - stopped, signal.SIGSTOP)
             stopped |= now
-        if not left.found or time.monotonic() > deadline:
+        # A process on its way out cannot be read either: what stays unknown for longer is something else.
+        proven = not left.found and (not left.unknown or time.monotonic() - begin > _SETTLE_SECONDS)
+        if proven or time.monotonic() > deadline:
             return left
         _signal(now, signal.SIGKILL)
         time.sleep(0.02)

@@ -6,7 +6,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -203,21 +205,58 @@ def old_python() -> str | None:
     return None
 
 
+def agent_call(python: str, agent: Path, op: str, request: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Call an operation of the agent as the controller does, and give the job that it answers."""
+    stdin = json.dumps({"protocol": 1}) + "\n" + json.dumps(request) + "\n"
+    argv = [python, "-I", "-S", str(agent), op]
+    done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, **more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    job: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])["job"]
+    return job
+
+
+def request_of(name: str, *command: str, env: dict[str, str]) -> dict[str, Any]:
+    host = Host("localhost", "127.0.0.1", slots=2, connection="local")
+    spec = JobSpec(name=name, command=command, hosts=(host,), np=2)
+    return {"spec": to_json(spec), "caller": {"environment": env, "umask": 0o022}}
+
+
 def test_the_agent_runs_on_python_3_8(taco: Taco, tmp_path: Path) -> None:
     python = old_python()
     if python is None:
         pytest.skip("cannot: no Python 3.8 on this machine")
     agent = tmp_path / "agent.pyz"
     agent.write_bytes(bundle.build(bundle.sources()))
-    host = Host("localhost", "127.0.0.1", slots=2, connection="local")
-    spec = JobSpec(name="old", command=("sh", "-c", "echo $RANK"), hosts=(host,), np=2)
-    request = {"spec": to_json(spec), "caller": {"environment": dict(os.environ), "umask": 0o022}}
-    stdin = json.dumps({"protocol": 1}) + "\n" + json.dumps(request) + "\n"
-    argv = [python, "-I", "-S", str(agent), "submit"]
-    done = subprocess.run(argv, input=stdin, env=taco.env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    agent_call(python, agent, "submit", request_of("old", "sh", "-c", "echo $RANK", env=taco.env), env=taco.env)
     assert taco.ended("old")["state"] == "SUCCEEDED"
     assert sorted(taco("logs", "old").stdout.splitlines()) == ["localhost/0 | 0", "localhost/1 | 1"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="cannot: only root can become another user")
+@pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="cannot: no Python that every user may execute")
+def test_an_ordinary_user(taco: Taco) -> None:
+    # Not under tmp_path: pytest's folders are closed to other users.
+    with tempfile.TemporaryDirectory() as home:
+        agent = Path(home, "agent.pyz")
+        agent.write_bytes(bundle.build(bundle.sources()))
+        for path in (agent, Path(home)):
+            os.chown(path, 65534, 65534)
+        env = {"PATH": taco.env["PATH"], "HOME": home}
+
+        def call(op: str, request: dict[str, Any]) -> dict[str, Any]:
+            who: dict[str, Any] = {"user": 65534, "group": 65534, "extra_groups": [], "env": env, "cwd": home}
+            return agent_call("/usr/bin/python3", agent, op, request, **who)
+
+        call("submit", request_of("u", "sh", "-c", "id -u; exec sleep 600", env=env))
+        eventually(lambda: call("get", {"name": "u"})["record"]["state"] == "RUNNING")
+        call("stop", {"name": "u", "by": "the test", "signal": 15, "grace": 0})
+        eventually(lambda: call("get", {"name": "u"})["record"]["ended"])
+        record = call("get", {"name": "u"})["record"]
+        assert (record["state"], record["reason"]) == ("CANCELLED", "stopped by the test")
+        log = Path(home, ".local/state/taco-launch/jobs/u/logs/rank-0.0.log")
+        assert log.read_text(encoding="ascii") == "65534\n"
+        assert log.stat().st_mode & 0o077 == 0
+        call("delete", {"name": "u"})
 
 
 def test_a_rank_ignores_no_signal_and_blocks_none(taco: Taco) -> None:

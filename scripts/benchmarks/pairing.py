@@ -129,7 +129,12 @@ def once(contender: Contender, environ: Mapping[str, str], timeout: float) -> Sa
     with tempfile.TemporaryFile() as stderr:
         begin = time.perf_counter()
         process = subprocess.Popen(
-            (program, *contender.argv[1:]), env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr
+            (program, *contender.argv[1:]),
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,  # a Ctrl-C reaches it once, through us: mpirun leaves its ranks after a second one
         )
         with process, _ended_on_error(process), _alarm(timeout):
             assert process.stdout is not None
@@ -148,7 +153,9 @@ def once(contender: Contender, environ: Mapping[str, str], timeout: float) -> Sa
 
 def clear_up(contender: Contender, environ: Mapping[str, str], timeout: float) -> None:
     """Run what clears up behind a contender, if it has that; where it fails, the next run says so."""
-    if contender.clear_up:
+    if not contender.clear_up:
+        return
+    with contextlib.suppress(subprocess.TimeoutExpired):
         subprocess.run(contender.clear_up, env=environ, capture_output=True, timeout=timeout, check=False)
 
 
@@ -204,8 +211,15 @@ def _ended_on_error(process: subprocess.Popen[bytes]) -> Iterator[None]:
     except BaseException:
         if process.returncode is None:
             process.send_signal(signal.SIGINT)
+            assert process.stdout is not None
             try:
-                process.wait(_END_SECONDS)
-            except subprocess.TimeoutExpired:
+                with _alarm(_END_SECONDS):
+                    _drain(process.stdout.fileno())  # a command that cannot get rid of its output does not end
+                    process.wait()
+            except FailedError:
                 process.kill()
+                process.wait()
+        # Its supervisor ends the job meanwhile: the next command's CPU time must not hold that.
+        with contextlib.suppress(FailedError), _alarm(_END_SECONDS):
+            _reap()
         raise

@@ -55,7 +55,7 @@ class Watch:
                     peak = _peak((folder / "status").read_text(encoding="ascii", errors="replace"))
                 except OSError:  # it has ended
                     continue
-                if peak:
+                if peak and argv[0]:  # no argument: it is just being executed
                     role = _role(argv)
                     self.peaks[role] = max(self.peaks.get(role, 0), peak)
 

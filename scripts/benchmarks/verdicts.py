@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pairing
-from taco_launch import __version__
 
 _NOT_JUDGED = 1
 _USAGE = 2
@@ -96,7 +95,7 @@ def finish(report: Report, *, as_json: bool, strict: bool) -> int:
     if as_json:
         verdicts = [{**dataclasses.asdict(entry), "within": entry.within} for entry in report.verdicts]
         machine = {"python": platform.python_version(), "cores": os.cpu_count(), "load": os.getloadavg()[0]}
-        head = {"benchmark": report.benchmark, "version": __version__, "runs": report.runs, "machine": machine}
+        head = {"benchmark": report.benchmark, "runs": report.runs, "machine": machine}
         print(json.dumps({**head, **report.data, "verdicts": verdicts}, indent=2))
     else:
         print(_heading(report.runs))
@@ -151,10 +150,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 
 def _heading(runs: int) -> str:
     python, cores, load = platform.python_version(), os.cpu_count(), os.getloadavg()[0]
-    return (
-        f"taco-launch {__version__}, Python {python}, {cores} cores, load {load:.1f}; "
-        f"medians of {runs} interleaved rounds after one to warm up"
-    )
+    return f"Python {python}, {cores} cores, load {load:.1f}; medians of {runs} interleaved rounds after one to warm up"
 
 
 def _seconds(text: str) -> float:

@@ -9,7 +9,7 @@ import importlib
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -190,8 +190,7 @@ def run(options: Options, comm: Comm) -> None:
         gradients = [torch.ones_like(each, device=device) for each in model.parameters() if each.requires_grad]
         size = sum(each.numel() * each.element_size() for each in gradients)
         say(f"Gradients only: {len(gradients)} tensors, {size / 1e6:.1f} MB per step, no forward or backward pass")
-        # the gradients of the last layers are there first
-        step = comm.exchange([each.detach() for each in reversed(gradients)])
+        step = comm.exchange(gradients[::-1])  # those of the last layers are there first
     else:
         step = _training_step(options, comm, model.to(device), device)
     _measure(options, comm.size, step, say, torch.cuda.synchronize if cuda else _nothing)
@@ -253,18 +252,28 @@ def _repeat(step: Callable[[], None], times: int, settle: Callable[[], None]) ->
     return time.perf_counter() - begin
 
 
-def _buckets(gradients: Iterable[torch.Tensor]) -> Iterable[torch.Tensor]:
-    """Give flat tensors of at most 25 MiB that together hold the gradients; a larger gradient is one alone."""
+def _buckets(gradients: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """Give flat tensors of at most 25 MiB, of which the gradients become views; a larger gradient is one alone."""
     begun: list[torch.Tensor] = []
     size = 0
     for gradient in gradients:
         mine = gradient.numel() * gradient.element_size()
         if begun and size + mine > _BUCKET_BYTES:
-            yield torch.cat([each.reshape(-1) for each in begun])
+            yield _bucket(begun)
             begun, size = [], 0
         begun.append(gradient)
         size += mine
-    yield torch.cat([each.reshape(-1) for each in begun])
+    yield _bucket(begun)
+
+
+def _bucket(gradients: list[torch.Tensor]) -> torch.Tensor:
+    bucket = torch.cat([gradient.reshape(-1) for gradient in gradients])
+    begin = 0
+    for gradient in gradients:
+        end = begin + gradient.numel()
+        gradient.data = bucket[begin:end].view_as(gradient)
+        begin = end
+    return bucket
 
 
 def _say(line: str) -> None:

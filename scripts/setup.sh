@@ -14,6 +14,7 @@ UNFINISHED=$VENV/.unfinished # there while pip changes .venv: what was cut short
 extras=train                 # what to install of setup.cfg's extras
 optional=()                  # apt packages, called as their command, that are only installed where that is possible
 python=                      # the chosen interpreter, never one of a venv
+python_home=                 # where it is installed: it may have several names there
 python_version=              # as 3.11.7
 missing=()                   # apt packages that are needed
 python_lacks=()              # those of them that are parts of Python
@@ -45,9 +46,9 @@ find_python() {
   said=$("${TACO_LAUNCH_PYTHON:-python3}" -c '
 import platform, sys
 assert sys.version_info >= (3, 10)
-print(getattr(sys, "_base_executable", sys.executable), platform.python_version(), sep="\n")' 2>/dev/null) || return 1
-  python=${said%$'\n'*}
-  python_version=${said##*$'\n'}
+print(getattr(sys, "_base_executable", sys.executable), sys.base_prefix, platform.python_version(), sep="\n")
+' 2>/dev/null) || return 1
+  { read -r python && read -r python_home && read -r python_version; } <<<"$said"
   detail="$python_version at $python"
 }
 
@@ -140,7 +141,7 @@ install_packages() {
 # --- .venv ------------------------------------------------------------------------------------------------------------
 
 venv_stamp() {
-  printf '%s\n' "$python $python_version" "$ROOT" # a moved checkout leaves wrong paths inside
+  printf '%s\n' "$python_home $python_version" "$ROOT" # a moved checkout leaves wrong paths inside
 }
 
 venv_is_made() {
@@ -223,8 +224,10 @@ build_wheel() {
   memory=$(awk '/^MemAvailable:/ { print int($2 / 1500000) }' /proc/meminfo) # one compiler takes up to 1.5 GB
   jobs=$(nproc)
   ((jobs <= memory)) || jobs=$((memory > 0 ? memory : 1))
-  MAKEFLAGS=${MAKEFLAGS:--j$jobs} HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 \
-    HOROVOD_WITH_MPI=1 HOROVOD_WITHOUT_GLOO=1 \
+  # Since GCC 13 these headers no longer come along with others, as Horovod's sources expect.
+  CXXFLAGS="-include cstdint -include stdexcept -include string ${CXXFLAGS:-}" MAKEFLAGS=${MAKEFLAGS:--j$jobs} \
+    HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_MPI=1 \
+    HOROVOD_WITHOUT_GLOO=1 \
     "${pip[@]}" -v wheel --no-deps --no-build-isolation --no-cache-dir --wheel-dir "$work/out" "$source"
   mkdir -p -- "$CACHE/$key"
   # the whole wheel or none, also for one who looks right now

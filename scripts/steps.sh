@@ -76,8 +76,13 @@ step() { # step TITLE DONE_WORD CHECK FUNCTION
 }
 
 fail() { # fail TITLE LOG
+  local errors
+  errors=$(grep -aE -m 3 ' error: |CMake Error|^E: ' -- "$2" | cut -c 1-300) || errors=
   {
     printf '\n%s: this step failed: %s\n' "${0##*/}" "$1"
+    if [[ -n $errors ]]; then # pip prints much after what a compiler said
+      printf 'its first errors:\n%s\n' "$errors" | sed '2,$s/^ */  | /'
+    fi
     printf 'its last lines:\n'
     tr '\r' '\n' <"$2" | sed '/^next: /d; /^ *$/d' | tail -n 15 | sed 's/^/  | /'
     printf 'its log: %s\nnext: %s\n' "$2" "$(next_step "$2")"
@@ -95,6 +100,8 @@ next_step() { # next_step LOG: the step's own advice (its line `next: ...`), or 
   says() { grep -qiE -- "$1" "$log"; }
   if says '^next: '; then
     sed -n 's/^next: //p' "$log" | tail -n 1
+  elif says '^hint: '; then
+    echo "$(sed -n 's/^hint: //p' "$log" | tail -n 1) (taco-launch is in $ROOT/.venv/bin), $again"
   elif says 'no space left on device|disk quota exceeded'; then
     echo "the disk is full (df -h '$ROOT' '$CACHE' '${TMPDIR:-/tmp}'): make room, $again"
   elif says 'could not get lock|unable to acquire the dpkg|unable to lock'; then

@@ -8,8 +8,7 @@ TacoLaunchError (1)         what failed, where, the evidence; `hint` says what t
 └── NoJobError (125)        there is no job to speak of: none of that name, or none could be started
 """
 
-from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 OK = 0
 FAILED = 1
@@ -45,8 +44,7 @@ class UsageError(TacoLaunchError):
     exit_code = USAGE
 
 
-@dataclass(frozen=True)
-class Fault:
+class Fault(NamedTuple):
     """One thing that is wrong with what a user wrote.
 
     `path` is where (`hosts.gpu1.slots`, `line 3 column 7`), `value` what stands there (already shortened and

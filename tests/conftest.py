@@ -69,9 +69,17 @@ def eventually(check: Callable[[], Any], seconds: float = 20, what: str = "") ->
     raise AssertionError(f"waited {seconds} s in vain for {what or check}")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what tests cache out of the user's own cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture
 def taco(tmp_path: Path) -> Iterator[Taco]:
-    """The command line; at the end every job of the test is removed."""
+    """The command line; at the end every job of the test is stopped."""
     state = tmp_path / "state"
     env = {name: value for name, value in os.environ.items() if not name.startswith("TACO_LAUNCH")}
     runner = Taco(state, {**env, "TACO_LAUNCH_STATE": str(state)})

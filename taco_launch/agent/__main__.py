@@ -21,9 +21,14 @@ def main(agent: str, arguments: List[str]) -> int:
 
         return guard.main(JobFolder(Path(rest[0])))
     if op == "run":
+        from taco_launch.agent import program
+
+        folder = JobFolder(Path(rest[0]))
+        # Started before the supervisor's own imports, which take as long as the guard's.
+        guard_process = program.start(agent, "guard", str(folder.path))
         from taco_launch.agent import supervisor
 
-        return supervisor.main(JobFolder(Path(rest[0])), agent)
+        return supervisor.main(folder, agent, guard_process)
     from taco_launch.agent import serve
 
     return serve.serve(op, agent, sys.stdin.buffer, sys.stdout.buffer)

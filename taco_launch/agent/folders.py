@@ -3,9 +3,7 @@
 import errno
 import os
 import re
-import shutil
 import socket
-import uuid
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable, Iterator, List, Mapping
@@ -123,7 +121,7 @@ class Jobs:
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             require_local_disk(self.path)
-            folder = self.path / f".new-{name}-{uuid.uuid4().hex[:8]}"
+            folder = self.path / f".new-{name}-{os.urandom(4).hex()}"
             (folder / "logs").mkdir(mode=0o700, parents=True)
         except OSError as error:
             raise TacoLaunchError(
@@ -133,7 +131,7 @@ class Jobs:
         try:
             yield JobFolder(folder)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder, ignore_errors=True)
 
     def publish(self, folder: JobFolder, name: str) -> JobFolder:
         """Give the folder its name, all at once.
@@ -173,6 +171,12 @@ class Jobs:
 
     def remove(self, folder: JobFolder) -> None:
         """Remove a job's folder; from the first moment on nobody finds it any more."""
-        gone = self.path / f".gone-{folder.name}-{uuid.uuid4().hex[:8]}"
+        gone = self.path / f".gone-{folder.name}-{os.urandom(4).hex()}"
         folder.path.rename(gone)
-        shutil.rmtree(gone)
+        _remove(gone)
+
+
+def _remove(folder: Path, *, ignore_errors: bool = False) -> None:
+    import shutil  # noqa: PLC0415 - every rank imports this file, and only `submit` and `delete` need this
+
+    shutil.rmtree(folder, ignore_errors=ignore_errors)

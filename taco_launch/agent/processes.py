@@ -9,8 +9,7 @@ import ctypes
 import os
 import signal
 import time
-from dataclasses import dataclass
-from typing import Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from taco_launch.launch.env import JOB_ID
 
@@ -18,8 +17,7 @@ _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 _SETTLE_SECONDS = 1.0
 
 
-@dataclass(frozen=True)
-class Process:
+class Process(NamedTuple):
     """One entry of /proc; (`pid`, `start`) never names two processes. `start` is in clock ticks since boot."""
 
     pid: int
@@ -29,8 +27,7 @@ class Process:
     state: str
 
 
-@dataclass(frozen=True)
-class Scan:
+class Scan(NamedTuple):
     """The processes found to belong to a job, and why there may be more (empty when all of /proc could be read)."""
 
     found: Tuple[Process, ...]

@@ -1,5 +1,6 @@
 """How processes of the agent are started: the same file, isolated from the caller's Python set-up."""
 
+import subprocess
 import sys
 from typing import Tuple
 
@@ -7,3 +8,10 @@ from typing import Tuple
 def argv(agent: str, *arguments: str) -> Tuple[str, ...]:
     """Give the argv of an agent process; -I and -S let nothing but the standard library be imported."""
     return (sys.executable, "-I", "-S", agent, *arguments)
+
+
+def start(agent: str, *arguments: str) -> "subprocess.Popen[bytes]":
+    """Start an agent process in a session of its own, without stdin and stdout; its stderr is this process's."""
+    return subprocess.Popen(
+        argv(agent, *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+    )

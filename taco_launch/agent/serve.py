@@ -17,7 +17,7 @@ from taco_launch.launch.env import JOB_ID, JOB_NAME
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 
-_POLL_SECONDS = 0.05
+_POLL_SECONDS = (0.005, 0.1)  # while something comes, and when nothing has come for a while
 _PLACE_SECONDS = 60.0
 # How often a follower makes sure that somebody still supervises the job.
 _LOOK_SECONDS = 1.0
@@ -63,7 +63,7 @@ def _bug(error: Exception) -> TacoLaunchError:
 
 
 def _submit(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
-    """Make the job's folder, start its supervisor, wait until it has a place or has ended."""
+    """Make the job's folder, start its supervisor, wait until it has a place or has ended; then follow it, if asked."""
     spec = from_json(JobSpec, request["spec"])
     with jobs.create(spec.name) as draft:
         records.write_spec(draft, spec)
@@ -87,9 +87,11 @@ def _submit(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
         os.close(lock)
     deadline = time.monotonic() + _PLACE_SECONDS
     while records.record(folder).state is JobState.QUEUED and time.monotonic() < deadline:
-        time.sleep(0.01)
+        time.sleep(_POLL_SECONDS[0])
         recovery.look(folder)
     yield {"job": _shown(folder)}
+    if request["follow"]:
+        yield from _logs(jobs, agent, {"name": spec.name, "rank": None, "offset": 0, "tail": None, "follow": True})
 
 
 def _list(jobs: Jobs, _agent: str, _request: Mapping[str, Any]) -> Frames:
@@ -109,7 +111,7 @@ def _logs(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
     """Give a log from an offset on as frames `{"offset", "bytes"}` with the bytes behind, and the job at its end."""
     folder = jobs.get(request["name"])
     reader = logs.Reader(_stem(folder, request["rank"]), _offset(folder, request))
-    look_at, shown = 0.0, ""
+    look_at, shown, pause = 0.0, "", _POLL_SECONDS[0]
     while True:
         if time.monotonic() >= look_at:
             record = recovery.look(folder)
@@ -118,6 +120,7 @@ def _logs(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
             record = records.record(folder)
         # The record was read before the log: when it says the job has ended, what follows is all there will be.
         data = reader.read()
+        pause = _POLL_SECONDS[0] if data else min(2 * pause, _POLL_SECONDS[1])
         while data:
             yield {"offset": reader.offset, "bytes": len(data), "skipped": reader.skipped}
             yield data
@@ -128,7 +131,7 @@ def _logs(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
         if record.state.value != shown:
             shown = record.state.value
             yield {"state": shown}
-        time.sleep(_POLL_SECONDS)
+        time.sleep(pause)
 
 
 def _stem(folder: JobFolder, rank: Optional[int]) -> Path:

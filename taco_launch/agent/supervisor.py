@@ -31,19 +31,19 @@ _HEARTBEAT_SECONDS = 5.0
 _GUARD_SECONDS = 45.0
 
 
-def main(folder: JobFolder, agent: str) -> int:
-    """Supervise the job to its end."""
+def main(folder: JobFolder, agent: str, guard_process: "subprocess.Popen[bytes]") -> int:
+    """Supervise the job to its end; `guard_process` is this host's guard, started already."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     processes.become_subreaper()
-    supervisor = _Supervisor(folder, agent)
+    supervisor = _Supervisor(folder, agent, guard_process)
     signal.signal(signal.SIGTERM, lambda _number, _frame: supervisor.stop("a TERM to its supervisor", signal.SIGTERM))
     supervisor.run()
     return 0
 
 
 class _Supervisor:
-    def __init__(self, folder: JobFolder, agent: str) -> None:
+    def __init__(self, folder: JobFolder, agent: str, guard_process: "subprocess.Popen[bytes]") -> None:
         self._folder = folder
         self._agent = agent
         self._spec: JobSpec = records.read_spec(folder)
@@ -53,7 +53,7 @@ class _Supervisor:
         self._merge = logs.Merge(folder.merged, limit)
         self._launcher_log = logs.Writer(folder.launcher, limit)
         self._guard: Optional[Line] = None
-        self._guard_process: Optional[subprocess.Popen[bytes]] = None
+        self._guard_process = guard_process
         self._mpirun: Optional[subprocess.Popen[bytes]] = None
         self._np = 0
         self._started: Dict[int, List[List[int]]] = {}
@@ -67,7 +67,7 @@ class _Supervisor:
     def run(self) -> None:
         """Take the job from its folder to its end; whatever goes wrong is the job's recorded end."""
         try:
-            guard = self._start_guard()
+            guard = self._reach_guard()
             self._launch(guard)
             self._follow()
         except PlacementError as error:
@@ -87,19 +87,13 @@ class _Supervisor:
 
     # -- start
 
-    def _start_guard(self) -> Line:
-        self._guard_process = subprocess.Popen(
-            program.argv(self._agent, "guard", str(self._folder.path)),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+    def _reach_guard(self) -> Line:
         deadline = time.monotonic() + _GUARD_SECONDS
         while time.monotonic() < deadline and self._guard_process.poll() is None:
             try:
                 self._guard = Line(self._folder.connect())
             except OSError:
-                time.sleep(0.01)
+                time.sleep(0.002)
             else:
                 return self._guard
         raise HostError(f"the guard did not start on {socket.gethostname()}: see {self._folder.debug}")
@@ -180,6 +174,7 @@ class _Supervisor:
         poll = select.poll()
         poll.register(output, select.POLLIN)
         poll.register(self._guard, select.POLLIN)
+        poll.register(_wake_on_child(), select.POLLIN)
         begin = time.monotonic()
         while self._mpirun.poll() is None:
             busy = self._merge.step()
@@ -187,8 +182,11 @@ class _Supervisor:
                 if descriptor == output.fileno():
                     if not self._read_launcher():
                         poll.unregister(output)
-                elif not self._hear():
-                    return
+                elif descriptor == self._guard.fileno():
+                    if not self._hear():
+                        return
+                else:
+                    os.read(descriptor, 4096)
             self._on_tick(begin)
         self._read_launcher()
 
@@ -293,14 +291,13 @@ class _Supervisor:
     def _end_processes(self) -> str:
         """Have the guard end all that belongs to the job; do it here when there is no guard. Say what is left."""
         # Orphans of an mpirun that has ended are our children now: all of them but the guard are the job's.
-        guard_pid = 0 if self._guard_process is None else self._guard_process.pid
-        roots = [(entry.pid, entry.start) for entry in processes.children(os.getpid()) if entry.pid != guard_pid]
+        orphans = [entry for entry in processes.children(os.getpid()) if entry.pid != self._guard_process.pid]
+        roots = [(entry.pid, entry.start) for entry in orphans]
         if self._guard is not None and self._guard.send({"op": "end", "roots": roots}):
             answer = self._ask(self._guard, "ended", missing_ok=True)
             if answer:
                 return _left(answer["left"], answer["unknown"])
-        if self._guard_process is not None:
-            self._guard_process.kill()
+        self._guard_process.kill()
         roots += [(int(pid), int(start)) for entry in self._started.values() for pid, start in entry]
         left = processes.end(self._id, roots)
         return _left([entry.pid for entry in left.found], left.unknown)
@@ -324,9 +321,8 @@ class _Supervisor:
 
     def _reap_orphans(self) -> None:
         """Collect orphans that came to us, leaving our own children to their Popen."""
-        if self._guard_process is not None:
-            self._guard_process.poll()
-        own = {process.pid for process in (self._mpirun, self._guard_process) if process is not None}
+        self._guard_process.poll()
+        own = {self._guard_process.pid, *([] if self._mpirun is None else [self._mpirun.pid])}
         while True:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -335,6 +331,15 @@ class _Supervisor:
             if ended is None or ended.si_pid in own:
                 return
             os.waitpid(ended.si_pid, 0)
+
+
+def _wake_on_child() -> int:
+    """Give a descriptor that can be read when a child has ended."""
+    wakeup, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    return wakeup
 
 
 def _left(pids: Sequence[int], unknown: str) -> str:

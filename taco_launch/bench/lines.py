@@ -61,6 +61,7 @@ _TAGGED = (  # [JOB,RANK]<stdout>: of mpirun, [RANK]<stdout>: of horovodrun, the
 )
 _TAG = re.compile(_TAGGED, re.ASCII)
 _LAST_TAG = re.compile(_TAGGED + r"\Z", re.ASCII)
+_LINE_END = re.compile(r"[\r\n]")
 _SHOWN = 120
 
 
@@ -72,23 +73,24 @@ def lines(text: str) -> Iterator[Line]:
     Raises:
         RefusedError: A line speaks of a rate and is not whole.
     """
-    for number, whole in _marked(_ESCAPES.sub("", text) if "\x1b" in text else text):
-        for piece in whole.split("\r"):  # a progress display may stand before the line that replaced it
-            line = _read(number, piece.strip())
-            if line is not None:
-                yield line
+    for number, marked in _marked(_ESCAPES.sub("", text) if "\x1b" in text else text):
+        line = _read(number, marked.strip())
+        if line is not None:
+            yield line
 
 
 def _marked(text: str) -> Iterator[tuple[int, str]]:
-    """Give (line number, line) of the lines that hold a word of the forms: most lines of a big log do not."""
+    """Give (line number, line) of the lines that hold a word of the forms: most lines of a big log do not.
+
+    A carriage return ends a line too, since a progress display may stand before what replaced it, but does not count.
+    """
     position, number = 0, 1
     while found := _WORDS.search(text, position):
-        begin = max(position, text.rfind("\n", position, found.start()) + 1)
+        begin = max(position, *(text.rfind(end, position, found.start()) + 1 for end in "\r\n"))
         number += text.count("\n", position, begin)
-        end = text.find("\n", found.end())
-        end = len(text) if end < 0 else end
-        yield number, text[begin:end]
-        position, number = end + 1, number + 1
+        end = _LINE_END.search(text, found.end())
+        position = end.start() if end else len(text)
+        yield number, text[begin:position]
 
 
 def _read(number: int, text: str) -> Line | None:

@@ -127,10 +127,7 @@ def run(ctx: click.Context, /, command: tuple[str, ...], *, dry_run: bool, **opt
     if dry_run:
         _print_plan(settings, spec)
         return 0
-    job = _submit(settings, spec)
-    if settings.verbose:
-        settings.talk(f"job {spec.name}: {job.record.line}")
-    return _follow(settings, spec.name).record.exit_code or 0
+    return _run(settings, spec).record.exit_code or 0
 
 
 @click.command()
@@ -151,7 +148,10 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], **options: Any) -> i
       taco-launch logs -f vgg16
     """
     settings = settings_of(ctx)
-    job = _submit(settings, spec_of(settings, command, options))
+    from taco_launch.flows import jobs
+
+    job = jobs.submit(settings.head(), spec_of(settings, command, options), os.environ)
+    _require_started(job)
     if settings.output in ("json", "yaml"):
         render.data(render.job_data(job), settings.output)
     else:
@@ -160,19 +160,16 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], **options: Any) -> i
     return 0
 
 
-def _submit(settings: Settings, spec: "JobSpec") -> "Job":
-    """Submit; a job that ended before its ranks could start is an error with the job's reason and code."""
-    from taco_launch.errors import CANNOT_PLACE, NO_JOB, TacoLaunchError
-    from taco_launch.flows import jobs
+def _require_started(job: "Job") -> None:
+    """Make an error of a job that ended before its ranks could start, with its reason and code."""
+    from taco_launch.errors import TacoLaunchError
 
-    job = jobs.submit(settings.head(), spec, os.environ)
     record = job.record
-    if record.state.is_terminal and record.started is None and record.exit_code in (CANNOT_PLACE, NO_JOB):
+    if record.state.is_terminal and record.started is None and record.exit_code:
         message, _, hint = record.reason.partition("\nhint: ")
-        error = TacoLaunchError(f"job {spec.name}: {message}", hint or None)
+        error = TacoLaunchError(f"job {job.spec.name}: {message}", hint or None)
         error.exit_code = record.exit_code
         raise error
-    return job
 
 
 def _print_plan(settings: Settings, spec: "JobSpec") -> None:
@@ -186,46 +183,65 @@ def _print_plan(settings: Settings, spec: "JobSpec") -> None:
     click.echo(line(launch.tokens))
 
 
-def _follow(settings: Settings, name: str) -> "Job":
-    """Follow a job to its end and say how it ended."""
+def _run(settings: Settings, spec: "JobSpec") -> "Job":
+    """Start a job, follow it to its end, say how it ended."""
     from taco_launch.flows import jobs
 
-    _stop_on_ctrl_c(settings, name)
-    with render.waiting(settings.quiet, name) as wait:
+    signals = _Signals(settings, spec.name)
+
+    def started(job: "Job") -> None:
+        _require_started(job)
+        signals.job_started()
+        if settings.verbose:
+            settings.talk(f"job {spec.name}: {job.record.line}")
+
+    with render.waiting(settings.quiet, spec.name) as wait:
         out = render.LogOutput(sys.stdout.buffer, wait.hide)
-        job = jobs.follow(settings.head(), jobs.Follow(name), out.write, wait.state)
+        job = jobs.run(settings.head(), spec, os.environ, out.write, started, wait.state)
     render.ending(settings, job)
     return job
 
 
-def _stop_on_ctrl_c(settings: Settings, name: str) -> None:
-    """Ctrl-C stops the job, the second one at once, the third only leaves it. TERM and HUP leave it."""
-    import getpass
+class _Signals:
+    """Ctrl-C stops the job that is followed, a second one kills it, a third leaves it; TERM and HUP leave it.
 
-    from taco_launch.flows import jobs
+    What is said goes by os.write: the signal may have come in the middle of a buffered write.
+    """
 
-    presses = 0
+    def __init__(self, settings: Settings, name: str) -> None:
+        self._settings = settings
+        self._name = name
+        self._presses = 0
+        self._started = False
+        signal.signal(signal.SIGINT, self._on_interrupt)
+        signal.signal(signal.SIGTERM, self._on_leave)
+        signal.signal(signal.SIGHUP, self._on_leave)
 
-    def on_interrupt(_number: int, _frame: object) -> None:
-        nonlocal presses
-        presses += 1
-        # os.write: the signal may have come in the middle of a buffered write.
-        if presses > 2:
-            os.write(2, f"\nleaving job {name} to its supervisor: taco-launch get {name}\n".encode())
-            os._exit(SIGNAL_BASE + signal.SIGINT)
-        again = "killing" if presses == 2 else "stopping"
-        hint = "" if presses == 2 else " (Ctrl-C again kills it)"
-        os.write(2, f"\n{again} job {name}{hint}\n".encode())
-        grace = 0.0 if presses == 2 else None
-        jobs.stop(settings.head(), name, f"Ctrl-C of {getpass.getuser()}", signal.SIGINT, grace)
+    def job_started(self) -> None:
+        """Say that there is a job now; an earlier Ctrl-C reaches it."""
+        self._started = True
+        if self._presses:
+            self._stop()
 
-    def on_leave(number: int, _frame: object) -> None:
-        os.write(2, f"\njob {name} goes on: taco-launch logs -f {name}\n".encode())
+    def _on_interrupt(self, number: int, _frame: object) -> None:
+        self._presses += 1
+        if self._presses > 2:
+            os.write(2, f"\nleaving job {self._name} to its supervisor: taco-launch get {self._name}\n".encode())
+            os._exit(SIGNAL_BASE + number)
+        how = "stopping job {} (Ctrl-C again kills it)" if self._presses == 1 else "killing job {}"
+        os.write(2, f"\n{how.format(self._name)}\n".encode())
+        if self._started:
+            self._stop()
+
+    def _stop(self) -> None:
+        from taco_launch.flows import jobs
+
+        grace = None if self._presses == 1 else 0.0
+        jobs.stop(self._settings.head(), self._name, "Ctrl-C", signal.SIGINT, grace)
+
+    def _on_leave(self, number: int, _frame: object) -> None:
+        os.write(2, f"\njob {self._name} goes on: taco-launch logs -f {self._name}\n".encode())
         os._exit(SIGNAL_BASE + number)
-
-    signal.signal(signal.SIGINT, on_interrupt)
-    signal.signal(signal.SIGTERM, on_leave)
-    signal.signal(signal.SIGHUP, on_leave)
 
 
 VERBS = (run, submit)

@@ -37,7 +37,6 @@ def run(
 def _one(head: Head, spec: JobSpec, environ: Mapping[str, str], report: Callable[[Progress], None]) -> Sample:
     assert spec.np is not None
     np, name = spec.np, spec.name
-    job = jobs.submit(head, spec, environ)
     pieces: list[bytes] = []
 
     def output(chunk: bytes) -> None:
@@ -45,7 +44,7 @@ def _one(head: Head, spec: JobSpec, environ: Mapping[str, str], report: Callable
         report(Progress(np, name, "RUNNING", chunk.rstrip().rpartition(b"\n")[2].decode("utf-8", "replace")))
 
     try:
-        job = jobs.follow(head, jobs.Follow(name), output, lambda state: report(Progress(np, name, state)))
+        job = jobs.run(head, spec, environ, output, lambda _job: None, lambda state: report(Progress(np, name, state)))
     except KeyboardInterrupt:
         jobs.stop(head, name, "Ctrl-C", signal.SIGINT)
         raise

@@ -3,7 +3,7 @@
 import os
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from taco_launch.errors import HostError, UsageError
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.jobs import Event, JobRecord, JobSpec
-from taco_launch.remote.head import Head
+from taco_launch.remote.head import Frame, Head
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,36 @@ def default_name(command: tuple[str, ...]) -> str:
 def submit(head: Head, spec: JobSpec, environ: Mapping[str, str]) -> Job:
     """Have the head start a job; it goes on whatever happens to the caller.
 
+    The job that is returned has a place, or has ended already.
+
     Raises:
         UsageError: its name is taken, or a host cannot run jobs in this version.
     """
+    return _job(head.call("submit", follow=False, **_request(spec, environ))[-1]["job"])
+
+
+def run(
+    head: Head,
+    spec: JobSpec,
+    environ: Mapping[str, str],
+    output: Callable[[bytes], None],
+    on_job: Callable[[Job], None],
+    on_state: Callable[[str], None],
+) -> Job:
+    """Submit a job and follow it to its end; `on_job` is given what `submit` would return. Raises as `submit` does."""
+    with head.stream("submit", follow=True, **_request(spec, environ)) as frames:
+        on_job(_job(next(frames).data["job"]))
+        return _followed(spec.name, frames, output, on_state)
+
+
+def _request(spec: JobSpec, environ: Mapping[str, str]) -> dict[str, Any]:
     elsewhere = [host.name for host in spec.hosts if host.connection != "local"]
     if elsewhere:
         raise UsageError(
             f"host {elsewhere[0]}: this version runs jobs on this machine only",
             hint="leave -i and -H out, or look at the command line with --dry-run",
         )
-    caller = {"environment": dict(environ), "umask": _umask()}
-    answer = head.call("submit", spec=to_json(spec), caller=caller)
-    return _job(answer[-1]["job"])
+    return {"spec": to_json(spec), "caller": {"environment": dict(environ), "umask": _umask()}}
 
 
 def jobs(head: Head) -> tuple[tuple[Job, ...], tuple[str, ...]]:
@@ -79,19 +97,25 @@ def get(head: Head, name: str) -> Job:
 
 
 def follow(
-    head: Head, what: Follow, output: Callable[[bytes], None], on_state: Callable[[str], None] | None = None
+    head: Head, what: Follow, output: Callable[[bytes], None], on_state: Callable[[str], None] = lambda _state: None
 ) -> Job:
     """Give a job's log to `output` as it comes, and the job as it stands then."""
     request = {"name": what.name, "rank": what.rank, "offset": what.offset, "tail": what.tail, "follow": what.follow}
     with head.stream("logs", **request) as frames:
-        for frame in frames:
-            if frame.raw:
-                output(frame.raw)
-            elif "state" in frame.data and on_state is not None:
-                on_state(frame.data["state"])
-            elif "job" in frame.data:
-                return _job(frame.data["job"])
-    raise HostError(f"job {what.name}: the agent stopped answering", hint=f"taco-launch logs -f {what.name}")
+        return _followed(what.name, frames, output, on_state)
+
+
+def _followed(
+    name: str, frames: Iterator[Frame], output: Callable[[bytes], None], on_state: Callable[[str], None]
+) -> Job:
+    for frame in frames:
+        if frame.raw:
+            output(frame.raw)
+        elif "state" in frame.data:
+            on_state(frame.data["state"])
+        elif "job" in frame.data:
+            return _job(frame.data["job"])
+    raise HostError(f"job {name}: the agent stopped answering", hint=f"taco-launch logs -f {name}")
 
 
 def stop(head: Head, name: str, by: str, number: int, grace: float | None = None) -> Job:

@@ -16,7 +16,6 @@ _FILLER = "x"
 _KEY = "[key]"  # the last step of pydantic's path where a key, not its value, is wrong
 _SHAPES = {
     "string_type": "text",
-    "string_unicode": "text in whole characters",
     "dict_type": "a mapping (key: value)",
     "model_type": "a mapping (key: value)",
     "tuple_type": "a list",
@@ -40,11 +39,12 @@ def check(value: Any, faults: Faults) -> InventoryFile:
             return InventoryFile.model_validate(rest)
         except ValidationError as error:
             errors = error.errors(include_url=False)
+        before = len(wrong)
         for detail in errors:
             loc = _loc(detail["loc"], faults)
             _add(detail, loc, faults)
-            wrong.add(loc[:-1] if detail["type"] == "missing" else loc)
-        if not isinstance(value, dict):
+            wrong.add(loc[:-1] if detail["type"] == "missing" and len(loc) > 1 else loc)
+        if not isinstance(value, dict) or len(wrong) == before:
             raise faults.error()
         rest = {"cluster": _FILLER, "hosts": {}} | _without(value, (), wrong)
 

@@ -24,6 +24,7 @@ MAX_DEPTH = 16
 
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # UTF-32's little-endian mark begins with UTF-16's
 _CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.2, section 5.1
+_HALF = re.compile("[\ud800-\udfff]")  # libyaml refuses them itself
 _DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
 _WORD = re.compile(r"[A-Za-z0-9_.:+-]{1,40}")
 _NO_TAG = (None, "!")  # the second says "as it is written"
@@ -139,6 +140,8 @@ class _Reader:
         if not isinstance(event, yaml.ScalarEvent):
             return None, "[...]" if isinstance(event, yaml.SequenceStartEvent) else "{...}"
         written: str = event.value
+        if _HALF.search(written):
+            raise self._fatal(event, "no YAML: an escape stands for half a character")
         kind = self._loader.resolve(yaml.ScalarNode, written, event.implicit).removeprefix(_TAG)
         if kind == "str":
             return written, shown(written)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from taco_launch.errors import Fault, SpecError
-from taco_launch.inventory.names import did_you_mean, plain, shown
+from taco_launch.inventory.names import PATH_MAX, did_you_mean, plain, shown
 
 # Where a value stands in a document: keys of mappings and indexes of lists, from the top.
 Loc = tuple[str | int, ...]
@@ -31,7 +31,7 @@ class Faults:
 
     def __init__(self, source: str) -> None:
         """Begin without faults."""
-        self.source = source
+        self.source = plain(source, PATH_MAX)
         self.places: dict[Loc, Place] = {}
         self._found: list[tuple[int, int, Fault]] = []
         self._locs: set[Loc] = set()
@@ -67,7 +67,7 @@ class Faults:
     def error(self) -> SpecError:
         """Give all faults in the order of their lines, as the error to raise."""
         faults = [fault for _, _, fault in sorted(self._found, key=lambda found: found[:2])]
-        return SpecError(plain(self.source), limited(faults, self._count), _HINT)
+        return SpecError(self.source, limited(faults, self._count), _HINT)
 
     def raise_any(self) -> None:
         """Raise what was found, if anything was.

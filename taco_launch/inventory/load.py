@@ -1,15 +1,14 @@
 """An inventory file, or the one that is shipped -> Inventory."""
 
 import errno
-import importlib.resources
+import importlib
 import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from taco_launch.errors import Fault, SpecError
-from taco_launch.inventory import check, document, names, resolve
-from taco_launch.inventory.faults import Faults
+from taco_launch.inventory import cache, names
 from taco_launch.model.hosts import Inventory
 
 VARIABLE = "TACO_LAUNCH_INVENTORY"
@@ -27,11 +26,19 @@ def load(source: str | None, environ: Mapping[str, str]) -> Inventory:
         SpecError: it cannot be read, or something in it is wrong: all faults.
     """
     if source is not None:
-        return parse(_read(source, "-i"), source)
-    if path := environ.get(VARIABLE):
-        return parse(_read(path, VARIABLE), path)
-    shipped = importlib.resources.files("taco_launch.inventory.shipped").joinpath("local.yaml")
-    return parse(shipped.read_bytes(), SHIPPED)
+        text, name = _read(source, "-i"), source
+    elif path := environ.get(VARIABLE):
+        text, name = _read(path, VARIABLE), path
+    else:
+        shipped = importlib.import_module("taco_launch.inventory.shipped").__path__[0]
+        text, name = Path(shipped, "local.yaml").read_bytes(), SHIPPED
+    kept = cache.place(text, name, environ)
+    inventory = cache.get(kept) if kept else None
+    if inventory is None:
+        inventory = parse(text, name)
+        if kept:
+            cache.put(kept, inventory)
+    return inventory
 
 
 def parse(text: bytes, source: str) -> Inventory:
@@ -41,7 +48,11 @@ def parse(text: bytes, source: str) -> Inventory:
         SpecError: something in it is wrong: all faults, each with its path, line and value.
     """
     if len(text) > MAX_BYTES:
-        raise SpecError(names.plain(source), (Fault("inventory", f"{len(text)} bytes", _too_large()),))
+        raise SpecError(names.plain(source, names.PATH_MAX), (Fault("inventory", f"{len(text)} bytes", _too_large()),))
+    # Needed only where the cache has nothing.
+    from taco_launch.inventory import check, document, resolve  # noqa: PLC0415
+    from taco_launch.inventory.faults import Faults  # noqa: PLC0415
+
     faults = Faults(source)
     value = document.read(document.decode(text, faults), faults)
     return resolve.resolve(check.check(value, faults), faults)
@@ -57,7 +68,7 @@ def _read(path: str, option: str) -> bytes:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             data = b""
-            while len(data) <= MAX_BYTES and (piece := os.read(handle, MAX_BYTES + 1 - len(data))):
+            while piece := os.read(handle, MAX_BYTES + 1 - len(data)):
                 data += piece
         finally:
             os.close(handle)
@@ -73,7 +84,7 @@ def _read(path: str, option: str) -> bytes:
 
 
 def _unreadable(path: str, option: str, problem: str, hint: str = "") -> SpecError:
-    return SpecError(names.plain(path), (Fault(option, names.shown(path), problem, hint),))
+    return SpecError(names.plain(path, names.PATH_MAX), (Fault(option, names.shown(path), problem, hint),))
 
 
 def _too_large() -> str:

@@ -10,6 +10,8 @@ from taco_launch.errors import Fault, SpecError
 COMMAND_LINE = "command line"
 # Linux, execve(2): one string of the environment or of argv may hold this many bytes, its last NUL included.
 MAX_STRING_BYTES = 128 * 1024
+# Linux, limits.h; longer ones are no paths.
+PATH_MAX = 4096
 # More slots than any one host has cores; a slot too many is a typing mistake.
 MAX_SLOTS = 4096
 
@@ -148,9 +150,9 @@ def shown(value: object) -> str:
     return str(value) if isinstance(value, int) and abs(value) < 10**20 else f"<{type(value).__name__}>"
 
 
-def plain(text: str) -> str:
-    """Give a word for a message: as it is where it is short and harmless, else as `shown` gives it."""
-    return text if text and text.isprintable() and len(text) <= _SHOWN_WIDTH else shown(text)
+def plain(text: str, most: int = _SHOWN_WIDTH) -> str:
+    """Give a word for a message: as it is where it is harmless and has at most `most` characters, else as `shown`."""
+    return text if text and text.isprintable() and len(text) <= most else shown(text)
 
 
 def did_you_mean(text: str, known: Iterable[str]) -> str:

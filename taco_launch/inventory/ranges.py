@@ -9,6 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from taco_launch.inventory.names import shown
+
 MAX_HOSTS = 10_000
 
 _MAX_NAME = 253  # RFC 1035, section 2.3.4
@@ -42,7 +44,7 @@ def expand(text: str) -> tuple[str, ...]:
         for combination in itertools.product(*numbers)
     )
     if len(set(names)) < len(names):
-        raise ValueError(f"names {Counter(names).most_common(1)[0][0]} twice")
+        raise ValueError(f"names {shown(Counter(names).most_common(1)[0][0])} twice")
     return names
 
 

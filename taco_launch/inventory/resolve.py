@@ -64,24 +64,24 @@ def _entries(file: InventoryFile, faults: Faults) -> tuple[dict[str, _Entry], bo
     complete = bool(file.hosts)
     if not complete:
         faults.add(("hosts",), "must name at least one host")
-    for key, keys in file.hosts.items():
+    for key, written in file.hosts.items():
         loc: Loc = ("hosts", key)
+        keys = written or HostEntry()
         found = _expanded(key, loc, faults)
         complete = complete and bool(found)
         if twice := next((name for name in found if name in entries), None):
-            faults.add(loc, f"{twice} is already named by hosts.{entries[twice].key}", value=names.shown(key))
+            problem = f"{twice} is already named by hosts.{names.plain(entries[twice].key)}"
+            faults.add(loc, problem, value=names.shown(key))
         if len(entries) + len(found) > ranges.MAX_HOSTS:
             faults.add(("hosts",), f"more than {ranges.MAX_HOSTS} hosts, which is the most")
             return entries, False
         addresses = found
-        if keys and keys.address is not None:
+        if keys.address is not None:
             addresses = _expanded(keys.address, (*loc, "address"), faults) or found
             if found and len(addresses) != len(found):
-                problem = f"stands for {len(addresses)}, and {key} for {len(found)}: must be as many"
+                problem = f"stands for {len(addresses)}, and {names.plain(key)} for {len(found)}: must be as many"
                 faults.add((*loc, "address"), problem, "such as gpu[1-2] and 10.0.0.[1-2]")
-        entries |= {
-            name: _Entry(key, address, keys or HostEntry()) for name, address in zip(found, addresses, strict=False)
-        }
+        entries |= {name: _Entry(key, address, keys) for name, address in zip(found, addresses, strict=False)}
     return entries, complete
 
 
@@ -164,7 +164,11 @@ def _values(
         for path, value in _set(keys).items():
             if path not in own and shared.get(path, value) != value:
                 other = f"the group {origin[path]} gives {name} {names.shown(shared[path])}"
-                faults.add(("groups", group, *path), other, f"set it in hosts.{entry.key}, which goes before groups")
+                faults.add(
+                    ("groups", group, *path),
+                    other,
+                    f"set it in hosts.{names.plain(entry.key)}, which goes before groups",
+                )
             shared.setdefault(path, value)
             origin.setdefault(path, group)
     return _set(file.defaults) | shared | own

@@ -138,8 +138,8 @@ class InventoryFile(Section):
 
     cluster: ClusterName = Field(description="Name of the cluster.")
     head: str | None = Field(default=None, description="The host that keeps queue and jobs; the first host without it.")
-    ssh: Ssh = Field(default_factory=Ssh, description="How the hosts are reached.")
-    network: Network = Field(default_factory=Network, description="What jobs are told about the network.")
+    ssh: Ssh = Field(default_factory=Ssh, description="ssh to the hosts: login, key, host keys.")
+    network: Network = Field(default_factory=Network, description="The network of jobs: interface, RDMA, ports.")
     container: Container | None = Field(
         default=None, description="The training container; without it jobs run on the hosts themselves."
     )

@@ -166,5 +166,5 @@ def _stranger(column: int, name: str, inventory: Inventory) -> Fault:
         hint = names.did_you_mean(name, known)
     folded = ranges.fold(known)
     some = folded if len(folded) <= 200 else f"{folded[:200]}... ({len(known)} hosts)"
-    problem = f"no such host in {names.plain(inventory.source)}; its hosts are {some}"
+    problem = f"no such host in {inventory.source or 'the inventory'}; its hosts are {some}"
     return Fault(f"column {column}", names.shown(name), problem, hint)

@@ -1,9 +1,10 @@
 """The environment of a job's processes: its mark, and what each rank is told about its place."""
 
-from typing import Dict, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Mapping, Optional, Tuple
 
-from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import Placement
+if TYPE_CHECKING:  # every rank imports this file, and the model takes longer to import than all else a rank needs
+    from taco_launch.model.jobs import JobSpec
+    from taco_launch.model.plans import Placement
 
 # The mark: a process whose environment holds this variable with a job's id belongs to that job.
 JOB_ID = "TACO_LAUNCH_JOB_ID"
@@ -26,7 +27,7 @@ def rank_of(environ: Mapping[str, str]) -> Optional[Tuple[int, int, int]]:
     return int(values[0]), int(values[1]), int(values[2])
 
 
-def local_env(spec: JobSpec, placement: Placement, master_port: int) -> Dict[str, str]:
+def local_env(spec: "JobSpec", placement: "Placement", master_port: int) -> Dict[str, str]:
     """Give what every rank's environment holds besides its own rank: the user's `-x NAME=VALUE` and the rendezvous.
 
     The variables are torch.distributed's (its `env://` initialisation), so that a DDP script runs unchanged. A value

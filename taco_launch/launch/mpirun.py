@@ -4,6 +4,7 @@ from typing import List, Sequence, Tuple
 
 from taco_launch.command import shell
 from taco_launch.launch.env import mark
+from taco_launch.launch.separator import escape
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import LaunchPlan, Placement, Token
 
@@ -33,16 +34,6 @@ def plan(spec: JobSpec, job_id: str, placement: Placement, wrapper: Sequence[str
     executed = [token.text for token in tokens]
     executed += [*wrapper, *(escape(word) for word in spec.command)]
     return LaunchPlan((*tokens, *command), tuple(executed), mark(spec.name, job_id))
-
-
-def escape(word: str) -> str:
-    """Protect an argument of nothing but colons: mpirun takes a lone `:` as the start of a second program."""
-    return word + ":" if word and not word.strip(":") else word
-
-
-def unescape(word: str) -> str:
-    """Undo `escape`."""
-    return word[:-1] if word and not word.strip(":") else word
 
 
 def line(tokens: Sequence[Token]) -> str:

@@ -171,6 +171,15 @@ def test_ctrl_c_stops_the_job(taco: Taco) -> None:
     assert taco.job("c")["state"] == "CANCELLED"
 
 
+def test_ctrl_c_before_there_is_a_job_stops_it_all_the_same(taco: Taco) -> None:
+    controller = taco.start("run", "--name", "early", "--np", "1", "--", "sleep", "600")
+    eventually((taco.state / "jobs").exists)
+    controller.send_signal(signal.SIGINT)
+    controller.communicate(timeout=30)
+    assert controller.returncode == 130
+    assert taco.job("early")["state"] == "CANCELLED"
+
+
 def test_the_second_ctrl_c_does_not_wait(taco: Taco) -> None:
     script = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
     controller = taco.start("run", "--name", "c", "--np", "1", "--grace", "300", "--", "sh", "-c", script)

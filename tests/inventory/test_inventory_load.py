@@ -1,7 +1,7 @@
 """Where an inventory comes from, and files that are none: each is refused at once, with its path, and nothing hangs."""
 
 import os
-import socket
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,7 +53,7 @@ def test_what_is_shipped_is_this_machine_with_slots_by_its_facts() -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    path = str(tmp_path / "no.yaml")
+    path = str(tmp_path / ("no" * 100) / "no.yaml")
     for source, environ, option in ((path, {}, "-i"), (None, {"TACO_LAUNCH_INVENTORY": path}, "TACO_LAUNCH_INVENTORY")):
         with pytest.raises(SpecError, match="No such file or directory") as caught:
             load(source, environ)
@@ -64,7 +64,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["folder", "fifo", "socket", "/dev/zero", "/dev/null", "/proc/self/mem", "loop"])
 def test_what_is_no_file(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # a socket's path must be short
+    monkeypatch.chdir(tmp_path)
     expected = {
         "folder": "is a folder",
         "fifo": r"is a pipe \(FIFO\)",
@@ -79,8 +79,7 @@ def test_what_is_no_file(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     elif kind == "loop":
         Path(kind).symlink_to(kind)
     elif kind == "socket":
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(kind)
+        os.mknod(kind, stat.S_IFSOCK | 0o600)
     with at_most(2), pytest.raises(SpecError, match=expected.get(kind, "is a device")):
         load(kind, {})
 
@@ -92,8 +91,13 @@ def test_what_is_no_path(path: str) -> None:
 
 
 def test_a_path_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
+    path = write(tmp_path / "\x1b[31m\n.yaml", "a b")
     with pytest.raises(SpecError) as caught:
-        load(write(tmp_path / "\x1b[31m\n.yaml", "a b"), {})
+        load(path, {})
+    assert "\x1b" not in str(caught.value)
+    assert "\x1b" not in load(write(Path(path), "c"), {}).source
+    with pytest.raises(SpecError) as caught:
+        load(f"{path}/no", {})
     assert "\x1b" not in str(caught.value)
 
 
@@ -193,6 +197,19 @@ def test_yaml_without_libyaml_reads_the_same(case: Path, monkeypatch: pytest.Mon
     fast = outcome()
     monkeypatch.setattr(document, "_Loader", yaml.SafeLoader)
     assert outcome() == fast
+
+
+@pytest.mark.parametrize("data", [b'cluster: "\\ud800"', b'"\\ud800": 1'])
+def test_half_a_character(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "no YAML" in message(data)
+    monkeypatch.setattr(document, "_Loader", yaml.SafeLoader)
+    assert "no YAML: an escape stands for half a character" in message(data)
+
+
+def test_a_long_key_is_shortened_wherever_it_is_named() -> None:
+    key = f"h[{','.join(map(str, range(5000)))}]"
+    data = f"cluster: c\nhosts:\n  {key}: {{address: 10.0.0.1}}\n  h7: {{}}\ngroups: {{a: {{hosts: [h1], slots: 1}}, "
+    assert len(message(f"{data}b: {{hosts: [h1], slots: 2}}}}".encode())) < 1000
 
 
 def test_an_escape_beyond_unicode(monkeypatch: pytest.MonkeyPatch) -> None:

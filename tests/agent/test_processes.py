@@ -1,0 +1,247 @@
+"""What belongs to a job is found by mark, descent and session, ended whole, and nothing else is touched."""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from taco_launch.agent import processes
+from taco_launch.agent.processes import Scan
+from taco_launch.launch.env import JOB_ID
+from tests.agent.conftest import Family, number
+from tests.conftest import eventually
+
+SLEEP = ("sleep", "60")
+# A shell that prints the number of its child and waits for it.
+PARENT = ("sh", "-c", "sleep 60 & echo $!; wait")
+# Leaves a child behind in its session, and is gone.
+LEAVER = "import os\nif os.fork() == 0:\n    print(os.getpid(), flush=True)\n    os.execve('/bin/sleep', ['sleep', '60'], {})"
+# A descendant that left session and parent behind, kept by a subreaper.
+DAEMON = """
+import os, sys, time
+sys.path.insert(0, sys.argv[1])
+from taco_launch.agent import processes
+processes.become_subreaper()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    print(os.getpid(), flush=True)
+    os.execve("/bin/sleep", ["sleep", "60"], {})
+os.wait()
+time.sleep(60)
+"""
+CHAIN = """
+import os, time
+print(os.getpid(), flush=True)
+while True:
+    if os.fork():
+        os._exit(0)
+    time.sleep(0.002)
+"""
+
+
+def pids(scan: Scan) -> set[int]:
+    return {entry.pid for entry in scan.found}
+
+
+def alive(pid: int) -> bool:
+    entry = processes.identify(pid)
+    return entry is not None and entry.state not in "ZX"
+
+
+def test_by_its_mark(family: Family) -> None:
+    ours = family.start(SLEEP, marked=True)
+    others = [
+        family.start(SLEEP),
+        family.start(SLEEP, env={JOB_ID: family.job_id + "x"}),
+        family.start(SLEEP, env={"X" + JOB_ID: family.job_id, "OTHER": f"{JOB_ID}={family.job_id}"}),
+    ]
+    assert pids(processes.scan(family.job_id)) == {ours.pid}
+    assert all(other.poll() is None for other in others)
+
+
+def test_by_descent_when_the_environment_is_wiped(family: Family) -> None:
+    parent = family.start(PARENT, start_new_session=False)
+    child = number(parent)
+    assert pids(processes.scan(family.job_id)) == set()
+    assert pids(processes.scan(family.job_id, [family.root(parent)])) == {parent.pid, child}
+
+
+def test_by_descent_from_what_carries_the_mark(family: Family) -> None:
+    parent = family.start(("sh", "-c", "env -i sleep 60 & echo $!; wait"), marked=True)
+    child = number(parent)
+    eventually(lambda: Path(f"/proc/{child}/environ").read_bytes() == b"", what="the environment to be wiped")
+    assert pids(processes.scan(family.job_id)) == {parent.pid, child}
+
+
+@pytest.mark.parametrize("reaped", [False, True], ids=["zombie", "reaped"])
+def test_by_the_session_of_a_root_that_is_gone(family: Family, reaped: bool) -> None:
+    leader = family.python(LEAVER)
+    root = family.root(leader)
+    orphan = number(leader)
+    eventually(lambda: not alive(leader.pid))
+    if reaped:
+        leader.wait()
+    assert pids(processes.scan(family.job_id, [root])) == {orphan}
+
+
+def test_a_daemon_stays_with_its_subreaper(family: Family, agent: Path) -> None:
+    root = family.python(DAEMON, str(agent))
+    daemon = number(root)
+    eventually(lambda: [entry.pid for entry in processes.children(root.pid)] == [daemon])
+    assert pids(processes.scan(family.job_id, [family.root(root)])) == {root.pid, daemon}
+
+
+def test_a_process_number_that_was_given_to_another(family: Family) -> None:
+    bystander = family.start(PARENT)
+    child = number(bystander)
+    pid, start = family.root(bystander)
+    for wrong in (start - 1, start + 1, 0):
+        assert pids(processes.end(family.job_id, [(pid, wrong)], 1.0)) == set()
+    assert alive(bystander.pid)
+    assert alive(child)
+
+
+def test_zombies_are_gone(family: Family) -> None:
+    zombie = family.start(("true",), marked=True)
+    eventually(lambda: (entry := processes.identify(zombie.pid)) is not None and entry.state == "Z")
+    assert processes.scan(family.job_id, [family.root(zombie)]).found == ()
+
+
+def test_a_zombie_with_a_thread_is_not(family: Family) -> None:
+    script = "import ctypes, threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\n"
+    threaded = family.python(script + "ctypes.CDLL(None).pthread_exit(None)", marked=True)
+    root = family.root(threaded)
+    eventually(lambda: (entry := processes.identify(threaded.pid)) is not None and entry.state == "Z")
+    assert pids(processes.scan(family.job_id, [root])) == {threaded.pid}
+    assert processes.end(family.job_id, [root], 5.0).found == ()
+    assert threaded.wait(5) == -signal.SIGKILL
+
+
+def test_the_caller_and_those_above_it_are_never_found(family: Family) -> None:
+    child = family.start(SLEEP, marked=True)
+    line = [os.getpid(), os.getppid()]
+    roots = [(entry.pid, entry.start) for entry in map(processes.identify, line) if entry is not None]
+    assert len(roots) == 2
+    found = pids(processes.scan(family.job_id, roots))
+    assert not found & {*line, 1}
+    assert child.pid in found
+
+
+def test_no_id_is_no_mark(family: Family) -> None:
+    # A job whose events are lost has no id: it must not be taken for everybody's.
+    bystander = family.start(SLEEP, env={JOB_ID: ""})
+    assert processes.scan("").found == ()
+    assert bystander.poll() is None
+
+
+def test_identify_reads_any_name(tmp_path: Path, family: Family) -> None:
+    program = tmp_path / "a) R 1 (\n"
+    shutil.copy(shutil.which("sleep") or "/bin/sleep", program)
+    process = family.start((str(program), "60"))
+    eventually(lambda: b"a) R 1 (" in Path(f"/proc/{process.pid}/stat").read_bytes())
+    entry = processes.identify(process.pid)
+    assert entry is not None
+    assert (entry.pid, entry.parent, entry.session) == (process.pid, os.getpid(), process.pid)
+    assert 0 < entry.start <= time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
+    assert entry.state in "SR"
+
+
+def test_identify_of_what_is_gone(family: Family) -> None:
+    process = family.start(("true",))
+    process.wait()
+    assert processes.identify(process.pid) is None
+    assert processes.identify(0) is None
+
+
+def test_children(family: Family) -> None:
+    parent = family.start(PARENT)
+    child = number(parent)
+    assert [entry.pid for entry in processes.children(parent.pid)] == [child]
+    assert processes.children(child) == []
+
+
+def test_end_leaves_nothing_and_touches_nobody_else(family: Family, agent: Path) -> None:
+    deaf = family.start(("sh", "-c", "trap '' TERM INT HUP; sleep 60; sleep 60"), marked=True)
+    stopped = family.start(SLEEP, marked=True)
+    stopped.send_signal(signal.SIGSTOP)
+    root = family.python(DAEMON, str(agent))
+    daemon = number(root)
+    bystander = family.start(PARENT)
+    child = number(bystander)
+    assert processes.end(family.job_id, [family.root(root)]) == Scan(())
+    assert not any(map(alive, (deaf.pid, stopped.pid, root.pid, daemon)))
+    assert alive(bystander.pid)
+    assert alive(child)
+    assert [process.wait(1) for process in (deaf, stopped, root)] == [-signal.SIGKILL] * 3
+
+
+def test_end_of_nothing_is_at_once(family: Family) -> None:
+    begin = time.monotonic()
+    assert processes.end(family.job_id, ()) == Scan(())
+    assert time.monotonic() - begin < 2
+
+
+@pytest.mark.parametrize("marked", [True, False], ids=["mark", "session"])
+def test_end_catches_a_chain_of_forks(family: Family, marked: bool) -> None:
+    chain = family.python(CHAIN, marked=marked)
+    root = family.root(chain)
+    number(chain)
+    assert processes.end(family.job_id, [root]) == Scan(())
+    members = [entry for entry in map(processes.identify, map(int, filter(str.isdigit, os.listdir("/proc")))) if entry]
+    assert not [entry for entry in members if entry.session == chain.pid and entry.state not in "ZX"]
+
+
+def test_end_gives_what_it_may_not_end(family: Family) -> None:
+    """Another user's process: found by its parent, and still there when the time is over."""
+    if os.geteuid() != 0:
+        pytest.skip("cannot: only root has processes of another user")
+    victim = family.start(SLEEP)
+    root = family.root(victim)
+    answer = _as_nobody(lambda: repr(sorted(pids(processes.end(family.job_id, [root], 0.3)))))
+    assert answer == repr([victim.pid])
+    assert alive(victim.pid)
+
+
+HIDES = "import ctypes, os, time\nctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\nprint(os.getpid(), flush=True)\ntime.sleep(60)"
+
+
+def test_an_environment_that_cannot_be_read_is_told(family: Family) -> None:
+    nobody = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    before = _as_nobody(lambda: processes.scan(family.job_id, [(1, 0)]).unknown)
+    # Not dumpable (prctl(2), PR_SET_DUMPABLE): its own user cannot read its environment either.
+    hidden = family.start(("python3", "-I", "-S", "-c", HIDES), env={"PATH": "/usr/bin:/bin"}, cwd="/", **nobody)
+    number(hidden)
+    _pid, start = family.root(hidden)
+    told = _as_nobody(lambda: processes.scan(family.job_id, [(1, 0)]).unknown)
+    assert told != before
+    assert told.startswith("the environment of ")
+    # What is older than the job is none of its.
+    assert _as_nobody(lambda: processes.scan(family.job_id, [(1, start + 1)]).unknown) == ""
+
+
+def _as_nobody(work: Callable[[], str]) -> str:
+    """Do some work in a process without root's rights: in this one's copy, which needs no file that nobody may read."""
+    answer, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with contextlib.suppress(BaseException):
+            if os.geteuid() == 0:
+                os.setgroups([])
+                os.setresgid(65534, 65534, 65534)
+                os.setresuid(65534, 65534, 65534)
+                ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE, lost with the user: /proc/self is ours again
+            os.write(write_end, work().encode())
+        os._exit(0)
+    os.close(write_end)
+    with open(answer, encoding="utf-8") as text:
+        found = text.read()
+    os.waitpid(pid, 0)
+    return found

@@ -1,0 +1,54 @@
+"""The exception tree keeps its exit codes, and messages show all that was found."""
+
+import pytest
+
+from taco_launch import errors
+from taco_launch.errors import Fault, PlacementError, SpecError, TacoLaunchError
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (errors.TacoLaunchError, 1),
+        (errors.UsageError, 2),
+        (errors.SpecError, 2),
+        (errors.PlacementError, 4),
+        (errors.HostError, 5),
+        (errors.NoJobError, 125),
+    ],
+)
+def test_exit_codes(kind: type[TacoLaunchError], code: int) -> None:
+    assert kind.exit_code == code
+    assert issubclass(kind, TacoLaunchError)
+    assert f"{kind.__name__} ({code})" in (errors.__doc__ or "")
+
+
+def test_message_and_hint_are_kept_apart() -> None:
+    error = errors.HostError("gpu1: no answer", hint="look at its cable")
+    assert (str(error), error.message, error.hint) == ("gpu1: no answer", "gpu1: no answer", "look at its cable")
+    assert errors.UsageError("wrong").hint is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        (Fault("hosts.gpu1.slots", "'x'", "a number is needed"), "hosts.gpu1.slots: 'x': a number is needed"),
+        (Fault("line 3", "", "no mapping"), "line 3: no mapping"),
+        (Fault("hots", "", "no such key", "did you mean hosts?"), "hots: no such key (did you mean hosts?)"),
+    ],
+    ids=["value", "no-value", "hint"],
+)
+def test_a_fault_is_one_line(fault: Fault, text: str) -> None:
+    assert str(fault) == text
+
+
+def test_a_spec_error_shows_every_fault() -> None:
+    one, two = Fault("a", "1", "too small"), Fault("b", "2", "too big")
+    assert SpecError("file.yaml", (one,)).message == "file.yaml: 1 fault\n  a: 1: too small"
+    assert SpecError("file.yaml", (one, two)).message == "file.yaml: 2 faults\n  a: 1: too small\n  b: 2: too big"
+
+
+def test_a_placement_error_shows_every_host() -> None:
+    error = PlacementError("3 ranks do not fit", (("gpu1", "1 slot"), ("gpu2", "in use")))
+    assert error.message == "3 ranks do not fit\n  gpu1: 1 slot\n  gpu2: in use"
+    assert error.reasons == (("gpu1", "1 slot"), ("gpu2", "in use"))

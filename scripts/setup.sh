@@ -221,6 +221,9 @@ build_wheel() {
     # A torch with CUDA beside any nvcc would make it build for GPUs, which takes a whole toolkit of a fitting version.
     sed -i 's/torch.version.cuda is not None/False/' "$source/cmake/Modules/FindPytorch.cmake"
   fi
+  # GCC 14 refuses the assignment to this member.
+  sed -i 's/const size_type count_;/size_type count_;/' \
+    "$source/third_party/flatbuffers/include/flatbuffers/stl_emulation.h"
   memory=$(awk '/^MemAvailable:/ { print int($2 / 1500000) }' /proc/meminfo) # one compiler takes up to 1.5 GB
   jobs=$(nproc)
   ((jobs <= memory)) || jobs=$((memory > 0 ? memory : 1))

@@ -126,4 +126,6 @@ class _Guard:
             recovery.close(self._folder, lock, tuple(self._roots))
         elif silent:
             processes.end(self._job_id, self._roots)
+            reason = f"its guard heard nothing of the supervisor for {self._host_loss_timeout:g} s and ended its ranks"
+            self._tell({"op": "gave-up", "reason": reason})
         self._done = lock is not None or silent

@@ -16,7 +16,7 @@ from taco_launch import state
 from taco_launch.agent import logs, processes, program, records
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.protocol import Line
-from taco_launch.errors import CANNOT_PLACE, DEADLINE, NO_JOB, SIGNAL_BASE, HostError, PlacementError
+from taco_launch.errors import CANNOT_PLACE, DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, HostError, PlacementError
 from taco_launch.launch import mpirun
 from taco_launch.launch.env import local_env
 from taco_launch.model.jobs import JobSpec, JobState, RankEnd
@@ -68,14 +68,14 @@ class _Supervisor:
         """Take the job from its folder to its end; whatever goes wrong is the job's recorded end."""
         try:
             guard = self._reach_guard()
-            self._launch(guard)
-            self._follow()
+            if self._cut_short is None:
+                self._launch(guard)
+                self._follow()
         except PlacementError as error:
-            self._finish((JobState.FAILED, CANNOT_PLACE, f"{error.message}\nhint: {error.hint}"))
+            self._cut_short = (JobState.FAILED, CANNOT_PLACE, f"{error.message}\nhint: {error.hint}")
         except HostError as error:
-            self._finish((JobState.FAILED, NO_JOB, error.message))
-        else:
-            self._finish(self._verdict())
+            self._cut_short = (JobState.FAILED, NO_JOB, error.message)
+        self._finish()
 
     def stop(self, by: str, number: int, grace: Optional[float] = None) -> None:
         """End the job before its time: TERM now, KILL after the grace time. A second call can only shorten it."""
@@ -133,10 +133,9 @@ class _Supervisor:
     def _label(self, hosts: Sequence[str]) -> None:
         """Name the streams of the merged log. All ranks run on one host in this version of the agent."""
         host = hosts[0]
-        names = [f"{host}/{rank}" for rank in range(self._np)]
-        width = max(len(name) for name in (*names, f"{host}/mpirun"[: len(names[-1])]))
-        for rank, name in enumerate(names):
-            self._merge.add(self._folder.rank(rank), name.ljust(width))
+        width = len(f"{host}/{self._np - 1}")
+        for rank in range(self._np):
+            self._merge.add(self._folder.rank(rank), f"{host}/{rank}".ljust(width))
         self._merge.add(self._folder.launcher, f"{host}/mpirun")
 
     def _spawn(self, argv: Sequence[str], environment: Dict[str, str], umask: int) -> "subprocess.Popen[bytes]":
@@ -242,7 +241,8 @@ class _Supervisor:
             self._note(message)
         if messages is None:
             self._guard = None
-            self._cut_short = (JobState.FAILED, 1, "its guard was killed")
+            if self._cut_short is None:
+                self._cut_short = (JobState.FAILED, FAILED, "its guard was killed")
         return messages is not None
 
     def _note(self, message: Dict[str, Any]) -> None:
@@ -251,6 +251,8 @@ class _Supervisor:
             if len(self._started) == self._np:
                 roots = [root for entry in self._started.values() for root in entry]
                 self._events.add(state.RUNNING, f"all {self._np} ranks have started", boot=self._boot, roots=roots)
+        elif message["op"] == "gave-up" and self._cut_short is None:
+            self._cut_short = (JobState.FAILED, FAILED, message["reason"])
         elif message["op"] == "exit":
             rank, code = message["rank"], message["exit_code"]
             reason = message["reason"]
@@ -265,22 +267,23 @@ class _Supervisor:
 
     # -- end
 
-    def _verdict(self) -> Tuple[JobState, int, str]:
-        code = self._mpirun.returncode if self._mpirun is not None and self._mpirun.returncode is not None else 1
-        return state.verdict(self._np, len(self._started), self._failure, code, self._cut_short)
-
-    def _finish(self, end: Tuple[JobState, int, str]) -> None:
+    def _finish(self) -> None:
         """End what is left, bring the logs together, record the end."""
+        failure = self._failure
         left = self._end_processes()
+        code = -signal.SIGKILL
         if self._mpirun is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._mpirun.wait(_GUARD_SECONDS)
+                code = self._mpirun.wait(_GUARD_SECONDS)
             self._read_launcher()
+        if code >= 0:
+            # What the ranks said last may have come after mpirun's end. Where a signal ended mpirun, it came of that.
+            failure = self._failure
+        job_state, code, reason = state.verdict(self._np, len(self._started), failure, code, self._cut_short)
         for stem in (self._folder.launcher, *map(self._folder.rank, range(self._np))):
             self._merge.finish(stem)
         while self._merge.step():
             pass
-        job_state, code, reason = end
         if left:
             reason += f"; {left}"
         self._folder.caller.unlink(missing_ok=True)

@@ -61,7 +61,7 @@ def run(ctx: click.Context, /, command: tuple[str, ...], *, sizes: tuple[int, ..
     with render.waiting(settings.quiet, spec.name) as wait:
 
         def report(progress: flow.Progress) -> None:
-            wait.state(f"{progress.state} {render.printable(progress.line)}"[:100])
+            wait.state(f"np {progress.np}: {progress.state} {render.printable(progress.line)}"[:100])
             if settings.verbose and progress.line:
                 settings.talk(render.printable(progress.line))
 

@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 from taco_launch.agent import processes
 from taco_launch.agent.folders import JobFolder
+from taco_launch.agent.protocol import Line
 from taco_launch.launch.env import JOB_ID
 from taco_launch.remote import bundle
 
@@ -61,12 +64,15 @@ class Family:
 
     def end(self) -> None:
         """Kill all that holds the end of a pipe that was given out as stdout."""
-        pipes = {os.readlink(f"/proc/self/fd/{process.stdout.fileno()}") for process in self.started if process.stdout}
+        ends = [process.stdout.fileno() for process in self.started if process.stdout]
+        pipes = {Path(f"/proc/self/fd/{end}").readlink() for end in ends}
         for process in self.started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # also what forks faster than anybody looks
             process.kill()
         for name in filter(str.isdigit, os.listdir("/proc")):
             with contextlib.suppress(OSError):
-                if os.readlink(f"/proc/{name}/fd/1") in pipes:
+                if Path(f"/proc/{name}/fd/1").readlink() in pipes:
                     os.kill(int(name), signal.SIGKILL)
         for process in self.started:
             process.communicate(timeout=10)
@@ -83,3 +89,44 @@ def number(process: "subprocess.Popen[bytes]") -> int:
     """Read a process number that a process prints."""
     assert process.stdout is not None
     return int(process.stdout.readline())
+
+
+class Mail:
+    """One end of a connection between processes of the agent, and what has come over it."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.box: list[dict[str, Any]] = []
+        self.closed = False
+
+    def send(self, op: str, **message: Any) -> None:
+        assert self.line.send({"op": op, **message})
+
+    def receive(self, seconds: float) -> None:
+        """Take in what comes within some seconds."""
+        if select.select([self.line], [], [], seconds)[0]:
+            messages = self.line.receive()
+            self.closed = messages is None
+            self.box += messages or ()
+
+    def wait(self, op: str, seconds: float = 10) -> dict[str, Any]:
+        """Take the first message of a kind out of the box once it is there."""
+        deadline = time.monotonic() + seconds
+        while True:
+            for message in self.box:
+                if message["op"] == op:
+                    self.box.remove(message)
+                    return message
+            assert not self.closed, f"the other side is gone; no {op}, but {self.box}"
+            assert time.monotonic() < deadline, f"no {op} within {seconds} s, but {self.box}"
+            self.receive(0.1)
+
+    def wait_for_end(self, seconds: float = 10) -> None:
+        """Wait until the other side is gone."""
+        deadline = time.monotonic() + seconds
+        while not self.closed:
+            assert time.monotonic() < deadline, f"the other side is still there after {seconds} s"
+            self.receive(0.1)
+
+    def close(self) -> None:
+        self.line.close()

@@ -137,7 +137,9 @@ def test_a_supervisor_that_hangs_is_given_up_by_the_guard(taco: Taco, tmp_path: 
     os.kill(supervisor, signal.SIGSTOP)
     eventually(lambda: not victims.alive(), 20, "the guard to end the ranks")
     os.kill(supervisor, signal.SIGCONT)
-    assert taco.ended("victims")["state"] == "FAILED"
+    job = taco.ended("victims")
+    assert (job["state"], job["exit_code"]) == ("FAILED", 1)
+    assert job["reason"] == "its guard heard nothing of the supervisor for 2 s and ended its ranks"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])

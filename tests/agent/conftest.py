@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,6 +29,28 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("agent") / "agent.pyz"
     path.write_bytes(bundle.build(bundle.sources()))
     return path
+
+
+def close_what_lies_in(folder: Path) -> None:
+    """Close the files of a folder: a log's writer and an event file are open for the life of their process."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if folder in Path(f"/proc/self/fd/{name}").readlink().parents:
+                os.close(int(name))
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for one of many examples of a property."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+        close_what_lies_in(Path(name))
+
+
+@pytest.fixture(autouse=True)
+def _closed(tmp_path: Path) -> Iterator[None]:
+    yield
+    close_what_lies_in(tmp_path)
 
 
 @pytest.fixture
@@ -64,7 +87,7 @@ class Family:
 
     def end(self) -> None:
         """Kill all that holds the end of a pipe that was given out as stdout."""
-        ends = [process.stdout.fileno() for process in self.started if process.stdout]
+        ends = [process.stdout.fileno() for process in self.started if process.stdout and not process.stdout.closed]
         pipes = {Path(f"/proc/self/fd/{end}").readlink() for end in ends}
         for process in self.started:
             with contextlib.suppress(ProcessLookupError):
@@ -75,7 +98,10 @@ class Family:
                 if Path(f"/proc/{name}/fd/1").readlink() in pipes:
                     os.kill(int(name), signal.SIGKILL)
         for process in self.started:
-            process.communicate(timeout=10)
+            process.wait(10)
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
 
 
 @pytest.fixture
@@ -83,6 +109,16 @@ def family(tmp_path: Path) -> Iterator[Family]:
     found = Family(f"test-{os.getpid()}-{tmp_path.name}")
     yield found
     found.end()
+
+
+@contextlib.contextmanager
+def held(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Stop a process for the length of a block: what comes to it meanwhile is there all at once."""
+    process.send_signal(signal.SIGSTOP)
+    while (entry := processes.identify(process.pid)) is not None and entry.state != "T":
+        time.sleep(0.001)
+    yield
+    process.send_signal(signal.SIGCONT)
 
 
 def number(process: "subprocess.Popen[bytes]") -> int:

@@ -1,7 +1,6 @@
 """The merged log: whole lines behind their labels, and under the labels exactly what each stream holds."""
 
 import re
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 
 from taco_launch.agent import logs
 from taco_launch.agent.logs import Merge, Reader, Writer
+from tests.agent.conftest import scratch
 
 NO_ROTATION = 1 << 30
 PIECES = st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"\xff\x00", b"| ", b"word "]), max_size=6).map(
@@ -67,8 +67,8 @@ def lines(data: bytes) -> list[bytes]:
 @example([(0, b"10%\r"), None, (0, b"\n"), None])
 @example([(0, b"a"), (1, b"b"), None, (0, b"\n"), None])
 def test_every_stream_is_whole_whatever_the_interleaving(steps: list[tuple[int, bytes] | None]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        streams = Streams(Path(folder))
+    with scratch() as folder:
+        streams = Streams(folder)
         for step in steps:
             if step is None:
                 streams.merge.step()
@@ -85,8 +85,8 @@ def test_every_stream_is_whole_whatever_the_interleaving(steps: list[tuple[int, 
 @given(STEPS)
 @example([(0, b"10%\r"), None, (0, b"20%\r"), None])
 def test_a_whole_line_comes_at_once(steps: list[tuple[int, bytes] | None]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        streams = Streams(Path(folder))
+    with scratch() as folder:
+        streams = Streams(folder)
         for step in steps:
             if step is not None:
                 streams.write(*step)
@@ -122,9 +122,9 @@ def test_labels_of_any_bytes(tmp_path: Path) -> None:
 
 @given(st.lists(st.sampled_from([b"\n", b"ab", b"c" * 30, b"\r"]), max_size=20))
 def test_a_line_over_the_bound_is_whole_all_the_same(pieces: list[bytes]) -> None:
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+    with scratch() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(logs, "_LINE_BOUND", 20)
-        streams = Streams(Path(folder))
+        streams = Streams(folder)
         for piece in pieces:
             streams.write(0, piece)
             streams.step()

@@ -1,7 +1,6 @@
 """A stream of bytes in segments: whatever is written is read, whole and in order, but for the oldest that was dropped."""
 
 import re
-import tempfile
 import threading
 import tracemalloc
 from pathlib import Path
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from taco_launch.agent import logs
 from taco_launch.agent.logs import Merge, Reader, Writer
+from tests.agent.conftest import scratch
 
 # Bytes are written, a number is the size of a read, None opens the writer anew.
 STEPS = st.lists(st.binary(min_size=1, max_size=40) | st.integers(1, 50) | st.none(), max_size=30)
@@ -38,8 +38,8 @@ def drain(reader: Reader) -> bytes:
 
 @given(STEPS, LIMITS)
 def test_any_interleaving_of_reader_and_writer(steps: list[bytes | int | None], limit: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        stem = Path(folder, "rank-0")
+    with scratch() as folder:
+        stem = folder / "rank-0"
         writer, reader = Writer(stem, limit), Reader(stem)
         written, seen = b"", 0
         for step in (*steps, *[50] * (sum(len(s) for s in steps if isinstance(s, bytes)) + 2)):
@@ -65,8 +65,8 @@ def test_any_interleaving_of_reader_and_writer(steps: list[bytes | int | None], 
 
 @given(st.lists(st.binary(min_size=1, max_size=30), max_size=10), LIMITS, st.integers(0, 300))
 def test_a_reader_begins_anywhere(pieces: list[bytes], limit: int, offset: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        stem = Path(folder, "rank-0")
+    with scratch() as folder:
+        stem = folder / "rank-0"
         writer, written = Writer(stem, limit), b"".join(pieces)
         for piece in pieces:
             writer.write(piece)
@@ -125,9 +125,9 @@ def test_logs_are_private(tmp_path: Path) -> None:
 @example(b"a\nb", 1, 80, 1)
 @example(b"a\nb\n", 1, 80, 2)
 def test_tail(written: bytes, lines: int, limit: int, chunk: int) -> None:
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+    with scratch() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(logs, "CHUNK", chunk)
-        stem = Path(folder, "rank-0")
+        stem = folder / "rank-0"
         Writer(stem, limit).write(written)
         found = re.findall(rb"[^\n]*\n|[^\n]+", kept(stem))
         expected = b"".join(found[max(len(found) - lines, 0) :])

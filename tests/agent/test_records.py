@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taco_launch import state
@@ -18,7 +18,7 @@ from taco_launch.agent.records import Events
 from taco_launch.errors import TacoLaunchError
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import JobSpec, JobState
-from tests.agent.conftest import Family
+from tests.agent.conftest import Family, scratch
 
 SPEC = JobSpec(name="job", command=("echo", "\udcff"), hosts=(Host("me", "127.0.0.1", connection="local"),), np=2)
 
@@ -83,7 +83,11 @@ def test_a_spec_of_another_version(folder: JobFolder) -> None:
         records.read_spec(folder)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema": 1}', '{"schema": 1, "spec": {}}', "\xff"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"schema": 1}', '{"schema": 1, "spec": {}}', "\xff"],
+    ids=["empty", "cut", "a-list", "no-schema", "no-spec", "no-fields", "no-text"],
+)
 def test_a_damaged_spec_is_an_error_of_that_job(folder: JobFolder, text: str) -> None:
     folder.spec.write_text(text, encoding="latin-1")
     with pytest.raises(TacoLaunchError, match="job job"):
@@ -111,21 +115,22 @@ def test_no_events(tmp_path: Path) -> None:
     assert records.read_events(JobFolder(tmp_path / "none")) == []
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(st.data())
-def test_a_line_that_was_cut_short_is_passed_over(folder: JobFolder, data: st.DataObject) -> None:
-    folder.events.unlink(missing_ok=True)
-    Events(folder).add(state.SUBMITTED, id="a1")
-    whole = folder.events.read_bytes()
-    Events(folder).add(state.STOPPING, "torn")
-    torn = folder.events.read_bytes()
-    cut = data.draw(st.integers(len(whole), len(torn) - 2))
-    folder.events.write_bytes(torn[:cut])
-    assert kinds(folder) == [state.SUBMITTED]
-    # Who goes on after a crash does not write into the torn line.
-    Events(folder).add(state.ENDED, state="LOST", exit_code=1)
-    assert kinds(folder) == [state.SUBMITTED, state.ENDED]
-    assert records.record(folder).state is JobState.LOST
+def test_a_line_that_was_cut_short_is_passed_over(data: st.DataObject) -> None:
+    with scratch() as path:
+        folder = JobFolder(path)
+        Events(folder).add(state.SUBMITTED, id="a1")
+        whole = folder.events.read_bytes()
+        Events(folder).add(state.STOPPING, "torn")
+        torn = folder.events.read_bytes()
+        cut = data.draw(st.integers(len(whole), len(torn) - 2))
+        folder.events.write_bytes(torn[:cut])
+        assert kinds(folder) == [state.SUBMITTED]
+        # Who goes on after a crash does not write into the torn line.
+        Events(folder).add(state.ENDED, state="LOST", exit_code=1)
+        assert kinds(folder) == [state.SUBMITTED, state.ENDED]
+        assert records.record(folder).state is JobState.LOST
 
 
 def test_lines_that_are_no_events_of_ours_are_passed_over(folder: JobFolder) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from taco_launch.launch import mpirun
 from taco_launch.launch.env import JOB_ID, JOB_NAME
+from taco_launch.launch.separator import escape, unescape
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import HostSlots, LaunchPlan
@@ -82,19 +83,19 @@ def test_executed_is_the_line_with_the_wrapper_before_the_command(command: list[
     assert made.argv[options:] == tuple(command)
     assert made.executed[: options + len(WRAPPER)] == (*made.argv[:options], *WRAPPER)
     wrapped = made.executed[options + len(WRAPPER) :]
-    assert [mpirun.unescape(word) for word in wrapped] == command
+    assert [unescape(word) for word in wrapped] == command
     # A lone colon would begin a second program.
     assert ":" not in wrapped
 
 
 @given(st.text() | st.text(":", max_size=5))
 def test_escape_is_undone(word: str) -> None:
-    assert mpirun.unescape(mpirun.escape(word)) == word
+    assert unescape(escape(word)) == word
 
 
 def test_escape_touches_colons_only() -> None:
     given = ["", ":", "::", "a:", ":a", " :", "x"]
-    assert [mpirun.escape(word) for word in given] == ["", "::", ":::", "a:", ":a", " :", "x"]
+    assert [escape(word) for word in given] == ["", "::", ":::", "a:", ":a", " :", "x"]
 
 
 def test_the_line_can_be_pasted() -> None:

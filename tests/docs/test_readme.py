@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"(`+)(.+?)\1", re.DOTALL)
 _LONG_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 _STEP = re.compile(r"^(\[\d+/\d+\] .+? \.\.\.) ", re.MULTILINE)
+_SCRIPT_CALL = re.compile(r"(?<!\S)(scripts/[\w./-]+)(.*)")
+_SCRIPTS = ("scripts/quickstart", "scripts/test", "scripts/pytorch_synthetic_benchmark.py")
 _OPERATORS = frozenset("|&;<>()")
 
 
@@ -192,28 +195,41 @@ def top() -> click.Context:
     return click.Context(cli, info_name="taco-launch", **cli.context_settings)
 
 
+def commands(text: str) -> Iterator[str]:
+    """Yield what the blocks show to type."""
+    yield from (one.command for one in consoles(text))
+    for language, block in _FENCE.findall(text):
+        if language in ("sh", "bash"):
+            yield from block.splitlines()
+
+
 def test_every_taco_launch_command_exists(readme: str) -> None:
-    lines = [one.command for one in consoles(readme)]
-    lines += [
-        line for language, block in _FENCE.findall(readme) if language in ("sh", "bash") for line in block.split("\n")
-    ]
-    lines += [span for span in spans(readme) if span.startswith("taco-launch ")]
+    lines = [*commands(readme), *(span for span in spans(readme) if span.startswith("taco-launch "))]
     calls = [words for line in lines for words in simple_commands(line) if words[0].endswith("taco-launch")]
     assert calls
     assert [(" ".join(words), fault(words)) for words in calls if fault(words)] == []
 
 
-def test_every_option_exists(readme: str) -> None:
+def script_options(script: str) -> set[str]:
+    """Give the options that a file of scripts/ names in its --help."""
+    argv = [sys.executable, script] if script.endswith(".py") else [script]
+    shown = subprocess.run([*argv, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(_LONG_OPTION.findall(shown.stdout))
+
+
+def test_every_option_of_a_script_exists(readme: str) -> None:
+    calls = [found for line in (*commands(readme), *spans(readme)) for found in _SCRIPT_CALL.findall(line)]
+    assert calls
+    for script, rest in calls:
+        assert (ROOT / script).exists()
+        used = set(_LONG_OPTION.findall(rest))
+        assert not used or used <= script_options(script), script
+
+
+def test_every_option_that_stands_alone_exists(readme: str) -> None:
     alone = [span for span in spans(readme) if span.startswith("-")]
     named = {name for text in (*alone, prose(readme)) for name in _LONG_OPTION.findall(text)}
-    known = every_option(top())
-    scripts = [one.command for one in consoles(readme)] + list(spans(readme))
-    for script in ("scripts/quickstart", "scripts/test"):
-        own = _LONG_OPTION.findall(
-            subprocess.run([ROOT / script, "--help"], capture_output=True, text=True, check=True).stdout
-        )
-        used = {name for line in scripts if line.startswith(script) for name in _LONG_OPTION.findall(line)}
-        assert used - set(own) == set(), script
+    known = every_option(top()).union(*(script_options(script) for script in _SCRIPTS))
     assert named - known == set()
 
 

@@ -1,0 +1,81 @@
+"""The zipapp: the same sources give the same file, and the standard library is all it needs."""
+
+import io
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from taco_launch.remote import bundle
+from tests.agent.conftest import PYTHON
+
+BUILD = "import hashlib; from taco_launch.remote import bundle as b; print(hashlib.sha256(b.build(b.sources())).hexdigest())"
+# Imports every module of the zipapp; whatever lies outside the standard library is not to be found with -I -S.
+IMPORT = """
+import importlib, sys, zipfile
+path = sys.argv[1]
+sys.path.insert(0, path)
+names = [name[:-3] for name in zipfile.ZipFile(path).namelist() if name.endswith(".py") and name != "__main__.py"]
+for name in names:
+    name = name.replace("/", ".")
+    module = importlib.import_module(name[: -len(".__init__")] if name.endswith(".__init__") else name)
+    assert module.__file__.startswith(path), module.__file__
+    print(module.__name__)
+"""
+
+
+def test_same_sources_same_name_and_bytes() -> None:
+    contents = bundle.sources()
+    assert contents == bundle.sources()
+    assert bundle.name(contents) == bundle.name(bundle.sources())
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", BUILD], env={"PYTHONHASHSEED": seed}, stdout=subprocess.PIPE, check=True
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+def test_other_sources_other_name() -> None:
+    (path, data), *rest = bundle.sources()
+    names = {
+        bundle.name(contents)
+        for contents in (
+            ((path, data), *rest),
+            ((path, data + b"#"), *rest),
+            ((path + "x", data), *rest),
+            tuple(rest),
+            ((path + "\0", data[1:]), *rest),
+        )
+    }
+    assert len(names) == 5
+
+
+def test_it_imports_nothing_outside_the_standard_library(agent: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*PYTHON, "-c", IMPORT, str(agent)], capture_output=True, text=True, cwd=tmp_path, env={}, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    modules = set(done.stdout.split())
+    assert {"taco_launch.errors", "taco_launch.model.jobs", "taco_launch.agent.supervisor"} <= modules
+    assert not [name for name in modules if name.startswith(("taco_launch.cli", "taco_launch.inventory"))]
+
+
+def test_compiled_code_lies_beside_every_source(agent: Path) -> None:
+    names = zipfile.ZipFile(agent).namelist()
+    sources = {name for name in names if name.endswith(".py")} - {"__main__.py"}
+    assert {name for name in names if name.endswith(".pyc")} == {f"{name}c" for name in sources}
+    assert len(names) == len(set(names))
+
+
+def test_the_sources_suffice(tmp_path: Path) -> None:
+    """Another Python passes the compiled code over."""
+    slim = tmp_path / "slim.pyz"
+    with zipfile.ZipFile(io.BytesIO(bundle.build(bundle.sources()))) as whole, zipfile.ZipFile(slim, "w") as target:
+        for name in whole.namelist():
+            if not name.endswith(".pyc"):
+                target.writestr(name, whole.read(name))
+    done = subprocess.run([*PYTHON, str(slim), "list"], input=b"", stdout=subprocess.PIPE, env={}, check=False)
+    assert b'"op":"list"' in done.stdout
+    assert done.returncode == 2

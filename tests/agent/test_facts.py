@@ -1,0 +1,54 @@
+"""Slots are GPUs where nvidia-smi lists some, and cores otherwise."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from taco_launch.agent import facts
+
+TWO = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-c2e1d1b6-3f0e-4e0e-9b1a-0a4c6c7d2f11)"""
+MIG = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77)
+  MIG 1g.5gb Device 0: (UUID: MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f)
+  MIG 1g.5gb Device 1: (UUID: MIG-cba663e8-9bed-5b25-b243-5985ef7c9beb)"""
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("listing", "code", "count"),
+    [(TWO, 0, 2), (MIG, 0, 1), ("No devices found.", 0, 0), ("NVIDIA-SMI has failed", 9, 0), (TWO, 15, 0)],
+    ids=["two", "mig", "none", "no-driver", "failed"],
+)
+def test_gpus(tools: Path, listing: str, code: int, count: int) -> None:
+    tool = tools / "nvidia-smi"
+    tool.write_text(
+        f"#!/bin/sh\n[ \"$*\" = -L ] || exit 99\ncat <<'END'\n{listing}\nEND\nexit {code}\n", encoding="ascii"
+    )
+    tool.chmod(0o755)
+    assert facts.gpus() == count
+    assert facts.slots() == (count or max(2, len(os.sched_getaffinity(0))))
+
+
+def test_no_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert facts.gpus() == 0
+    assert facts.slots() >= 2
+
+
+def test_a_tool_that_hangs(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "_SMI_SECONDS", 0.1)
+    (tools / "nvidia-smi").write_text("#!/bin/sh\nexec sleep 60\n", encoding="ascii")
+    (tools / "nvidia-smi").chmod(0o755)
+    assert facts.gpus() == 0
+
+
+def test_the_boot_has_a_name() -> None:
+    assert re.fullmatch("[0-9a-f-]{36}", facts.boot_id())
+    assert facts.boot_id() == facts.boot_id()

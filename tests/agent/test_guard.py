@@ -1,0 +1,230 @@
+"""The guard as a process of its own, its supervisor played over the socket."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taco_launch import state
+from taco_launch.agent import facts, processes, records
+from taco_launch.agent.folders import JobFolder
+from taco_launch.agent.protocol import Line
+from taco_launch.model.jobs import JobState
+from tests.agent.conftest import PYTHON, Family, Mail, held
+from tests.conftest import eventually
+
+SLEEP = ("sleep", "60")
+Connect = Callable[[], Mail]
+
+
+@pytest.fixture
+def lock(folder: JobFolder) -> Iterator[list[int]]:
+    """The lock that tells the guard that a supervisor is alive; a test takes it out of the list to let it go."""
+    held = records.try_lock(folder)
+    assert held is not None
+    locks = [held]
+    yield locks
+    for descriptor in locks:
+        os.close(descriptor)
+
+
+@pytest.fixture
+def guard(folder: JobFolder, agent: Path, family: Family, lock: list[int]) -> "subprocess.Popen[bytes]":
+    assert lock
+    argv = (*PYTHON, str(agent), "guard", str(folder.path))
+    with open(folder.debug, "wb") as debug:
+        return family.start(argv, stderr=debug)
+
+
+@pytest.fixture
+def connect(folder: JobFolder, guard: "subprocess.Popen[bytes]") -> Iterator[Connect]:
+    """Gives connections to the guard; at the end, what it complained about is shown."""
+    opened: list[Mail] = []
+
+    def line() -> Line | None:
+        try:
+            return Line(folder.connect())
+        except OSError:
+            assert guard.poll() is None, folder.debug.read_text(encoding="utf-8")
+            return None
+
+    def connected() -> Mail:
+        mail = Mail(eventually(line, 10, "the guard to listen"))
+        opened.append(mail)
+        return mail
+
+    yield connected
+    for mail in opened:
+        mail.close()
+
+
+@pytest.fixture
+def supervisor(connect: Connect, family: Family) -> Mail:
+    return supervise(connect(), family)
+
+
+def supervise(mail: Mail, family: Family, timeout: float = 30, *, count_slots: bool = False) -> Mail:
+    mail.send("supervise", job_id=family.job_id, host_loss_timeout=timeout, count_slots=count_slots)
+    return mail
+
+
+def register(mail: Mail, rank: int, *roots: tuple[int, int]) -> Mail:
+    mail.send("register", rank=rank, roots=list(roots))
+    return mail
+
+
+def ended(mail: Mail, guard: "subprocess.Popen[bytes]", *roots: tuple[int, int]) -> dict[str, Any]:
+    mail.send("end", roots=list(roots))
+    answer = mail.wait("ended")
+    mail.wait_for_end()
+    assert guard.wait(5) == 0
+    return {name: answer[name] for name in ("left", "unknown")}
+
+
+NOTHING = {"left": [], "unknown": ""}
+
+
+@pytest.mark.parametrize("count_slots", [True, False])
+def test_its_first_message_is_the_hosts_facts(connect: Connect, family: Family, count_slots: bool) -> None:
+    found = supervise(connect(), family, count_slots=count_slots).wait("facts")
+    assert found["boot"] == facts.boot_id()
+    assert 1024 <= found["port"] <= 65535
+    assert found["slots"] == (facts.slots() if count_slots else None)
+
+
+def test_a_rank_is_welcomed_and_its_life_is_told(supervisor: Mail, connect: Connect) -> None:
+    environment = {"MASTER_PORT": "1", "odd": "\udcff\n"}
+    supervisor.send("prepare", welcome={"environment": environment, "log_max_bytes": 7})
+    supervisor.wait("facts")
+    one, two = register(connect(), 1, (2**21, 5)), register(connect(), 0, (2**21, 6))
+    for rank in (one, two):
+        assert rank.wait("welcome") == {"op": "welcome", "environment": environment, "log_max_bytes": 7}
+    assert [supervisor.wait("started")["rank"] for _rank in range(2)] == [1, 0]
+    one.send("exit", rank=1, exit_code=3, reason="why")
+    assert supervisor.wait("exit") == {"op": "exit", "rank": 1, "exit_code": 3, "reason": "why"}
+    one.close()
+    # The other's wrapper is killed before it could tell.
+    two.close()
+    assert supervisor.wait("exit") == {"op": "exit", "rank": 0, "exit_code": None, "reason": ""}
+    supervisor.receive(0.2)
+    assert supervisor.box == []
+
+
+def test_orders_reach_every_rank(supervisor: Mail, connect: Connect) -> None:
+    supervisor.send("prepare", welcome={})
+    ranks = [register(connect(), number) for number in range(3)]
+    for _rank in ranks:
+        supervisor.wait("started")
+    ranks[0].send("exit", rank=0, exit_code=0, reason="")
+    for order in ("terminate", "release"):
+        supervisor.send(order)
+        for rank in ranks:  # also one that has told its end, and waits to be released
+            assert rank.wait(order) == {"op": order}
+
+
+def test_the_end_leaves_nothing(
+    supervisor: Mail, connect: Connect, guard: "subprocess.Popen[bytes]", family: Family
+) -> None:
+    marked = family.start(SLEEP, marked=True)
+    registered, launched, named, bystander = (family.start(SLEEP) for _process in range(4))
+    supervisor.send("prepare", welcome={})
+    register(connect(), 0, family.root(registered))
+    supervisor.wait("started")
+    supervisor.send("launched", root=family.root(launched))
+    assert ended(supervisor, guard, family.root(named)) == NOTHING
+    for process in (marked, registered, launched, named):
+        assert process.wait(1) == -signal.SIGKILL
+    assert bystander.poll() is None
+
+
+def test_what_ranks_have_said_comes_before_the_end(
+    supervisor: Mail, connect: Connect, guard: "subprocess.Popen[bytes]"
+) -> None:
+    supervisor.send("prepare", welcome={})
+    told, killed = register(connect(), 0), register(connect(), 1)
+    for _rank in range(2):
+        supervisor.wait("started")
+    with held(guard):
+        supervisor.send("end", roots=[])
+        told.send("exit", rank=0, exit_code=9, reason="")
+        for rank in (told, killed):
+            rank.close()
+    supervisor.wait("facts")
+    supervisor.wait("ended")
+    assert {message["rank"]: message["exit_code"] for message in supervisor.box} == {0: 9, 1: None}
+    assert guard.wait(5) == 0
+
+
+def test_a_broken_connection_is_made_again(
+    supervisor: Mail, connect: Connect, guard: "subprocess.Popen[bytes]", family: Family
+) -> None:
+    process = family.start(SLEEP, marked=True)
+    supervisor.send("prepare", welcome={})
+    rank = register(connect(), 0)
+    supervisor.wait("started")
+    supervisor.close()
+    rank.receive(1.2)  # longer than the guard takes to see whether the supervisor is alive
+    assert not rank.closed
+    again = supervise(connect(), family)
+    again.wait("facts")
+    rank.send("exit", rank=0, exit_code=0, reason="")
+    again.wait("exit")
+    assert process.poll() is None
+    assert ended(again, guard) == NOTHING
+
+
+def test_a_dead_supervisors_job_is_ended_and_recorded(
+    supervisor: Mail, guard: "subprocess.Popen[bytes]", family: Family, folder: JobFolder, lock: list[int]
+) -> None:
+    records.Events(folder).add(state.SUBMITTED, id=family.job_id)
+    marked, launched, bystander = family.start(SLEEP, marked=True), family.start(SLEEP), family.start(SLEEP)
+    supervisor.send("launched", root=family.root(launched))
+    supervisor.wait("facts")
+    supervisor.close()
+    os.close(lock.pop())
+    assert guard.wait(10) == 0
+    assert (marked.wait(1), launched.wait(1), bystander.poll()) == (-9, -9, None)
+    assert records.record(folder).state is JobState.LOST
+
+
+def test_a_silent_supervisor_is_given_up(
+    connect: Connect, guard: "subprocess.Popen[bytes]", family: Family, folder: JobFolder
+) -> None:
+    supervisor = supervise(connect(), family, timeout=0.5)
+    marked = family.start(SLEEP, marked=True)
+    for _beat in range(6):
+        supervisor.send("beat")
+        supervisor.receive(0.2)
+    assert guard.poll() is None
+    assert marked.poll() is None
+    # No beat any more. The lock is held: it hangs, so its job is ended and nothing is recorded in its stead.
+    assert guard.wait(10) == 0
+    assert marked.wait(1) == -signal.SIGKILL
+    assert records.read_events(folder) == []
+
+
+def test_a_rank_that_leaves_before_it_registers(supervisor: Mail, connect: Connect) -> None:
+    connect().close()
+    supervisor.wait("facts")
+    supervisor.send("beat")
+    supervisor.receive(0.2)
+    assert not supervisor.closed
+    assert supervisor.box == []
+
+
+def test_its_socket_is_private(supervisor: Mail, folder: JobFolder) -> None:
+    supervisor.wait("facts")
+    (socket_,) = [path for path in folder.path.iterdir() if path.is_socket()]
+    assert socket_.stat().st_mode & 0o077 == 0
+
+
+def test_it_is_no_member_of_its_job(supervisor: Mail, guard: "subprocess.Popen[bytes]", family: Family) -> None:
+    own = processes.identify(guard.pid)
+    assert own is not None
+    supervisor.send("launched", root=[own.pid, own.start])
+    assert ended(supervisor, guard) == NOTHING
+    assert family.job_id

@@ -1,0 +1,143 @@
+"""The controller's side of a call: frames as they come, the agent's errors as they are, a dying agent as a HostError."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from taco_launch.agent import protocol
+from taco_launch.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.remote import bundle
+from taco_launch.remote.head import AgentError, Frame, Head
+from taco_launch.remote.local import Local
+
+HEADER = protocol.dump(protocol.header("op", "a"))
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def installed(state: Path) -> Path:
+    """Where the agent lies; a test puts a program of its own there."""
+    path = state / "agent" / bundle.name(bundle.sources())
+    path.parent.mkdir(parents=True)
+    return path
+
+
+def says(installed: Path, output: bytes, end: str = "") -> Head:
+    """Give a head whose agent reads its input, says something, and comes to some end."""
+    script = f"import os, sys\nsys.stdin.buffer.read()\nos.write(1, {output!r})\n{end}\n"
+    installed.write_text(script, encoding="ascii")
+    return Head(Local())
+
+
+def test_the_agent_is_installed_once(state: Path) -> None:
+    head = Head(Local())
+    assert head.call("list") == []
+    (path,) = (state / "agent").iterdir()
+    assert path.name == bundle.name(bundle.sources())
+    assert path.read_bytes() == bundle.build(bundle.sources())
+    assert path.stat().st_mode & 0o777 == 0o600
+    before = path.stat().st_mtime_ns
+    Head(Local()).call("list")
+    assert path.stat().st_mtime_ns == before
+
+
+ECHO = """
+import json, sys
+print(json.dumps({"protocol": 1}))
+print(json.dumps({"header": json.loads(input()), "request": json.loads(input()), "arguments": sys.argv[1:]}))
+"""
+
+
+def test_a_request_reaches_the_agent(installed: Path) -> None:
+    installed.write_text(ECHO, encoding="ascii")
+    assert Head(Local()).call("get", name="vgg \udcff") == [
+        {"header": protocol.header("get", ""), "request": {"name": "vgg \udcff"}, "arguments": ["get"]}
+    ]
+
+
+def test_frames_with_raw_bytes(installed: Path) -> None:
+    raw = bytes(range(256)) * 100
+    head = says(installed, HEADER + protocol.dump({"a": 1}) + protocol.dump({"bytes": len(raw)}) + raw + b'{"b":2}\n')
+    with head.stream("logs") as frames:
+        assert list(frames) == [Frame({"a": 1}), Frame({"bytes": len(raw)}, raw), Frame({"b": 2})]
+
+
+def test_an_error_of_the_agent(installed: Path) -> None:
+    error = {"error": {"message": "job x: there is none", "hint": "see them all", "exit_code": 125}}
+    head = says(installed, HEADER + protocol.dump({"first": 1}) + protocol.dump(error))
+    with head.stream("get") as frames:
+        assert next(frames) == Frame({"first": 1})
+        with pytest.raises(AgentError, match="job x: there is none") as caught:
+            next(frames)
+    assert (caught.value.hint, caught.value.exit_code) == ("see them all", 125)
+    assert isinstance(caught.value, TacoLaunchError)
+
+
+def test_the_real_agents_errors(state: Path) -> None:
+    assert not state.exists()
+    with pytest.raises(AgentError, match="job nosuch: there is none of that name") as caught:
+        Head(Local()).call("get", name="nosuch")
+    assert caught.value.exit_code == 125
+    with pytest.raises(AgentError, match="does not know") as caught:
+        Head(Local()).call("dance")
+    assert caught.value.exit_code == 2
+
+
+WHOLE = HEADER + protocol.dump({"a": 1}) + protocol.dump({"bytes": 3}) + b"xyz"
+
+
+@pytest.mark.parametrize("end", ["sys.exit(1)", "os.kill(os.getpid(), 9)"], ids=["exits", "killed"])
+@pytest.mark.parametrize(
+    "output",
+    [b"", HEADER[:10], HEADER, HEADER + b'{"a"', WHOLE[:-1], WHOLE],
+    ids=["nothing", "half-a-header", "header", "half-a-frame", "half-the-bytes", "frames"],
+)
+def test_an_agent_that_dies(installed: Path, output: bytes, end: str) -> None:
+    with pytest.raises(HostError, match="localhost: "):
+        says(installed, output, end).call("logs")
+
+
+def test_an_agent_that_does_not_even_listen(installed: Path) -> None:
+    installed.write_text("import os\nos._exit(1)", encoding="ascii")
+    for _try in range(3):
+        with pytest.raises(HostError):
+            Head(Local()).call("submit", caller={"environment": {"A": "x" * 300_000}})
+
+
+def test_an_agent_that_is_no_agent(installed: Path) -> None:
+    with pytest.raises(TacoLaunchError, match="not a message of taco-launch"):
+        says(installed, b"Welcome to gpu1!\n").call("list")
+
+
+@pytest.mark.parametrize(
+    ("version", "side"), [(protocol.VERSION + 1, "the controller"), (protocol.VERSION - 1, "this host's agent")]
+)
+def test_an_agent_of_another_version(installed: Path, version: int, side: str) -> None:
+    head = says(installed, protocol.dump({"protocol": version, "agent": "a", "op": "list"}))
+    with pytest.raises(UsageError) as caught:
+        head.call("list")
+    assert caught.value.hint == f"upgrade taco-launch on {side}"
+
+
+def test_leaving_the_block_ends_the_call(installed: Path) -> None:
+    script = 'import os, time\nprint(\'{"protocol": 1}\\n{"pid": %d}\' % os.getpid(), flush=True)\ntime.sleep(60)'
+    installed.write_text(script, encoding="ascii")
+    with Head(Local()).stream("logs") as frames:
+        pid = next(frames).data["pid"]
+        assert Path(f"/proc/{pid}").exists()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_no_place_for_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "file"))
+    with pytest.raises(HostError, match="cannot write") as caught:
+        Head(Local()).call("list")
+    assert caught.value.hint == "name another folder with TACO_LAUNCH_STATE"
+    assert os.listdir(tmp_path) == ["file"]

@@ -1,0 +1,146 @@
+"""Messages come through whole, wherever they are cut; a caller of another version is told what to upgrade."""
+
+import io
+import json
+import socket
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from taco_launch.agent import protocol
+from taco_launch.agent.protocol import Line
+from taco_launch.errors import NoJobError, UsageError
+
+TEXT = st.text(max_size=6) | st.binary(max_size=6).map(lambda data: data.decode("utf-8", "surrogateescape"))
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=5,
+)
+MESSAGES = st.dictionaries(TEXT, VALUES, max_size=4)
+
+
+@given(st.lists(MESSAGES, max_size=5))
+def test_what_is_written_is_read(messages: list[dict[str, Any]]) -> None:
+    stream = io.BytesIO(b"".join(map(protocol.dump, messages)))
+    assert [protocol.read(stream) for _message in messages] == messages
+    assert protocol.read(stream) is None
+
+
+@given(MESSAGES)
+def test_a_message_is_one_line(message: dict[str, Any]) -> None:
+    line = protocol.dump(message)
+    assert line.isascii()
+    assert line.splitlines(keepends=True) == [line]
+
+
+@given(st.binary(max_size=40) | MESSAGES.map(lambda message: protocol.dump(message)[1:]))
+@example(b"\n")
+@example(b"[1]\n")
+@example(b"[" * 100_000 + b"\n")
+@example(b'{"a": 1')
+def test_what_is_no_message_is_refused(data: bytes) -> None:
+    try:
+        found = protocol.read(io.BytesIO(data))
+    except UsageError as error:
+        told = error.message
+    else:
+        assert found == (json.loads(data.partition(b"\n")[0]) if data else None)
+        return
+    assert "not a message of taco-launch" in told
+    assert len(told) < 500
+
+
+def test_the_header() -> None:
+    header = protocol.header("list", "/agent.pyz")
+    assert header == {"protocol": protocol.VERSION, "agent": "/agent.pyz", "op": "list"}
+    protocol.check(header)
+
+
+@pytest.mark.parametrize(
+    ("first", "side"),
+    [
+        ({"protocol": protocol.VERSION + 1}, "this host's agent"),
+        ({"protocol": protocol.VERSION - 1}, "the controller"),
+        ({"protocol": "one"}, "the controller"),
+        ({}, "the controller"),
+        (None, "the controller"),
+    ],
+    ids=["newer", "older", "text", "none", "nothing"],
+)
+def test_another_version_names_the_side_to_upgrade(first: dict[str, Any] | None, side: str) -> None:
+    with pytest.raises(UsageError, match="meets protocol") as caught:
+        protocol.check(first)
+    assert caught.value.hint == f"upgrade taco-launch on {side}"
+
+
+def test_an_error_travels() -> None:
+    error = NoJobError("there is none", hint="see them all")
+    assert protocol.error_message(error) == {
+        "error": {"message": "there is none", "hint": "see them all", "exit_code": 125}
+    }
+
+
+# --- lines over a socket
+
+
+@given(st.lists(MESSAGES, max_size=6), st.lists(st.integers(1, 30), min_size=1, max_size=10))
+def test_messages_cut_anywhere(messages: list[dict[str, Any]], sizes: list[int]) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        line = Line(ours)
+        found: list[dict[str, Any]] = []
+        data = b"".join(map(protocol.dump, messages))
+        while data:
+            for size in sizes:
+                piece, data = data[:size], data[size:]
+                if piece:
+                    theirs.sendall(piece)
+                    received = line.receive()
+                    assert received is not None
+                    found += received
+        assert found == messages
+
+
+def test_a_long_message() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        message = {"op": "welcome", "environment": {"A": "x" * 2_000_000}}
+        sender = threading.Thread(target=Line(theirs).send, args=(message,))
+        sender.start()
+        line = Line(ours)
+        found: list[dict[str, Any]] = []
+        while not found:
+            received = line.receive()
+            assert received is not None
+            found += received
+        sender.join()
+        assert found == [message]
+
+
+def test_the_other_side_is_gone() -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        line = Line(ours)
+        theirs.sendall(protocol.dump({"a": 1}) + b'{"half')
+        theirs.close()
+        assert line.receive() == [{"a": 1}]
+        assert line.receive() is None
+        assert not line.send({"b": 2})
+        line.close()
+        assert line.receive() is None
+        assert not line.send({"b": 2})
+
+
+def test_nothing_has_come() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        line = Line(ours)
+        assert line.receive() == []
+        assert line.fileno() == ours.fileno()
+        assert line.send({"a": 1})
+        assert theirs.recv(100) == b'{"a":1}\n'

@@ -18,9 +18,11 @@ def place(np: Optional[int], free: Sequence[HostSlots]) -> Placement:
         reasons = tuple((entry.host, _slots(entry.slots)) for entry in free)
         names = ",".join(f"{entry.host}:{wanted if index == 0 else entry.slots}" for index, entry in enumerate(free))
         raise PlacementError(
-            f"{wanted} ranks do not fit: there {'is' if total == 1 else 'are'} {_slots(total)}",
+            f"{'1 rank does' if wanted == 1 else f'{wanted} ranks do'} not fit: there "
+            f"{'is' if total == 1 else 'are'} {_slots(total)}",
             reasons,
-            hint=f"ask for at most --np {total}, or allow more ranks than cores or GPUs with -H {names}",
+            hint=(f"ask for at most --np {total}, or " if total else "")
+            + f"allow more ranks than cores or GPUs with -H {names}",
         )
     shares: List[Share] = []
     left = wanted

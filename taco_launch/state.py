@@ -14,6 +14,8 @@ RANK_FAILED = "rank-failed"  # data: rank, host, exit_code: the first rank that 
 STOPPING = "stopping"
 ENDED = "ended"  # data: state, exit_code
 
+_LAST_SIGNAL = 64  # SIGRTMAX, signal(7)
+
 
 def reduce(events: Iterable[Event]) -> JobRecord:
     """Fold the events, oldest first. What comes after the first `ended` changes nothing."""
@@ -33,7 +35,7 @@ def _step(record: JobRecord, event: Event) -> JobRecord:
         hosts = tuple(str(host) for host in data["hosts"])
         return replace(
             record,
-            state=JobState.STARTING,
+            state=JobState.STOPPING if record.state is JobState.STOPPING else JobState.STARTING,
             np=int(data["np"]),
             hosts=hosts,
             line=str(data["line"]),
@@ -84,7 +86,7 @@ def verdict(
 
 def ending(exit_code: int) -> str:
     """Say in words what a shell's exit code means."""
-    if exit_code > SIGNAL_BASE:
+    if SIGNAL_BASE < exit_code <= SIGNAL_BASE + _LAST_SIGNAL:
         return f"was ended by {_signal(exit_code - SIGNAL_BASE)}"
     return f"exited with code {exit_code}"
 

@@ -21,7 +21,15 @@ def state_folder(environ: Mapping[str, str], uid: int) -> Path:
     if uid == 0:
         return Path("/var/lib/taco-launch")
     home = environ.get("HOME", "/")
-    return Path(environ.get("XDG_STATE_HOME") or f"{home}/.local/state") / "taco-launch"
+    given = Path(environ.get("XDG_STATE_HOME", ""))
+    # XDG Base Directory Specification: a relative path is to be ignored.
+    return (given if given.is_absolute() else Path(home, ".local/state")) / "taco-launch"
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder and those above it that are missing, all for their owner only."""
+    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
 
 
 def require_local_disk(folder: Path) -> None:
@@ -46,8 +54,8 @@ def require_local_disk(folder: Path) -> None:
         )
 
 
-# What may stand in a path: the controller's rules for job names are stricter still.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+# What may stand in a path; the controller has the same rule for job names.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 class JobFolder:
@@ -116,13 +124,16 @@ class Jobs:
         """Make a folder that is not seen by others yet; unless `publish` shows it in the block, it is removed.
 
         Raises:
+            UsageError: no job can have this name.
             TacoLaunchError: the disk is not local, or nothing can be written there.
         """
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"job {name!r}: no job can have this name")
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.path)
             require_local_disk(self.path)
             folder = self.path / f".new-{name}-{os.urandom(4).hex()}"
-            (folder / "logs").mkdir(mode=0o700, parents=True)
+            make_private(folder / "logs")
         except OSError as error:
             raise TacoLaunchError(
                 f"{self.path}: {error.strerror or error}",

@@ -38,6 +38,7 @@ class _Guard:
         self._heard = time.monotonic()
         self._ranks: Dict[Line, int] = {}
         self._roots: Set[Tuple[int, int]] = set()
+        self._terminating = False
         self._done = False
 
     def run(self) -> None:
@@ -57,6 +58,8 @@ class _Guard:
         self._selector.register(connection, selectors.EVENT_READ, line)
 
     def _hear(self, line: Line) -> None:
+        if line.fileno() < 0:  # lost a moment ago, on another's account
+            return
         messages = line.receive()
         for message in messages or ():
             self._act(line, message)
@@ -81,11 +84,14 @@ class _Guard:
             self._ranks[line] = message["rank"]
             self._roots.update((pid, start) for pid, start in message["roots"])
             line.send(self._welcome)
+            if self._terminating:
+                line.send({"op": "terminate"})
             self._tell({"op": "started", "rank": message["rank"], "roots": message["roots"]})
         elif op == "exit":
             self._ranks.pop(line, None)
             self._tell(message)
         elif op in ("terminate", "release"):
+            self._terminating = True
             for rank in list(self._lines()):
                 rank.send(message)
         elif op == "end":

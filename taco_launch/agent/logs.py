@@ -25,7 +25,7 @@ def segments(stem: Path) -> List[Tuple[int, Path]]:
         return []
     for name in names:
         middle = name[len(prefix) : -len(".log")]
-        if name.startswith(prefix) and name.endswith(".log") and middle.isdigit():
+        if name.startswith(prefix) and name.endswith(".log") and middle.isascii() and middle.isdecimal():
             found.append((int(middle), stem.parent / name))
     return sorted(found)
 
@@ -58,8 +58,7 @@ class Writer:
                 self._lost += len(data)
                 return
             note = f"\n[taco-launch: {self._lost} bytes of output lost here: {self._lost_why}]\n".encode()
-            # No part of the note: it comes whole or not at all, so a reader can trust it.
-            if self._append(note):
+            if not self._append_whole(note):
                 self._retry_at = time.monotonic() + _RETRY_SECONDS
                 self._lost += len(data)
                 return
@@ -73,20 +72,38 @@ class Writer:
         """Write what can be written and give the rest."""
         while data:
             room = self._segment_bytes - self._size
-            if room <= 0:
-                self._rotate()
-                continue
             try:
-                if self._file is None:
-                    path = segment(self._stem, self._start)
-                    self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-                written = os.write(self._file, data[:room])
+                if room <= 0:
+                    self._rotate()
+                    continue
+                file = self._file if self._file is not None else self._open()
+                written = os.write(file, data[:room])
             except OSError as error:
                 self._lost_why = error.strerror or str(error)
                 return data
             self._size += written
             data = data[written:]
         return data
+
+    def _open(self) -> int:
+        self._file = os.open(segment(self._stem, self._start), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return self._file
+
+    def _append_whole(self, note: bytes) -> bool:
+        """Write all of a note into one segment or nothing, so that a reader can trust it."""
+        try:
+            if self._segment_bytes - self._size <= 0:
+                self._rotate()
+            file = self._file if self._file is not None else self._open()
+            written = os.write(file, note)
+            if written < len(note):
+                os.ftruncate(file, self._size)
+                return False
+        except OSError as error:
+            self._lost_why = error.strerror or str(error)
+            return False
+        self._size += written
+        return True
 
     def _rotate(self) -> None:
         if self._file is not None:
@@ -160,8 +177,14 @@ def tail(stem: Path, lines: int) -> int:
     present, end = segments(stem), size(stem)
     if not lines:
         return end
+    first = end
     for start, path in reversed(present):
-        with open(path, "rb") as file:
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:  # the oldest was dropped a moment ago
+            break
+        first = start
+        with open(descriptor, "rb") as file:
             position = file.seek(0, os.SEEK_END)
             while position:
                 begin = max(position - CHUNK, 0)
@@ -175,7 +198,7 @@ def tail(stem: Path, lines: int) -> int:
                 if not lines:
                     return start + begin + index + 1
                 position = begin
-    return present[0][0] if present else 0
+    return first
 
 
 class Merge:
@@ -189,6 +212,8 @@ class Merge:
         """Write to the stream `target`."""
         self._out = Writer(target, max_bytes)
         self._sources: List[_Source] = []
+        # The stream whose line is open: one of more than _LINE_BOUND bytes, which another stream's line would cut.
+        self._in_line: Optional[_Source] = None
 
     def add(self, stem: Path, label: str) -> None:
         """Merge the stream `stem` from its start on."""
@@ -205,9 +230,14 @@ class Merge:
         moved = False
         for source in self._sources:
             lines = source.lines()
-            if lines:
-                self._out.write(lines)
-                moved = True
+            if not lines:
+                continue
+            if self._in_line is not None and self._in_line is not source:
+                self._in_line.in_line = False
+                self._out.write(b"\n")
+            self._out.write(lines)
+            self._in_line = source if source.in_line else None
+            moved = True
         return moved
 
 
@@ -218,7 +248,7 @@ class _Source:
         self._reader = Reader(stem)
         self._label = label
         self._rest: List[bytes] = []
-        self._in_line = False
+        self.in_line = False
 
     def lines(self) -> bytes:
         """Give the next whole lines behind their labels, none when there are none yet."""
@@ -226,10 +256,13 @@ class _Source:
             data = self._reader.read()
             if self._reader.skipped:
                 note = f"[taco-launch: {self._reader.skipped} bytes dropped by log rotation before they were merged]\n"
-                data = (b"\n" if self._rest or self._in_line else b"") + note.encode() + data
+                data = (b"\n" if self._rest or self.in_line else b"") + note.encode() + data
                 self._reader.skipped = 0
             if not data:
-                return self._labelled(close=True) if self.finished and (self._rest or self._in_line) else b""
+                return self._labelled(close=True) if self.finished and (self._rest or self.in_line) else b""
+            if self._rest and self._rest[-1].endswith(b"\r"):  # only now can it be told whether a newline follows
+                data = b"".join((*self._rest, data))
+                self._rest = []
             end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1
             # A long line is kept in pieces and joined once; beyond the bound its pieces go out as they come.
             self._rest.append(data[:end] if end else data)
@@ -245,12 +278,12 @@ class _Source:
         text = data.replace(b"\n", b"\n" + label)
         if b"\r" in data:
             text = text.replace(b"\r", b"\r" + label).replace(b"\r" + label + b"\n", b"\r\n")
-        if not self._in_line and data:
+        if not self.in_line and data:
             text = label + text
-        self._in_line = not data.endswith((b"\n", b"\r"))
-        if not self._in_line:
+        self.in_line = not data.endswith((b"\n", b"\r"))
+        if not self.in_line:
             text = text[: -len(label)]
         elif close:
-            self._in_line = False
+            self.in_line = False
             text += b"\n"
         return text

@@ -5,6 +5,7 @@ the launcher or its daemon), or it is in the session of one. The mark alone is n
 its title overwrites its environment; descent alone is not, since a parent may be gone.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -23,6 +24,7 @@ class Process(NamedTuple):
     pid: int
     start: int
     parent: int
+    group: int
     session: int
     state: str
 
@@ -48,7 +50,7 @@ def identify(pid: int) -> Optional[Process]:
         return None
     # The name stands in parentheses and may hold any character, so what follows the last one counts (proc(5)).
     fields = text[text.rindex(b")") + 2 :].split()
-    return Process(pid, int(fields[19]), int(fields[1]), int(fields[3]), fields[0].decode())
+    return Process(pid, int(fields[19]), int(fields[1]), int(fields[2]), int(fields[3]), fields[0].decode())
 
 
 def children(pid: int) -> List[Process]:
@@ -74,7 +76,7 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
     unreadable = 0
     begin = min((start for _pid, start in roots), default=0)
     for pid, entry in present.items():
-        carries = _carries(pid, needle)
+        carries = _carries(pid, needle) if job_id else False
         if carries:
             members.add(pid)
         elif carries is None and entry.start >= begin and not _gone(entry):
@@ -88,11 +90,14 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
 def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) -> Scan:
     """Kill all that belongs to a job and prove it gone: give what is left after at most `seconds` (nothing, if right).
 
-    Everything is stopped before it is killed, so that nothing forks away between two looks.
+    Everything is stopped before it is killed, so that nothing forks away between two looks. Whole process groups are
+    signalled besides: the kernel lets no fork escape that, however short a process lives.
     """
     roots = tuple(roots)
     begin = time.monotonic()
     deadline = begin + seconds
+    groups = {pid for pid, start in roots if _start(pid) in (None, start)}
+    _signal_groups(groups, signal.SIGSTOP)
     while True:
         stopped: FrozenSet[Tuple[int, int]] = frozenset()
         while True:
@@ -100,24 +105,37 @@ def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) ->
             now = frozenset((entry.pid, entry.start) for entry in left.found)
             if now <= stopped or time.monotonic() > deadline:
                 break
+            groups |= {entry.group for entry in left.found}
             _signal(now - stopped, signal.SIGSTOP)
+            _signal_groups(groups, signal.SIGSTOP)
             stopped |= now
         # A process on its way out cannot be read either: what stays unknown for longer is something else.
         proven = not left.found and (not left.unknown or time.monotonic() - begin > _SETTLE_SECONDS)
         if proven or time.monotonic() > deadline:
             return left
         _signal(now, signal.SIGKILL)
+        _signal_groups(groups, signal.SIGKILL)
         time.sleep(0.02)
+
+
+def _start(pid: int) -> Optional[int]:
+    present = identify(pid)
+    return None if present is None else present.start
+
+
+def _signal_groups(groups: Iterable[int], number: int) -> None:
+    for group in groups:
+        if group not in (0, 1, os.getpgrp()):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, number)
 
 
 def _signal(targets: Iterable[Tuple[int, int]], number: int) -> None:
     for pid, start in targets:
-        present = identify(pid)
-        if present is not None and present.start == start:
-            try:
+        if _start(pid) == start:
+            # Gone meanwhile, or not ours to end: the next scan tells which.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
-            except (ProcessLookupError, PermissionError):
-                continue  # gone meanwhile, or not ours to end: the next scan tells which
 
 
 def _closure(members: Set[int], sessions: Set[int], present: Dict[int, Process], own: FrozenSet[int]) -> Set[Process]:

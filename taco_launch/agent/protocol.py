@@ -7,6 +7,7 @@ from typing import IO, Any, Dict, List, Optional
 from taco_launch.errors import TacoLaunchError, UsageError
 
 VERSION = 1
+END = {"end": True}  # the last frame of an answer: without it, the answer broke off
 
 
 def dump(message: Any) -> bytes:
@@ -30,22 +31,22 @@ def read(stream: IO[bytes]) -> Optional[Dict[str, Any]]:
         return None
     try:
         message = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         message = None
     if not isinstance(message, dict):
         raise UsageError(f"not a message of taco-launch: {line[:80]!r}")
     return message
 
 
-def check(first: Optional[Dict[str, Any]]) -> None:
-    """Check the header of a call.
+def check(first: Optional[Dict[str, Any]], ours: str, theirs_is: str) -> None:
+    """Check a header that came from the side called `theirs_is`, to the side called `ours`.
 
     Raises:
-        UsageError: the caller speaks another protocol; the message says which side is to be upgraded.
+        UsageError: it speaks another protocol; the hint says which side is to be upgraded.
     """
     theirs = (first or {}).get("protocol")
     if theirs != VERSION:
-        older = "this host's agent" if isinstance(theirs, int) and theirs > VERSION else "the controller"
+        older = ours if isinstance(theirs, int) and theirs > VERSION else theirs_is
         raise UsageError(f"protocol {theirs} meets protocol {VERSION}", hint=f"upgrade taco-launch on {older}")
 
 

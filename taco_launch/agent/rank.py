@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.agent import logs, processes
 from taco_launch.agent.folders import JobFolder
@@ -43,12 +43,13 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
     own, parent = processes.identify(os.getpid()), processes.identify(os.getppid())
     roots = [(entry.pid, entry.start) for entry in (own, parent) if entry is not None]
     guard.send({"op": "register", "rank": rank, "roots": roots})
-    welcome = _wait_for(guard, "welcome", None)
+    welcome, behind = _wait_for(guard, "welcome")
     if welcome is None:
         return _refuse(f"rank {rank}: the guard in {folder.path} is gone")
     environment = {**os.environ, **rank_env(rank, local_rank, welcome["environment"])}
     log = logs.Writer(folder.rank(rank), int(welcome["log_max_bytes"]))
-    return _Rank(guard, rank, log).run([unescape(word) for word in command], environment)
+    terminating = any(message["op"] == "terminate" for message in behind)
+    return _Rank(guard, rank, log, terminating=terminating).run([unescape(word) for word in command], environment)
 
 
 def _refuse(why: str) -> int:
@@ -66,32 +67,27 @@ def _connect(folder: JobFolder) -> Optional[Line]:
     return None
 
 
-def _wait_for(guard: Line, op: str, timeout: Optional[float]) -> Optional[Dict[str, Any]]:
-    """Wait for a message; None when the guard is gone or `timeout` seconds are over."""
-    deadline = None if timeout is None else time.monotonic() + timeout
-    while deadline is None or time.monotonic() < deadline:
-        left = None if deadline is None else max(deadline - time.monotonic(), 0)
-        if not select.select([guard], [], [], left)[0]:
-            return None
+def _wait_for(guard: Line, op: str) -> Tuple[Optional[Dict[str, Any]], List[Dict[str, Any]]]:
+    """Wait for a message, and give those that came right behind it; None when the guard is gone."""
+    while True:
         messages = guard.receive()
         if messages is None:
-            return None
-        for message in messages:
+            return None, []
+        for index, message in enumerate(messages):
             if message["op"] == op:
-                return message
-    return None
+                return message, messages[index + 1 :]
 
 
 class _Rank:
     """The command while it runs."""
 
-    def __init__(self, guard: Line, rank: int, log: logs.Writer) -> None:
+    def __init__(self, guard: Line, rank: int, log: logs.Writer, *, terminating: bool) -> None:
         self._guard = guard
         self._rank = rank
         self._log = log
         self._pid = 0
         self._status: Optional[int] = None
-        self._terminating = False
+        self._terminating = terminating
 
     def run(self, command: List[str], environment: Mapping[str, str]) -> int:
         """Start the command, serve it to its end, report."""
@@ -116,6 +112,8 @@ class _Rank:
         finally:
             os.close(write_end)
         self._pid = child.pid
+        if self._terminating:
+            os.killpg(os.getpgrp(), signal.SIGTERM)
         self._serve(output, wakeup)
         child.returncode = 0  # its status was taken by our own waitpid
         return self._finish()
@@ -196,5 +194,5 @@ class _Rank:
         self._guard.send({"op": "exit", "rank": self._rank, "exit_code": exit_code, "reason": reason})
         if self._terminating:
             # mpirun kills the other ranks one second after it sees one end: held back, each has the whole grace time.
-            _wait_for(self._guard, "release", None)
+            _wait_for(self._guard, "release")
         return exit_code

@@ -5,7 +5,7 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any, List, Mapping, Optional
+from typing import Any, List, Optional
 
 from taco_launch import state
 from taco_launch.agent.folders import JobFolder
@@ -19,7 +19,7 @@ _RESERVE_BYTES = 1 << 16
 
 def write_json(path: Path, value: Any) -> None:
     """Write a file that only its owner reads, whole or not at all."""
-    part = path.with_suffix(".part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as out:
         json.dump(value, out)
@@ -27,7 +27,11 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Optional[Any]:
-    """Read such a file, None where there is none."""
+    """Read such a file, None where there is none.
+
+    Raises:
+        ValueError: it holds no JSON.
+    """
     try:
         return json.loads(path.read_text(encoding="ascii"))
     except (FileNotFoundError, NotADirectoryError):
@@ -46,15 +50,19 @@ def read_spec(folder: JobFolder) -> JobSpec:
     Raises:
         TacoLaunchError: it is missing, or written by another version; the message says which side is newer.
     """
-    data = read_json(folder.spec)
-    if data is None:
-        raise TacoLaunchError(f"job {folder.name}: its folder {folder.path} has no spec.json")
-    if data.get("schema") != SCHEMA:
-        raise TacoLaunchError(
-            f"job {folder.name}: its record has schema {data.get('schema')}, this agent reads {SCHEMA}",
-            hint="use the taco-launch version that submitted the job",
-        )
-    return from_json(JobSpec, data["spec"])
+    try:
+        data = read_json(folder.spec)
+        if data is None:
+            raise TacoLaunchError(f"job {folder.name}: its folder {folder.path} has no spec.json")
+        schema = data["schema"]
+        if schema == SCHEMA:
+            return from_json(JobSpec, data["spec"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise TacoLaunchError(f"job {folder.name}: {folder.spec} is damaged: {error}") from None
+    raise TacoLaunchError(
+        f"job {folder.name}: its record has schema {schema}, this agent reads {SCHEMA}",
+        hint="use the taco-launch version that submitted the job",
+    )
 
 
 class Events:
@@ -64,7 +72,9 @@ class Events:
         """Open the file for appending."""
         self._folder = folder
         self._file = os.open(folder.events, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        self._pending = b""
+        size = os.fstat(self._file).st_size
+        # A line that a crash or a full disk cut short is ended first.
+        self._pending = b"\n" if size and os.pread(self._file, 1, size - 1) != b"\n" else b""
 
     def add(self, kind: str, reason: str = "", **data: Any) -> None:
         """Append an event with the present time. On a full disk it is kept in memory for `flush`."""
@@ -92,25 +102,27 @@ def read_events(folder: JobFolder) -> List[Event]:
         lines = folder.events.read_bytes().split(b"\n")
     except (FileNotFoundError, NotADirectoryError):
         return []
-    events = []
-    for line in lines:
-        data = _parsed(line)
-        if data is not None:
-            events.append(from_json(Event, data))
-    return events
+    return [event for event in map(_parsed, lines) if event is not None]
 
 
-def _parsed(line: bytes) -> Optional[Mapping[str, Any]]:
+def _parsed(line: bytes) -> Optional[Event]:
     try:
         data = json.loads(line)
-    except ValueError:
+        return from_json(Event, data) if data["schema"] == SCHEMA else None
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return data if isinstance(data, dict) and data.get("schema") == SCHEMA else None
 
 
 def record(folder: JobFolder) -> JobRecord:
-    """Give the job as its events tell it."""
-    return state.reduce(read_events(folder))
+    """Give the job as its events tell it.
+
+    Raises:
+        TacoLaunchError: they tell something that no agent writes.
+    """
+    try:
+        return state.reduce(read_events(folder))
+    except (ValueError, KeyError, TypeError) as error:
+        raise TacoLaunchError(f"job {folder.name}: {folder.events} is damaged: {error!r}") from None
 
 
 def try_lock(folder: JobFolder) -> Optional[int]:

@@ -6,16 +6,23 @@ from typing import Iterable, Tuple
 from taco_launch import state
 from taco_launch.agent import facts, processes, records
 from taco_launch.agent.folders import JobFolder
-from taco_launch.errors import FAILED, NO_JOB
+from taco_launch.errors import FAILED, NO_JOB, NoJobError
 from taco_launch.model.jobs import JobRecord, JobState
 
 
 def look(folder: JobFolder) -> JobRecord:
-    """Give a job's record, true at this moment: a job that nobody supervises any more is ended first."""
+    """Give a job's record, true at this moment: a job that nobody supervises any more is ended first.
+
+    Raises:
+        NoJobError: somebody removed it meanwhile.
+    """
     found = records.record(folder)
     if found.state.is_terminal:
         return found
-    lock = records.try_lock(folder)
+    try:
+        lock = records.try_lock(folder)
+    except FileNotFoundError:
+        raise NoJobError(f"job {folder.name}: somebody removed it") from None
     if lock is None:
         return found
     close(folder, lock)

@@ -29,13 +29,15 @@ def serve(op: str, agent: str, stdin: IO[bytes], stdout: IO[bytes]) -> int:
     """Answer one call: header and request on stdin, header and frames on stdout. An error is the last frame."""
     stdout.write(protocol.dump(protocol.header(op, agent)))
     try:
-        protocol.check(protocol.read(stdin))
+        protocol.check(protocol.read(stdin), "the host", "the controller")
         request = protocol.read(stdin) or {}
         operation = _OPERATIONS.get(op, _unknown)
         jobs = Jobs(state_folder(os.environ, os.geteuid()))
         for frame in operation(jobs, agent, request):
             stdout.write(frame if isinstance(frame, bytes) else protocol.dump(frame))
             stdout.flush()
+        stdout.write(protocol.dump(protocol.END))
+        stdout.flush()
     except BrokenPipeError:  # the controller went away; what it asked for goes on without it
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
@@ -137,9 +139,9 @@ def _logs(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
 def _stem(folder: JobFolder, rank: Optional[int]) -> Path:
     if rank is None:
         return folder.merged
-    if not logs.segments(folder.rank(rank)):
-        count = records.record(folder).np
-        raise UsageError(f"job {folder.name}: rank {rank} has no log", hint=f"its ranks are 0 to {count - 1}")
+    count = records.record(folder).np
+    if count and rank >= count:
+        raise UsageError(f"job {folder.name}: it has no rank {rank}", hint=f"its ranks are 0 to {count - 1}")
     return folder.rank(rank)
 
 

@@ -217,8 +217,8 @@ class _Supervisor:
         self._events.add(state.STOPPING, f"{why}; ending it by TERM, then KILL after {grace:g} s")
         if self._guard is not None:
             self._guard.send({"op": "terminate"})
-        if len(self._started) < self._np and self._mpirun is not None:
-            self._mpirun.terminate()  # a rank that is only now starting would not hear of it
+        if not self._started and self._mpirun is not None:
+            self._mpirun.terminate()
 
     def _read_launcher(self) -> bool:
         """Bring what mpirun itself says into its log; False at the end of it."""

@@ -22,7 +22,7 @@ def mark(name: str, job_id: str) -> Tuple[Tuple[str, str], ...]:
 def rank_of(environ: Mapping[str, str]) -> Optional[Tuple[int, int, int]]:
     """Read (rank, local rank, world size) from a process's environment, None where mpirun did not start it."""
     values = [environ.get(name, "") for name in _OMPI]
-    if not all(value.isdigit() for value in values):
+    if not all(value.isascii() and value.isdecimal() and len(value) < 10 for value in values):
         return None
     return int(values[0]), int(values[1]), int(values[2])
 
@@ -39,7 +39,11 @@ def local_env(spec: "JobSpec", placement: "Placement", master_port: int) -> Dict
         "MASTER_PORT": str(master_port),
         "WORLD_SIZE": str(placement.np),
     }
-    values.update((name, value) for name, value in spec.env if value is not None)
+    for name, value in spec.env:
+        if value is None:  # the caller's, which every process of the job inherits
+            values.pop(name, None)
+        else:
+            values[name] = value
     return values
 
 

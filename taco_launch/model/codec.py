@@ -20,23 +20,24 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def from_json(kind: Type[T], data: Any) -> T:
+def from_json(kind: Type[T], data: Any, path: str = "") -> T:
     """Rebuild a value of the dataclass `kind` from `to_json`'s result; unknown keys are ignored.
 
     Raises:
-        ValueError: the data does not have the shape of `kind`; the message names the field.
+        ValueError: the data does not have the shape of `kind`; the message names the field, below `path` if given.
     """
+    path = path or kind.__name__
     if not isinstance(data, Mapping):
-        raise ValueError(f"{kind.__name__}: a mapping is needed, got {type(data).__name__}")  # noqa: TRY004 - bad data, not a bad call
+        raise _wrong(path, "a mapping", data)
     hints = get_type_hints(kind)
     values: Dict[str, Any] = {}
     for entry in fields(kind):  # type: ignore[arg-type]
         if entry.name in data:
-            values[entry.name] = _decode(hints[entry.name], data[entry.name], f"{kind.__name__}.{entry.name}")
+            values[entry.name] = _decode(hints[entry.name], data[entry.name], f"{path}.{entry.name}")
     try:
         return kind(**values)
     except TypeError as error:
-        raise ValueError(f"{kind.__name__}: {error}") from None
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _decode(hint: Any, data: Any, path: str) -> Any:
@@ -45,19 +46,33 @@ def _decode(hint: Any, data: Any, path: str) -> Any:
         return None if data is None else _decode(arguments[0], data, path)
     if origin is tuple:
         if not isinstance(data, (list, tuple)):
-            raise ValueError(f"{path}: a list is needed, got {type(data).__name__}")
+            raise _wrong(path, "a list", data)
         if arguments[-1] is Ellipsis:
             return tuple(_decode(arguments[0], item, path) for item in data)
         if len(data) != len(arguments):
             raise ValueError(f"{path}: {len(arguments)} items are needed, got {len(data)}")
         return tuple(_decode(argument, item, path) for argument, item in zip(arguments, data))
-    if isinstance(hint, type):
-        if is_dataclass(hint):
-            return from_json(hint, data)
-        if issubclass(hint, enum.Enum):
-            return hint(data)
-        if hint is float and isinstance(data, int) and not isinstance(data, bool):
+    if origin is not None:  # Mapping[str, Any]
+        if not isinstance(data, Mapping):
+            raise _wrong(path, "a mapping", data)
+        return data
+    return _plain(hint, data, path) if isinstance(hint, type) else data
+
+
+def _plain(kind: Type[Any], data: Any, path: str) -> Any:
+    if is_dataclass(kind):
+        return from_json(kind, data, path)
+    try:
+        if issubclass(kind, enum.Enum):
+            return kind(data)
+        if kind is float and isinstance(data, int) and not isinstance(data, bool):
             return float(data)
-        if not isinstance(data, hint) or (hint is int and isinstance(data, bool)):
-            raise ValueError(f"{path}: {hint.__name__} is needed, got {type(data).__name__}")
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
+        raise _wrong(path, kind.__name__, data)
     return data
+
+
+def _wrong(path: str, wanted: str, data: Any) -> ValueError:
+    return ValueError(f"{path}: {wanted} is needed, got {type(data).__name__}")

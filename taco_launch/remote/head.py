@@ -10,7 +10,7 @@ from typing import IO, Any
 from taco_launch.agent import protocol
 from taco_launch.agent.folders import state_folder
 from taco_launch.command import Command
-from taco_launch.errors import HostError, TacoLaunchError
+from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.remote import bundle
 from taco_launch.remote.local import Local
 
@@ -60,18 +60,32 @@ class Head:
             yield self._frames(op, stdout)
 
     def _frames(self, op: str, stdout: IO[bytes]) -> Iterator[Frame]:
-        first = protocol.read(stdout)
-        if first is None:
-            raise HostError(f"{self._remote.name}: the agent gave no answer to {op}", hint="what it said stands above")
-        protocol.check(first)
+        protocol.check(self._read(op, stdout), "the controller", self._remote.name)
         while True:
-            data = protocol.read(stdout)
-            if data is None:
+            data = self._read(op, stdout)
+            if data == protocol.END:
                 return
             if "error" in data:
                 error = data["error"]
                 raise AgentError(error["message"], error["hint"], error["exit_code"])
-            yield Frame(data, stdout.read(data["bytes"]) if "bytes" in data else b"")
+            raw = stdout.read(data["bytes"]) if "bytes" in data else b""
+            if len(raw) < data.get("bytes", 0):
+                raise self._broken_off(op)
+            yield Frame(data, raw)
+
+    def _read(self, op: str, stdout: IO[bytes]) -> dict[str, Any]:
+        try:
+            data = protocol.read(stdout)
+        except UsageError as error:
+            raise HostError(f"{self._remote.name}: {op}: {error.message}") from None
+        if data is None:
+            raise self._broken_off(op)
+        return data
+
+    def _broken_off(self, op: str) -> HostError:
+        return HostError(
+            f"{self._remote.name}: the agent gave no whole answer to {op}", hint="what it said stands above"
+        )
 
     def _installed(self) -> str:
         """Put the agent where it belongs, once, and give its path."""

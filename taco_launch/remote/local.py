@@ -1,12 +1,13 @@
 """This machine as a host: the three verbs run, put and tail, by subprocess."""
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from taco_launch.agent.folders import make_private
 from taco_launch.command import Command, Result
 from taco_launch.errors import HostError
 
@@ -46,17 +47,19 @@ class Local:
         """
         part = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            _make_private(path.parent)
+            make_private(path.parent)
             part.write_bytes(data)
             part.chmod(0o600)
             part.rename(path)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                part.unlink()
             raise HostError(
                 f"{self.name}: cannot write {path}: {error.strerror}",
                 hint="name another folder with TACO_LAUNCH_STATE",
             ) from None
 
-    @contextmanager
+    @contextlib.contextmanager
     def tail(self, command: Command) -> Iterator[IO[bytes]]:
         """Execute a command and give its stdout while it runs; at the end of the block it is ended.
 
@@ -73,15 +76,10 @@ class Local:
             assert process.stdin is not None
             assert process.stdout is not None
             try:
-                process.stdin.write(command.stdin)
-                process.stdin.close()
+                with contextlib.suppress(BrokenPipeError):  # it ended without reading: what it says tells why
+                    process.stdin.write(command.stdin)
+                    process.stdin.close()
                 yield process.stdout
             finally:
                 process.stdout.close()
                 process.terminate()
-
-
-def _make_private(folder: Path) -> None:
-    """Make a folder and those above it that are missing, all for their owner only."""
-    for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
-        missing.mkdir(mode=0o700, exist_ok=True)

@@ -12,6 +12,7 @@ from taco_launch.remote.head import AgentError, Frame, Head
 from taco_launch.remote.local import Local
 
 HEADER = protocol.dump(protocol.header("op", "a"))
+END = protocol.dump({"end": True})
 
 
 @pytest.fixture
@@ -51,6 +52,7 @@ ECHO = """
 import json, sys
 print(json.dumps({"protocol": 1}))
 print(json.dumps({"header": json.loads(input()), "request": json.loads(input()), "arguments": sys.argv[1:]}))
+print(json.dumps({"end": True}))
 """
 
 
@@ -63,7 +65,7 @@ def test_a_request_reaches_the_agent(installed: Path) -> None:
 
 def test_frames_with_raw_bytes(installed: Path) -> None:
     raw = bytes(range(256)) * 100
-    head = says(installed, HEADER + protocol.dump({"a": 1}) + protocol.dump({"bytes": len(raw)}) + raw + b'{"b":2}\n')
+    head = says(installed, HEADER + protocol.dump({"a": 1}) + protocol.dump({"bytes": len(raw)}) + raw + b'{"b":2}\n' + END)
     with head.stream("logs") as frames:
         assert list(frames) == [Frame({"a": 1}), Frame({"bytes": len(raw)}, raw), Frame({"b": 2})]
 

@@ -116,16 +116,15 @@ def test_no_events(tmp_path: Path) -> None:
 
 
 @settings(max_examples=40)
-@given(st.data())
-def test_a_line_that_was_cut_short_is_passed_over(data: st.DataObject) -> None:
+@given(st.integers(2, 200))
+def test_a_line_that_was_cut_short_is_passed_over(missing: int) -> None:
     with scratch() as path:
         folder = JobFolder(path)
         Events(folder).add(state.SUBMITTED, id="a1")
         whole = folder.events.read_bytes()
         Events(folder).add(state.STOPPING, "torn")
         torn = folder.events.read_bytes()
-        cut = data.draw(st.integers(len(whole), len(torn) - 2))
-        folder.events.write_bytes(torn[:cut])
+        folder.events.write_bytes(torn[: max(len(torn) - missing, len(whole))])
         assert kinds(folder) == [state.SUBMITTED]
         # Who goes on after a crash does not write into the torn line.
         Events(folder).add(state.ENDED, state="LOST", exit_code=1)

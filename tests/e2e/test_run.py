@@ -211,7 +211,9 @@ def agent_call(python: str, agent: Path, op: str, request: dict[str, Any], **mor
     argv = [python, "-I", "-S", str(agent), op]
     done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, **more)
     assert done.returncode == 0, done.stdout + done.stderr
-    job: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])["job"]
+    _header, *frames, end = map(json.loads, done.stdout.splitlines())
+    assert end == {"end": True}
+    job: dict[str, Any] = frames[-1]["job"]
     return job
 
 

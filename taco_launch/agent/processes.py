@@ -16,6 +16,9 @@ from taco_launch.launch.env import JOB_ID
 
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 _SETTLE_SECONDS = 1.0
+# In the middle of execve(2) a process has no environment for a moment: nothing found has to be so twice.
+_LOOKS = 2
+_PAUSE_SECONDS = 0.01
 
 
 class Process(NamedTuple):
@@ -30,10 +33,14 @@ class Process(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """The processes found to belong to a job, and why there may be more (empty when all of /proc could be read)."""
+    """The processes found to belong to a job, and why there may be more (empty when all of /proc could be read).
+
+    `groups` are the process groups that hold no other process.
+    """
 
     found: Tuple[Process, ...]
     unknown: str = ""
+    groups: FrozenSet[int] = frozenset()
 
 
 def become_subreaper() -> None:
@@ -61,10 +68,24 @@ def children(pid: int) -> List[Process]:
 def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
     """Find what belongs to a job; `roots` are the (pid, start) of registered processes, alive or not."""
     roots = tuple(roots)
-    present = {entry.pid: entry for entry in map(identify, _pids()) if entry is not None}
     needle = f"{JOB_ID}={job_id}".encode()
-    own = _line_of_descent(os.getpid(), present)
+    begin = min((start for _pid, start in roots), default=0)
+    present: Dict[int, Process] = {}
     members: Set[int] = set()
+    unreadable = 0
+    for pid in sorted(_pids(), reverse=True):  # the newest first: they may not live for long
+        entry = identify(pid)
+        try:
+            carries = bool(job_id) and entry is not None and _carries(pid, needle)
+        except OSError:  # gone meanwhile, all or all but its other threads
+            entry, carries = identify(pid), False
+        if entry is None:
+            continue
+        present[pid] = entry
+        if carries:
+            members.add(pid)
+        elif carries is None and entry.start >= begin and not _gone(entry):
+            unreadable += 1
     sessions: Set[int] = set()
     for pid, start in roots:
         root = present.get(pid)
@@ -73,18 +94,12 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
             sessions.add(pid)
             if root is not None:
                 members.add(pid)
-    unreadable = 0
-    begin = min((start for _pid, start in roots), default=0)
-    for pid, entry in present.items():
-        carries = _carries(pid, needle) if job_id else False
-        if carries:
-            members.add(pid)
-        elif carries is None and entry.start >= begin and not _gone(entry):
-            unreadable += 1
+    own = _line_of_descent(os.getpid(), present)
     members -= own
     found = _closure(members, sessions, present, own)
-    alive = tuple(entry for entry in sorted(found, key=lambda entry: entry.pid) if not _gone(entry))
-    return Scan(alive, _why_unknown(unreadable))
+    others = {entry.group for entry in present.values() if entry not in found and not _gone(entry)}
+    alive = tuple(entry for entry in sorted(found) if not _gone(entry))
+    return Scan(alive, _why_unknown(unreadable), frozenset(entry.group for entry in alive) - others)
 
 
 def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) -> Scan:
@@ -98,6 +113,7 @@ def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) ->
     deadline = begin + seconds
     groups = {pid for pid, start in roots if _start(pid) in (None, start)}
     _signal_groups(groups, signal.SIGSTOP)
+    looks = 0
     while True:
         stopped: FrozenSet[Tuple[int, int]] = frozenset()
         while True:
@@ -105,17 +121,19 @@ def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) ->
             now = frozenset((entry.pid, entry.start) for entry in left.found)
             if now <= stopped or time.monotonic() > deadline:
                 break
-            groups |= {entry.group for entry in left.found}
+            groups |= left.groups
             _signal(now - stopped, signal.SIGSTOP)
             _signal_groups(groups, signal.SIGSTOP)
             stopped |= now
         # A process on its way out cannot be read either: what stays unknown for longer is something else.
-        proven = not left.found and (not left.unknown or time.monotonic() - begin > _SETTLE_SECONDS)
-        if proven or time.monotonic() > deadline:
+        looks = looks + 1 if not left.found else 0
+        known = not left.unknown or time.monotonic() - begin > _SETTLE_SECONDS
+        if (looks == _LOOKS and known) or time.monotonic() > deadline:
             return left
+        looks = min(looks, _LOOKS - 1)
         _signal(now, signal.SIGKILL)
         _signal_groups(groups, signal.SIGKILL)
-        time.sleep(0.02)
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _start(pid: int) -> Optional[int]:
@@ -166,15 +184,17 @@ def _pids() -> Iterable[int]:
 
 
 def _carries(pid: int, needle: bytes) -> Optional[bool]:
-    """Say whether a process carries the mark; None where that cannot be read."""
+    """Say whether a process carries the mark; None where that cannot be read.
+
+    Raises:
+        OSError: it is gone.
+    """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return needle in file.read().split(b"\0")
     except PermissionError:
         # Another user's process cannot be ours; one of our own may be, when it hides its environment.
         return None if _owner(pid) == os.geteuid() else False
-    except OSError:
-        return False
 
 
 def _owner(pid: int) -> Optional[int]:

@@ -20,10 +20,15 @@ _RESERVE_BYTES = 1 << 16
 def write_json(path: Path, value: Any) -> None:
     """Write a file that only its owner reads, whole or not at all."""
     part = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="ascii") as out:
-        json.dump(value, out)
-    part.rename(path)
+    text = json.dumps(value)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(descriptor, "w", encoding="ascii") as out:
+            out.write(text)
+        part.rename(path)
+    except OSError:
+        part.unlink()
+        raise
 
 
 def read_json(path: Path) -> Optional[Any]:

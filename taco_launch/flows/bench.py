@@ -47,6 +47,7 @@ def _one(head: Head, spec: JobSpec, environ: Mapping[str, str], report: Callable
         job = jobs.run(head, spec, environ, output, lambda _job: None, lambda state: report(Progress(np, name, state)))
     except KeyboardInterrupt:
         jobs.stop(head, name, "Ctrl-C", signal.SIGINT)
+        jobs.follow(head, jobs.Follow(name, tail=0), lambda _data: None)  # until nothing of it is left
         raise
     text = b"".join(pieces).decode("utf-8", "replace")
     if job.record.state is not JobState.SUCCEEDED:

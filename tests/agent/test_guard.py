@@ -126,6 +126,14 @@ def test_orders_reach_every_rank(supervisor: Mail, connect: Connect) -> None:
             assert rank.wait(order) == {"op": order}
 
 
+def test_a_rank_that_comes_late_hears_of_it(supervisor: Mail, connect: Connect) -> None:
+    supervisor.send("prepare", welcome={})
+    supervisor.send("terminate")
+    rank = register(connect(), 0)
+    rank.wait("welcome")
+    rank.wait("terminate")
+
+
 def test_the_end_leaves_nothing(
     supervisor: Mail, connect: Connect, guard: "subprocess.Popen[bytes]", family: Family
 ) -> None:

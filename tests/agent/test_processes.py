@@ -198,14 +198,25 @@ def test_end_of_nothing_is_at_once(family: Family) -> None:
     assert time.monotonic() - begin < 2
 
 
+def test_end_spares_others_in_the_group_of_a_member(family: Family) -> None:
+    script = f"env {JOB_ID}={family.job_id} sleep 60 & echo $!; sleep 60 & echo $!; wait"
+    bystander = family.start(("sh", "-c", script))
+    member, child = number(bystander), number(bystander)
+    eventually(lambda: pids(processes.scan(family.job_id)) == {member})
+    assert processes.end(family.job_id, ()) == Scan(())
+    assert not alive(member)
+    assert alive(bystander.pid)
+    assert alive(child)
+
+
 @pytest.mark.parametrize("marked", [True, False], ids=["mark", "session"])
 def test_end_catches_a_chain_of_forks(family: Family, marked: bool) -> None:
     # Each link lives for less than a look at all of /proc takes on a host with many processes.
     number(family.python(CROWD))
     chain = family.python(CHAIN, marked=marked)
-    root = family.root(chain)
+    roots = [] if marked else [family.root(chain)]
     number(chain)
-    assert processes.end(family.job_id, [root]) == Scan(())
+    assert processes.end(family.job_id, roots) == Scan(())
     # Every link holds the pipe that it writes to, so its end is the end of the last one.
     assert chain.stdout is not None
     assert select.select([chain.stdout], [], [], 0)[0], "a link of the chain is still alive"

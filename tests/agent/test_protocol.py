@@ -57,13 +57,13 @@ def test_what_is_no_message_is_refused(data: bytes) -> None:
 def test_the_header() -> None:
     header = protocol.header("list", "/agent.pyz")
     assert header == {"protocol": protocol.VERSION, "agent": "/agent.pyz", "op": "list"}
-    protocol.check(header)
+    protocol.check(header, "the host", "the controller")
 
 
 @pytest.mark.parametrize(
     ("first", "side"),
     [
-        ({"protocol": protocol.VERSION + 1}, "this host's agent"),
+        ({"protocol": protocol.VERSION + 1}, "the host"),
         ({"protocol": protocol.VERSION - 1}, "the controller"),
         ({"protocol": "one"}, "the controller"),
         ({}, "the controller"),
@@ -73,7 +73,7 @@ def test_the_header() -> None:
 )
 def test_another_version_names_the_side_to_upgrade(first: dict[str, Any] | None, side: str) -> None:
     with pytest.raises(UsageError, match="meets protocol") as caught:
-        protocol.check(first)
+        protocol.check(first, "the host", "the controller")
     assert caught.value.hint == f"upgrade taco-launch on {side}"
 
 

@@ -32,11 +32,11 @@ class Ranks:
         self.server: socket.socket = folder.listen()
         self.server.settimeout(10)
 
-    def start(self, *command: str, env: Mapping[str, str] = MPIRUN, **more: Any) -> "subprocess.Popen[bytes]":
+    def start(
+        self, *command: str, env: Mapping[str, str] = MPIRUN, before: tuple[str, ...] = ()
+    ) -> "subprocess.Popen[bytes]":
         argv = (*PYTHON, str(self._agent), "rank", str(self.folder.path), "--", *command)
-        return self._family.start(
-            argv, env={"PATH": os.environ["PATH"], **env}, stderr=subprocess.PIPE, start_new_session=False, **more
-        )
+        return self._family.start((*before, *argv), env={"PATH": os.environ["PATH"], **env}, stderr=subprocess.PIPE)
 
     def accept(self) -> Mail:
         return Mail(Line(self.server.accept()[0]))
@@ -201,6 +201,14 @@ def test_it_goes_on_without_its_guard(ranks: Ranks) -> None:
 # --- signals
 
 
+def test_it_makes_a_group_of_its_own(ranks: Ranks) -> None:
+    """Open MPI 4.1 does so for each rank; where it does not, a signal to a rank must not reach its launcher."""
+    launcher = ranks.start("sleep", "60", before=("sh", "-c", '"$@" & wait', "-"))
+    ((wrapper, _start), _parent) = ranks.accept().wait("register")["roots"]
+    assert os.getpgid(launcher.pid) == launcher.pid
+    assert os.getpgid(wrapper) == wrapper != launcher.pid
+
+
 # Says `ready`, and on a signal `saved`, and exits with 9.
 SAVES = (
     *PYTHON,
@@ -266,7 +274,6 @@ def test_terminate_that_comes_with_the_welcome(ranks: Ranks) -> None:
 def test_what_mpirun_sends_to_the_group_is_the_commands_business(ranks: Ranks, number: signal.Signals) -> None:
     process, guard = ranks.run(*SAVES, str(int(number)))
     ranks.wait_for(b"ready\n")
-    assert os.getpgid(process.pid) == process.pid
     os.killpg(process.pid, number)
     assert guard.wait("exit") == report(9)
     assert process.wait(5) == 9

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,7 @@ def test_a_value_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> No
     with pytest.raises(TypeError):
         records.write_json(path, {"a": object()})
     assert records.read_json(path) == 1
+    assert os.listdir(tmp_path) == ["spec.json"]
 
 
 def test_two_writers_at_once(tmp_path: Path) -> None:
@@ -209,6 +212,25 @@ def test_the_reserve_makes_room_for_the_last_events(folder: JobFolder, events: E
     events.add(state.ENDED, state="FAILED", exit_code=1)
     assert kinds(folder) == [state.ENDED]
     assert not folder.reserve.exists()
+
+
+CUT = """
+import resource, sys
+from pathlib import Path
+from taco_launch.agent.folders import JobFolder
+from taco_launch.agent.records import Events
+events = Events(JobFolder(Path(sys.argv[1])))
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+events.add("first", "x" * 200)
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+events.add("second")
+"""
+
+
+def test_a_write_that_is_cut_short_goes_on_where_it_was(folder: JobFolder) -> None:
+    subprocess.run([sys.executable, "-c", CUT, str(folder.path)], check=True)
+    assert [(event.kind, len(event.reason)) for event in records.read_events(folder)] == [("first", 200), ("second", 0)]
 
 
 def test_what_is_flushed_is_valid_json(folder: JobFolder) -> None:

@@ -108,7 +108,7 @@ def test_a_whole_answer_says_that_it_is_whole() -> None:
 @pytest.mark.usefixtures("jobs")
 def test_a_caller_of_another_version() -> None:
     found = answer("list", protocol.dump({"protocol": protocol.VERSION + 1}))
-    assert found.error["hint"] == "upgrade taco-launch on this host's agent"
+    assert found.error["hint"] == "upgrade taco-launch on the host"
     assert found.error["exit_code"] == 2
 
 

@@ -42,7 +42,7 @@ def test_each_case_has_one_expectation_and_no_expectation_is_left_over() -> None
     assert {path.name for path in FOLDER.iterdir()} == {f"{log.stem}{end}" for log in LOGS for end in (".log", ".json")}
 
 
-@pytest.mark.skipif(CORPUS is None, reason="TACO_LAUNCH_CORPUS names no folder of logs")
+@pytest.mark.skipif(CORPUS is None, reason="cannot: TACO_LAUNCH_CORPUS names no folder of logs")
 @pytest.mark.parametrize("log", CORPUS_LOGS, ids=lambda path: path.name)
 def test_corpus(log: Path) -> None:
     found = parse(log.read_text("utf-8", errors="replace"))
@@ -51,6 +51,6 @@ def test_corpus(log: Path) -> None:
     assert not isinstance(found, NoSample) or "line " in found.why
 
 
-@pytest.mark.skipif(CORPUS is None, reason="TACO_LAUNCH_CORPUS names no folder of logs")
+@pytest.mark.skipif(CORPUS is None, reason="cannot: TACO_LAUNCH_CORPUS names no folder of logs")
 def test_the_corpus_is_there() -> None:
     assert {log.name for log in CORPUS_LOGS} >= KNOWN.keys()

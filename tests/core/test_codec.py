@@ -144,7 +144,7 @@ def test_unknown_keys_are_ignored(more: dict[str, Any]) -> None:
 def test_a_wrong_value_deep_inside_names_its_field() -> None:
     data = to_json(WHOLE[jobs.JobSpec])
     data["hosts"] = [{"name": "gpu1", "address": "a", "port": "22"}]
-    with pytest.raises(ValueError, match=r"Host\.port: int is needed, got str"):
+    with pytest.raises(ValueError, match=r"JobSpec\.hosts\.port: int is needed, got str"):
         from_json(jobs.JobSpec, data)
 
 
@@ -161,6 +161,12 @@ def test_numbers() -> None:
 def test_what_is_no_such_number(name: str, data: Any) -> None:
     with pytest.raises(ValueError, match=rf"Policy\.{name}"):
         from_json(jobs.Policy, {name: data})
+
+
+@pytest.mark.parametrize("data", [[], [1], [1, 2, 3]])
+def test_a_pair_is_two(data: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"Network\.port_range: 2 items are needed"):
+        from_json(hosts.Network, {"port_range": data})
 
 
 def test_a_state_that_is_none_names_its_field() -> None:

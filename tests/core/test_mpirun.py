@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taco_launch.launch import mpirun
@@ -77,6 +77,7 @@ def test_every_word_has_its_source_and_its_reason() -> None:
 
 
 @given(st.lists(st.text(), min_size=1, max_size=6))
+@example([":", "a", "::"])
 def test_executed_is_the_line_with_the_wrapper_before_the_command(command: list[str]) -> None:
     made = plan(command=tuple(command))
     options = len(made.tokens) - len(command)

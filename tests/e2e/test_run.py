@@ -288,5 +288,5 @@ def test_ctrl_c_of_a_benchmark_stops_its_job(taco: Taco) -> None:
     eventually(lambda: taco.folder("b-np1").exists() and taco.job("b-np1")["state"] == "RUNNING")
     bench.send_signal(signal.SIGINT)
     assert bench.wait(30) == 130
-    assert taco.ended("b-np1")["state"] == "CANCELLED"
+    assert taco.job("b-np1")["state"] == "CANCELLED"
     assert not taco.folder("b-np2").exists()

@@ -17,18 +17,12 @@ if TYPE_CHECKING:
 _LOG_LIMIT = 256 << 20
 
 
-class _Sizes(click.ParamType[tuple[int, ...]]):
-    """Numbers of ranks, such as 1,2,8."""
-
-    name = "sizes"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        words = value.split(",")
-        if not all(word.isascii() and word.isdigit() and 0 < int(word) <= 1_000_000 for word in words):
-            self.fail(f"{value!r} is no list of numbers of ranks, such as 1,2,8", param, ctx)
-        return tuple(dict.fromkeys(int(word) for word in words))
+def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+    """Read numbers of ranks, such as 1,2,8."""
+    words = value.split(",")
+    if not all(word.isascii() and word.isdigit() and 0 < int(word) <= 1_000_000 for word in words):
+        raise click.BadParameter(f"{value!r} is no list of numbers of ranks, such as 1,2,8", ctx, param)
+    return tuple(dict.fromkeys(int(word) for word in words))
 
 
 @click.group()
@@ -40,7 +34,7 @@ def bench() -> None:
 @inventory_option
 @output_options
 @talk_options
-@click.option("--np", "sizes", type=_Sizes(), required=True, metavar="N,N...", help="Numbers of ranks to measure.")
+@click.option("--np", "sizes", callback=_sizes, required=True, metavar="N,N...", help="Numbers of ranks to measure.")
 @job_options
 @click.pass_context
 def run(ctx: click.Context, /, command: tuple[str, ...], *, sizes: tuple[int, ...], **options: Any) -> int:

@@ -296,7 +296,10 @@ class _Supervisor:
         # Orphans of an mpirun that has ended are our children now: all of them but the guard are the job's.
         orphans = [entry for entry in processes.children(os.getpid()) if entry.pid != self._guard_process.pid]
         roots = [(entry.pid, entry.start) for entry in orphans]
-        if self._guard is not None and self._guard.send({"op": "end", "roots": roots}):
+        if self._guard is not None:
+            self._guard.send(
+                {"op": "end", "roots": roots}
+            )  # where it is gone already, its last words are read all the same
             answer = self._ask(self._guard, "ended", missing_ok=True)
             if answer:
                 return _left(answer["left"], answer["unknown"])

@@ -35,6 +35,8 @@ def test_same_sources_same_name_and_bytes() -> None:
         for seed in ("1", "2")
     }
     assert len(digests) == 1
+    with zipfile.ZipFile(io.BytesIO(bundle.build(contents))) as archive:
+        assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
 def test_other_sources_other_name() -> None:

@@ -128,10 +128,13 @@ def test_orders_reach_every_rank(supervisor: Mail, connect: Connect) -> None:
 
 def test_a_rank_that_comes_late_hears_of_it(supervisor: Mail, connect: Connect) -> None:
     supervisor.send("prepare", welcome={})
+    early = register(connect(), 0)
+    early.wait("welcome")
     supervisor.send("terminate")
-    rank = register(connect(), 0)
-    rank.wait("welcome")
-    rank.wait("terminate")
+    early.wait("terminate")
+    late = register(connect(), 1)
+    late.wait("welcome")
+    late.wait("terminate")
 
 
 def test_the_end_leaves_nothing(

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -166,10 +167,25 @@ def test_it_has_no_input(ranks: Ranks) -> None:
 
 
 def test_output_before_and_after_the_command_closes_its_own(ranks: Ranks) -> None:
-    process, guard = ranks.run("sh", "-c", "echo before; exec >&- 2>&-; sleep 0.2; exit 4")
+    process, guard = ranks.run("sh", "-c", "echo before; exec >&- 2>&-; sleep 0.4; exit 4")
+    ranks.wait_for(b"before\n")
+    time.sleep(0.1)
+    assert _ticks(process.pid, 0.2) < 0.1 * os.sysconf("SC_CLK_TCK"), "it does not sleep"
     assert guard.wait("exit") == report(4)
     assert process.wait(5) == 4
     assert ranks.log == b"before\n"
+
+
+def _ticks(pid: int, seconds: float) -> int:
+    """Give the processor time that a process takes within some seconds, in clock ticks."""
+
+    def used() -> int:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    before = used()
+    time.sleep(seconds)
+    return used() - before
 
 
 def test_what_a_background_process_writes_is_not_waited_for(ranks: Ranks) -> None:

@@ -28,6 +28,7 @@ FOLLOW: dict[str, Any] = {"rank": None, "offset": 0, "tail": None, "follow": Fal
 @pytest.fixture
 def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
     monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return Jobs(tmp_path / "state")
 
 
@@ -126,8 +127,7 @@ def test_an_operation_that_there_is_not() -> None:
 
 
 @pytest.mark.usefixtures("jobs")
-def test_a_bug_is_one_line_and_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+def test_a_bug_is_one_line_and_a_file(tmp_path: Path) -> None:
     found = call("get")  # without a name
     assert found.error["message"] == "a bug in the agent: KeyError: 'name'"
     (log,) = tmp_path.glob("taco-launch-bug-*.log")

@@ -9,7 +9,8 @@ from taco_launch.model.jobs import Event, JobRecord, JobState, RankEnd
 
 SUBMITTED = "submitted"  # data: id
 PLACED = "placed"  # data: np, hosts, line
-RUNNING = "running"  # data: ranks: every rank has started; it may be that one has ended already
+LAUNCHED = "launched"  # data: boot, roots: mpirun has started
+RUNNING = "running"  # data: boot, roots: every rank has started; it may be that one has ended already
 RANK_FAILED = "rank-failed"  # data: rank, host, exit_code: the first rank that did not end with 0
 STOPPING = "stopping"
 ENDED = "ended"  # data: state, exit_code

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 from taco_launch.agent import facts, processes, records, recovery
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.protocol import Line
+from taco_launch.errors import HostError
 
 _TICK = 0.5
 # A supervisor that started a guard and then died before it connected leaves nothing behind for longer than this.
@@ -74,8 +75,7 @@ class _Guard:
             self._supervisor, self._supervised = line, True
             self._job_id = message["job_id"]
             self._host_loss_timeout = message["host_loss_timeout"]
-            slots = facts.slots() if message["count_slots"] else None
-            line.send({"op": "facts", "slots": slots, "port": facts.free_port(), "boot": facts.boot_id()})
+            line.send({"op": "facts", **_facts(count_slots=message["count_slots"])})
         elif op == "prepare":
             self._welcome = {"op": "welcome", **message["welcome"]}
         elif op == "launched":
@@ -135,3 +135,11 @@ class _Guard:
             reason = f"its guard heard nothing of the supervisor for {self._host_loss_timeout:g} s and ended its ranks"
             self._tell({"op": "gave-up", "reason": reason})
         self._done = lock is not None or silent
+
+
+def _facts(*, count_slots: bool) -> Dict[str, Any]:
+    try:
+        slots = facts.slots() if count_slots else None
+    except HostError as error:
+        return {"error": f"{error.message}\nhint: {error.hint}"}
+    return {"slots": slots, "port": facts.free_port(), "boot": facts.boot_id()}

@@ -53,20 +53,34 @@ class Writer:
 
     def write(self, data: bytes) -> None:
         """Append `data`. What a full disk takes is counted, and told in the log once there is room again."""
-        if self._lost:
-            if time.monotonic() < self._retry_at:
-                self._lost += len(data)
-                return
-            note = f"\n[taco-launch: {self._lost} bytes of output lost here: {self._lost_why}]\n".encode()
-            if not self._append_whole(note):
-                self._retry_at = time.monotonic() + _RETRY_SECONDS
-                self._lost += len(data)
-                return
-            self._lost = 0
+        if self._lost and not self._tell_lost():
+            self._lost += len(data)
+            return
         left = self._append(data)
         if left:
             self._lost = len(left)
             self._retry_at = time.monotonic() + _RETRY_SECONDS
+
+    def close(self) -> None:
+        """Tell what was lost last, if there is room for that now, and close the file."""
+        if self._lost:
+            self._retry_at = 0.0
+            self._tell_lost()
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _tell_lost(self) -> bool:
+        """Write how much was lost, if there is room again; not asked too often."""
+        if time.monotonic() < self._retry_at:
+            return False
+        if not self._append_whole(
+            f"\n[taco-launch: {self._lost} bytes of output lost here: {self._lost_why}]\n".encode()
+        ):
+            self._retry_at = time.monotonic() + _RETRY_SECONDS
+            return False
+        self._lost = 0
+        return True
 
     def _append(self, data: bytes) -> bytes:
         """Write what can be written and give the rest."""
@@ -145,25 +159,26 @@ class Reader:
 
     def _open_next(self) -> bool:
         """Open the segment that holds the offset, or the oldest after it; False when there is none but the open one."""
-        start, path = self.offset, segment(self._stem, self.offset)
-        if self._file is not None and self._start == start:
-            return False
-        if not path.exists():
-            if self._file is not None and os.fstat(self._file).st_nlink:
+        while True:
+            start, path = self.offset, segment(self._stem, self.offset)
+            if self._file is not None and self._start == start:
                 return False
-            present = segments(self._stem)
-            if not present:
-                return False
-            start, path = next((entry for entry in reversed(present) if entry[0] <= self.offset), present[0])
-        try:
-            file = os.open(path, os.O_RDONLY)
-        except FileNotFoundError:  # dropped a moment ago: the next call finds what is there now
-            return False
-        self.close()
-        self._file, self._start = file, start
-        self.skipped += max(start - self.offset, 0)
-        self.offset = max(self.offset, start)
-        return True
+            if not path.exists():
+                if self._file is not None and os.fstat(self._file).st_nlink:
+                    return False
+                present = segments(self._stem)
+                if not present:
+                    return False
+                start, path = next((entry for entry in reversed(present) if entry[0] <= self.offset), present[0])
+            try:
+                file = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:  # dropped this moment: look again
+                continue
+            self.close()
+            self._file, self._start = file, start
+            self.skipped += max(start - self.offset, 0)
+            self.offset = max(self.offset, start)
+            return True
 
 
 def size(stem: Path) -> int:
@@ -174,10 +189,10 @@ def size(stem: Path) -> int:
 
 def tail(stem: Path, lines: int) -> int:
     """Give the offset at which the last `lines` lines of a stream begin; a last line without an end counts."""
-    present, end = segments(stem), size(stem)
     if not lines:
-        return end
-    first = end
+        return size(stem)
+    present = segments(stem)
+    first = end = size(stem)
     for start, path in reversed(present):
         try:
             descriptor = os.open(path, os.O_RDONLY)
@@ -186,6 +201,8 @@ def tail(stem: Path, lines: int) -> int:
         first = start
         with open(descriptor, "rb") as file:
             position = file.seek(0, os.SEEK_END)
+            if (start, path) == present[-1]:
+                end = start + position  # it may have grown since
             while position:
                 begin = max(position - CHUNK, 0)
                 file.seek(begin)
@@ -218,6 +235,10 @@ class Merge:
     def add(self, stem: Path, label: str) -> None:
         """Merge the stream `stem` from its start on."""
         self._sources.append(_Source(stem, f"{label} | ".encode("utf-8", "surrogateescape")))
+
+    def close(self) -> None:
+        """Close the merged log."""
+        self._out.close()
 
     def finish(self, stem: Path) -> None:
         """Say that nothing more comes from the stream `stem`, so that a last line without an end is one."""

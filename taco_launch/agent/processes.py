@@ -10,7 +10,7 @@ import ctypes
 import os
 import signal
 import time
-from typing import Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from taco_launch.launch.env import JOB_ID
 
@@ -19,6 +19,7 @@ _SETTLE_SECONDS = 1.0
 # In the middle of execve(2) a process has no environment for a moment: nothing found has to be so twice.
 _LOOKS = 2
 _PAUSE_SECONDS = 0.01
+_ROUNDS = 10
 
 
 class Process(NamedTuple):
@@ -73,7 +74,7 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
     present: Dict[int, Process] = {}
     members: Set[int] = set()
     unreadable = 0
-    for pid in sorted(_pids(), reverse=True):  # the newest first: they may not live for long
+    for pid in _newest_first():
         entry = identify(pid)
         try:
             carries = bool(job_id) and entry is not None and _carries(pid, needle)
@@ -86,17 +87,14 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
             members.add(pid)
         elif carries is None and entry.start >= begin and not _gone(entry):
             unreadable += 1
-    sessions: Set[int] = set()
-    for pid, start in roots:
-        root = present.get(pid)
-        if root is None or root.start == start:
-            # A number in use as a session is not given to a new process, so a dead leader's session is still its own.
-            sessions.add(pid)
-            if root is not None:
-                members.add(pid)
+    alive_roots = {pid for pid, start in roots if pid in present and present[pid].start == start}
     own = _line_of_descent(os.getpid(), present)
-    members -= own
-    found = _closure(members, sessions, present, own)
+    found = _closure((members | alive_roots) - own, present, own)
+    # A dead root's session is the job's where it holds another of its processes; its number alone may be a stranger's.
+    dead = {pid for pid, _start in roots if pid not in present} & {entry.session for entry in found}
+    if dead:
+        more = {entry.pid for entry in present.values() if entry.session in dead}
+        found = _closure(({entry.pid for entry in found} | more) - own, present, own)
     others = {entry.group for entry in present.values() if entry not in found and not _gone(entry)}
     alive = tuple(entry for entry in sorted(found) if not _gone(entry))
     return Scan(alive, _why_unknown(unreadable), frozenset(entry.group for entry in alive) - others)
@@ -111,7 +109,7 @@ def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) ->
     roots = tuple(roots)
     begin = time.monotonic()
     deadline = begin + seconds
-    groups = {pid for pid, start in roots if _start(pid) in (None, start)}
+    groups = {pid for pid, start in roots if _start(pid) == start}
     _signal_groups(groups, signal.SIGSTOP)
     looks = 0
     while True:
@@ -156,11 +154,11 @@ def _signal(targets: Iterable[Tuple[int, int]], number: int) -> None:
                 os.kill(pid, number)
 
 
-def _closure(members: Set[int], sessions: Set[int], present: Dict[int, Process], own: FrozenSet[int]) -> Set[Process]:
-    """Add descendants and sessions until nothing more comes."""
+def _closure(members: Set[int], present: Dict[int, Process], own: FrozenSet[int]) -> Set[Process]:
+    """Add descendants, and the sessions of their leaders, until nothing more comes."""
     found = set(members)
     while True:
-        sessions |= {pid for pid in found if present[pid].session == pid}
+        sessions = {pid for pid in found if present[pid].session == pid}
         more = {
             pid
             for pid, entry in present.items()
@@ -177,6 +175,17 @@ def _line_of_descent(pid: int, present: Dict[int, Process]) -> FrozenSet[int]:
         line.add(pid)
         pid = present[pid].parent
     return frozenset(line)
+
+
+def _newest_first() -> Iterator[int]:
+    """Give every process, and those that come while they are looked at: a fork may outrun a single look at /proc."""
+    seen: Set[int] = set()
+    for _round in range(_ROUNDS):
+        new = sorted(set(_pids()) - seen, reverse=True)
+        if not new:
+            return
+        seen.update(new)
+        yield from new
 
 
 def _pids() -> Iterable[int]:
@@ -224,5 +233,5 @@ def _why_unknown(unreadable: int) -> str:
     if hidden:
         return "/proc hides the processes of other users (hidepid)"
     if unreadable:
-        return f"the environment of {unreadable} processes of this user cannot be read"
+        return f"processes of this user whose environment cannot be read: {unreadable}"
     return ""

@@ -12,6 +12,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -108,6 +109,7 @@ class _Rank:
         except OSError as error:
             why = f"cannot run {command[0]!r}: {error.strerror}"
             self._log.write(f"taco-launch: {why}\n".encode("utf-8", "backslashreplace"))
+            self._log.close()
             return self._report(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE, why)
         finally:
             os.close(write_end)
@@ -133,8 +135,7 @@ class _Rank:
                 self._obey(poll)
             self._reap()
             if self._status is not None:
-                while self._copy(output):
-                    pass
+                self._drain(output)
                 return
 
     def _copy(self, output: int) -> Optional[bytes]:
@@ -145,6 +146,13 @@ class _Rank:
             return None
         self._log.write(data)
         return data
+
+    def _drain(self, output: int) -> None:
+        """Bring over what the command has left in the pipe; what its own leftovers go on writing is cut there."""
+        left = int.from_bytes(fcntl.ioctl(output, termios.FIONREAD, bytes(4)), sys.byteorder)
+        while left > 0:
+            left -= len(self._copy(output) or b"")
+        self._log.close()
 
     def _obey(self, poll: "select.poll") -> None:
         messages = self._guard.receive()
@@ -162,7 +170,7 @@ class _Rank:
             # A command that made a group or session of its own does not get what is sent to ours.
             if self._pid and os.getpgid(self._pid) != os.getpgrp():
                 os.kill(self._pid, number)
-        except ProcessLookupError:
+        except (ProcessLookupError, PermissionError):  # gone, or run by sudo
             return
 
     def _reap(self) -> None:

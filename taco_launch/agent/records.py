@@ -95,7 +95,7 @@ class Events:
             except OSError:
                 if not self._folder.reserve.exists():
                     return False
-                self._folder.reserve.unlink()
+                self._folder.reserve.unlink(missing_ok=True)  # another process may have used it this moment
                 continue
             self._pending = self._pending[written:]
         return True

@@ -30,7 +30,7 @@ def look(folder: JobFolder) -> JobRecord:
 
 
 def close(folder: JobFolder, lock: int, roots: Iterable[Tuple[int, int]] = ()) -> None:
-    """End all that belongs to the job, bring its logs together, record it as lost, let go of `lock`."""
+    """End all that belongs to the job, record it as lost, let go of `lock`."""
     try:
         found = records.record(folder)
         if found.state.is_terminal:

@@ -124,7 +124,10 @@ def _logs(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
         data = reader.read()
         pause = _POLL_SECONDS[0] if data else min(2 * pause, _POLL_SECONDS[1])
         while data:
-            yield {"offset": reader.offset, "bytes": len(data), "skipped": reader.skipped}
+            if reader.skipped:
+                yield {"skipped": reader.skipped}
+                reader.skipped = 0
+            yield {"offset": reader.offset, "bytes": len(data)}
             yield data
             data = reader.read()
         if not request["follow"] or record.state.is_terminal:

@@ -37,7 +37,7 @@ def main(folder: JobFolder, agent: str, guard_process: "subprocess.Popen[bytes]"
         signal.signal(number, signal.SIG_IGN)
     processes.become_subreaper()
     supervisor = _Supervisor(folder, agent, guard_process)
-    signal.signal(signal.SIGTERM, lambda _number, _frame: supervisor.stop("a TERM to its supervisor", signal.SIGTERM))
+    signal.signal(signal.SIGTERM, supervisor.on_term)
     supervisor.run()
     return 0
 
@@ -63,21 +63,25 @@ class _Supervisor:
         self._kill_at: Optional[float] = None
         self._beat_at = 0.0
         self._boot = ""
+        self._term = False
 
     def run(self) -> None:
         """Take the job from its folder to its end; whatever goes wrong is the job's recorded end."""
         try:
             guard = self._reach_guard()
-            if self._cut_short is None:
-                self._launch(guard)
-                self._follow()
+            self._launch(guard)
+            self._follow()
         except PlacementError as error:
             self._cut_short = (JobState.FAILED, CANNOT_PLACE, f"{error.message}\nhint: {error.hint}")
         except HostError as error:
             self._cut_short = (JobState.FAILED, NO_JOB, error.message)
         self._finish()
 
-    def stop(self, by: str, number: int, grace: Optional[float] = None) -> None:
+    def on_term(self, _number: int, _frame: object) -> None:
+        """Note a TERM, which may have come in the middle of anything."""
+        self._term = True
+
+    def _stop(self, by: str, number: int, grace: Optional[float] = None) -> None:
         """End the job before its time: TERM now, KILL after the grace time. A second call can only shorten it."""
         if self._cut_short is None:
             self._cut_short = (JobState.CANCELLED, SIGNAL_BASE + number, f"stopped by {by}")
@@ -109,6 +113,8 @@ class _Supervisor:
             }
         )
         found = self._ask(guard, "facts")
+        if "error" in found:
+            raise HostError(found["error"])
         self._boot = found["boot"]
         free = [HostSlots(host.name, found["slots"] if host.slots is None else host.slots) for host in spec.hosts]
         placement = place(spec.np, free)
@@ -127,7 +133,7 @@ class _Supervisor:
         if entry is not None:
             guard.send({"op": "launched", "root": [entry.pid, entry.start]})
             self._events.add(
-                "launched", f"mpirun is process {entry.pid}", boot=self._boot, roots=[[entry.pid, entry.start]]
+                state.LAUNCHED, f"mpirun is process {entry.pid}", boot=self._boot, roots=[[entry.pid, entry.start]]
             )
 
     def _label(self, hosts: Sequence[str]) -> None:
@@ -195,7 +201,9 @@ class _Supervisor:
         self._events.flush()
         request = records.read_json(self._folder.stop)
         if request is not None:
-            self.stop(request["by"], int(request["signal"]), request.get("grace"))
+            self._stop(request["by"], int(request["signal"]), request.get("grace"))
+        if self._term:
+            self._stop("a TERM to its supervisor", signal.SIGTERM)
         timeout = self._spec.policy.timeout
         if timeout is not None and now - begin > timeout and self._cut_short is None:
             why = f"ran longer than the {timeout:g} s that it was given"
@@ -284,6 +292,7 @@ class _Supervisor:
             self._merge.finish(stem)
         while self._merge.step():
             pass
+        self._merge.close()
         if left:
             reason += f"; {left}"
         self._folder.caller.unlink(missing_ok=True)
@@ -311,8 +320,10 @@ class _Supervisor:
     def _ask(self, guard: Line, op: str, *, missing_ok: bool = False) -> Dict[str, Any]:
         """Wait for the guard's answer `op`, noting what it says before."""
         deadline = time.monotonic() + _GUARD_SECONDS
+        poll = select.poll()
+        poll.register(guard, select.POLLIN)
         while time.monotonic() < deadline:
-            if not select.select([guard], [], [], _TICK_MS / 1000)[0]:
+            if not poll.poll(_TICK_MS):
                 continue
             messages = guard.receive()
             if messages is None:

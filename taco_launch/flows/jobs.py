@@ -111,6 +111,8 @@ def _followed(
     for frame in frames:
         if frame.raw:
             output(frame.raw)
+        elif "skipped" in frame.data:
+            output(b"[taco-launch: %d bytes dropped by log rotation]\n" % frame.data["skipped"])
         elif "state" in frame.data:
             on_state(frame.data["state"])
         elif "job" in frame.data:

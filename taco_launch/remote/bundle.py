@@ -26,7 +26,7 @@ def sources() -> tuple[tuple[str, bytes], ...]:
 
 def name(contents: tuple[tuple[str, bytes], ...]) -> str:
     """Name the file by its contents."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(_MAIN)
     for path, data in contents:
         digest.update(f"{path}\0{len(data)}\0".encode() + data)
     return f"agent-{digest.hexdigest()[:16]}.pyz"

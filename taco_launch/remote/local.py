@@ -1,4 +1,4 @@
-"""This machine as a host: the three verbs run, put and tail, by subprocess."""
+"""This machine as a host: put a file there, and follow what a command says, by subprocess."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from taco_launch.agent.folders import make_private
-from taco_launch.command import Command, Result
+from taco_launch.command import Command
 from taco_launch.errors import HostError
 
 
@@ -16,28 +16,6 @@ class Local:
     """The machine that the controller itself runs on."""
 
     name = "localhost"
-
-    def run(self, command: Command) -> Result:
-        """Execute a command to its end.
-
-        Raises:
-            HostError: it cannot be executed, or took longer than its timeout.
-        """
-        try:
-            # A session of its own: Ctrl-C in the caller's terminal is the controller's business.
-            done = subprocess.run(
-                command.argv,
-                input=command.stdin,
-                capture_output=True,
-                timeout=command.timeout,
-                start_new_session=True,
-                check=False,
-            )
-        except OSError as error:
-            raise HostError(f"{self.name}: cannot run {command.argv[0]}: {error.strerror}") from None
-        except subprocess.TimeoutExpired:
-            raise HostError(f"{self.name}: {command.argv[0]} gave no answer for {command.timeout:g} s") from None
-        return Result(self.name, command, done.returncode, done.stdout, done.stderr)
 
     def put(self, data: bytes, path: Path) -> None:
         """Write a file, whole or not at all, readable by its owner only.
@@ -48,8 +26,11 @@ class Local:
         part = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             make_private(path.parent)
-            part.write_bytes(data)
-            part.chmod(0o600)
+            with part.open("xb") as file:
+                part.chmod(0o600)
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())  # a file that is there is whole, also after a power cut
             part.rename(path)
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -67,6 +48,7 @@ class Local:
             HostError: it cannot be executed.
         """
         try:
+            # A session of its own: Ctrl-C in the caller's terminal is the controller's business.
             process = subprocess.Popen(
                 command.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
             )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent import facts
+from taco_launch.errors import HostError
 
 TWO = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77)
 GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-c2e1d1b6-3f0e-4e0e-9b1a-0a4c6c7d2f11)"""
@@ -23,8 +24,8 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     ("listing", "code", "count"),
-    [(TWO, 0, 2), (MIG, 0, 1), ("No devices found.", 0, 0), ("NVIDIA-SMI has failed", 9, 0), (TWO, 15, 0)],
-    ids=["two", "mig", "none", "no-driver", "failed"],
+    [(TWO, 0, 2), (MIG, 0, 1), ("No devices found.", 0, 0), ("No devices were found", 6, 0)],
+    ids=["two", "mig", "none", "none-by-code"],
 )
 def test_gpus(tools: Path, listing: str, code: int, count: int) -> None:
     tool = tools / "nvidia-smi"
@@ -34,6 +35,16 @@ def test_gpus(tools: Path, listing: str, code: int, count: int) -> None:
     tool.chmod(0o755)
     assert facts.gpus() == count
     assert facts.slots() == (count or max(2, len(os.sched_getaffinity(0))))
+
+
+@pytest.mark.parametrize("code", [9, 15])
+def test_a_tool_that_fails_is_no_host_without_gpus(tools: Path, code: int) -> None:
+    tool = tools / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit {code}\n", encoding="ascii")
+    tool.chmod(0o755)
+    with pytest.raises(HostError, match=f"nvidia-smi -L: exit {code}: NVIDIA-SMI has failed") as caught:
+        facts.slots()
+    assert "-H HOST:N" in (caught.value.hint or "")
 
 
 def test_no_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +57,8 @@ def test_a_tool_that_hangs(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(facts, "_SMI_SECONDS", 0.1)
     (tools / "nvidia-smi").write_text("#!/bin/sh\nexec sleep 60\n", encoding="ascii")
     (tools / "nvidia-smi").chmod(0o755)
-    assert facts.gpus() == 0
+    with pytest.raises(HostError, match=r"nvidia-smi -L: .* timed out"):
+        facts.gpus()
 
 
 def test_the_boot_has_a_name() -> None:

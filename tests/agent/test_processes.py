@@ -6,6 +6,7 @@ import os
 import select
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -90,15 +91,28 @@ def test_by_descent_from_what_carries_the_mark(family: Family) -> None:
     assert pids(processes.scan(family.job_id)) == {parent.pid, child}
 
 
-@pytest.mark.parametrize("reaped", [False, True], ids=["zombie", "reaped"])
-def test_by_the_session_of_a_root_that_is_gone(family: Family, reaped: bool) -> None:
+def test_by_the_session_of_a_root_that_is_a_zombie(family: Family) -> None:
     leader = family.python(LEAVER)
     root = family.root(leader)
     orphan = number(leader)
     eventually(lambda: not alive(leader.pid))
-    if reaped:
-        leader.wait()
     assert pids(processes.scan(family.job_id, [root])) == {orphan}
+
+
+def test_a_dead_roots_session_counts_where_it_holds_another_process_of_the_job(family: Family) -> None:
+    # The number alone may be that of a stranger's session by now.
+    leader = family.start(
+        ("sh", "-c", f"env {JOB_ID}={family.job_id} sleep 60 & echo $!; sleep 60 & echo $!; read x"),
+        stdin=subprocess.PIPE,
+    )
+    root = family.root(leader)
+    marked, other = number(leader), number(leader)
+    assert leader.stdin is not None
+    leader.stdin.close()
+    leader.wait(5)
+    eventually(lambda: pids(processes.scan(family.job_id)) == {marked})
+    assert pids(processes.scan(family.job_id, [root])) == {marked, other}
+    assert pids(processes.scan("another-job", [root])) == set()
 
 
 def test_a_daemon_stays_with_its_subreaper(family: Family, agent: Path) -> None:
@@ -246,7 +260,7 @@ def test_an_environment_that_cannot_be_read_is_told(family: Family) -> None:
         entry = processes.identify(hidden)
         assert entry is not None
         told = _as_nobody(lambda: processes.scan(family.job_id, [(1, entry.start)]).unknown)
-        assert told.startswith("the environment of ")
+        assert told.startswith("processes of this user whose environment cannot be read: ")
         # What is older than the job is none of its.
         assert _as_nobody(lambda: processes.scan(family.job_id, [(1, entry.start + 1)]).unknown) == ""
     finally:

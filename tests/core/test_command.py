@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from taco_launch.command import Command, Result, shell
+from taco_launch.command import shell
 
 AWKWARD = [
     "", " ", "two words", "new\nline", "\r", "\t", "'", '"', "it's", "\\", "\\n", "\\'", "`id`", "$(id)", "$HOME", "${X}",
@@ -61,13 +61,3 @@ def test_any_posix_shell_reads_printable_words(path: str) -> None:
 )
 def test_plain_words_stay_plain(argv: tuple[str, ...], line: str) -> None:
     assert shell(argv) == line
-
-
-def test_evidence_is_the_last_lines_of_stderr() -> None:
-    text = b"".join(b"line %d\n" % number for number in range(20)) + b"\xff broken\n\n"
-    result = Result("gpu1", Command(("x",)), 1, b"", text)
-    lines = result.evidence.split("\n")
-    assert len(lines) == 10
-    assert lines[0] == "line 11"
-    assert lines[-1] == "\N{REPLACEMENT CHARACTER} broken"
-    assert Result("gpu1", Command(("x",)), 0, b"", b"").evidence == ""

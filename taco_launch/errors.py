@@ -5,7 +5,7 @@ TacoLaunchError (1)         what failed, where, the evidence; `hint` says what t
 ├── SpecError (2)           an inventory, host string, name or job spec is wrong: all its faults at once
 ├── PlacementError (4)      the job does not fit the hosts: a reason per host
 ├── HostError (5)           a host, or the agent on it, failed
-└── NoJobError (125)        there is no job to speak of: none of that name, or none could be started
+└── NoJobError (1)          there is no job of that name
 """
 
 from typing import NamedTuple, Optional, Tuple
@@ -94,6 +94,4 @@ class HostError(TacoLaunchError):
 
 
 class NoJobError(TacoLaunchError):
-    """No job of that name, or a job that could not be started."""
-
-    exit_code = NO_JOB
+    """There is no job of that name."""

@@ -2,7 +2,7 @@
 
 import signal
 from dataclasses import replace
-from typing import Iterable, Optional, Tuple
+from typing import Iterable, Optional, Sequence, Tuple
 
 from taco_launch.errors import FAILED, NO_JOB, OK, SIGNAL_BASE
 from taco_launch.model.jobs import Event, JobRecord, JobState, RankEnd
@@ -11,9 +11,9 @@ SUBMITTED = "submitted"  # data: id
 PLACED = "placed"  # data: np, hosts, line
 LAUNCHED = "launched"  # data: boot, roots: mpirun has started
 RUNNING = "running"  # data: boot, roots: every rank has started; it may be that one has ended already
-RANK_FAILED = "rank-failed"  # data: rank, host, exit_code: the first rank that did not end with 0
+RANK_FAILED = "rank-failed"  # data: rank, host, exit_code: a rank that did not end with 0
 STOPPING = "stopping"
-ENDED = "ended"  # data: state, exit_code
+ENDED = "ended"  # data: state, exit_code, and rank, host where a rank's failure is the reason
 
 _LAST_SIGNAL = 64  # SIGRTMAX, signal(7)
 
@@ -45,15 +45,28 @@ def _step(record: JobRecord, event: Event) -> JobRecord:
         )
     if event.kind == RUNNING and record.state is not JobState.STOPPING:
         return replace(record, state=JobState.RUNNING, reason=event.reason)
-    if event.kind == RANK_FAILED and record.first_failure is None:
-        end = RankEnd(int(data["rank"]), str(data["host"]), int(data["exit_code"]), event.reason)
-        return replace(record, first_failure=end)
     if event.kind == STOPPING:
         return replace(record, state=JobState.STOPPING, reason=event.reason)
     if event.kind == ENDED:
         state, code = JobState(data["state"]), int(data["exit_code"])
-        return replace(record, state=state, exit_code=code, ended=event.time, reason=event.reason)
+        failure = None
+        if data.get("rank") is not None:
+            failure = RankEnd(int(data["rank"]), str(data["host"]), code, event.reason)
+        return replace(
+            record, state=state, exit_code=code, ended=event.time, reason=event.reason, first_failure=failure
+        )
     return record
+
+
+def culprit(failures: Sequence[RankEnd], launcher_code: int) -> Optional[RankEnd]:
+    """Say which of the ranks that failed, in the order in which they did, is the reason of the others' failure.
+
+    Not one whose own last words blame another, where there is another; and not one that ended by TERM, which is how
+    mpirun ends the rest, unless mpirun says the same of the job (143).
+    """
+    term = SIGNAL_BASE + signal.SIGTERM
+    own = [end for end in failures if end.exit_code != term or launcher_code == term]
+    return next((end for end in own if not end.consequence), own[0] if own else None)
 
 
 def verdict(

@@ -43,6 +43,7 @@ class Writer:
         self._stem = stem
         # Two segments: the older one is dropped when the newer is full, so at least half the limit is always there.
         self._segment_bytes = max(max_bytes // 2, 1)
+        self.lost_in_all = 0
         self._lost = 0
         self._lost_why = ""
         self._retry_at = 0.0
@@ -54,12 +55,16 @@ class Writer:
     def write(self, data: bytes) -> None:
         """Append `data`. What a full disk takes is counted, and told in the log once there is room again."""
         if self._lost and not self._tell_lost():
-            self._lost += len(data)
+            self._lose(len(data))
             return
         left = self._append(data)
         if left:
-            self._lost = len(left)
+            self._lose(len(left))
             self._retry_at = time.monotonic() + _RETRY_SECONDS
+
+    def _lose(self, count: int) -> None:
+        self._lost += count
+        self.lost_in_all += count
 
     def close(self) -> None:
         """Tell what was lost last, if there is room for that now, and close the file."""
@@ -218,6 +223,14 @@ def tail(stem: Path, lines: int) -> int:
     return first
 
 
+def last_words(stem: Path, most: int = 1 << 14) -> str:
+    """Give the end of a stream as text, at most `most` bytes of it."""
+    reader = Reader(stem, max(size(stem) - most, 0))
+    data = reader.read(most)
+    reader.close()
+    return data.decode("utf-8", "replace")
+
+
 class Merge:
     """Brings the logs of several streams into one, whole lines at a time, each line behind its stream's label.
 
@@ -236,9 +249,10 @@ class Merge:
         """Merge the stream `stem` from its start on."""
         self._sources.append(_Source(stem, f"{label} | ".encode("utf-8", "surrogateescape")))
 
-    def close(self) -> None:
-        """Close the merged log."""
+    def close(self) -> int:
+        """Close the merged log and give how many bytes of it were lost in all."""
         self._out.close()
+        return self._out.lost_in_all
 
     def finish(self, stem: Path) -> None:
         """Say that nothing more comes from the stream `stem`, so that a last line without an end is one."""

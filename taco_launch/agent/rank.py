@@ -199,7 +199,8 @@ class _Rank:
         return SIGNAL_BASE + number
 
     def _report(self, exit_code: int, reason: str = "") -> int:
-        self._guard.send({"op": "exit", "rank": self._rank, "exit_code": exit_code, "reason": reason})
+        lost = self._log.lost_in_all
+        self._guard.send({"op": "exit", "rank": self._rank, "exit_code": exit_code, "reason": reason, "lost": lost})
         if self._terminating:
             # mpirun kills the other ranks one second after it sees one end: held back, each has the whole grace time.
             _wait_for(self._guard, "release")

@@ -12,7 +12,7 @@ from typing import IO, Any, Callable, Dict, Iterable, Mapping, Optional
 from taco_launch import state
 from taco_launch.agent import facts, logs, program, protocol, records, recovery
 from taco_launch.agent.folders import JobFolder, Jobs, state_folder
-from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.errors import CANNOT_PLACE, TacoLaunchError, UsageError
 from taco_launch.launch.env import JOB_ID, JOB_NAME
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
@@ -44,8 +44,9 @@ def serve(op: str, agent: str, stdin: IO[bytes], stdout: IO[bytes]) -> int:
     except TacoLaunchError as error:
         return _answer(stdout, error)
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        return _answer(stdout, TacoLaunchError(f"{where}{error.strerror or error}"))
+        where = error.filename or state_folder(os.environ, os.geteuid())
+        hint = "free some space there, or name another folder with TACO_LAUNCH_STATE"
+        return _answer(stdout, TacoLaunchError(f"{where}: {error.strerror or error}", hint))
     except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the traceback into a file
         return _answer(stdout, _bug(error))
     return 0
@@ -91,7 +92,12 @@ def _submit(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
     while records.record(folder).state is JobState.QUEUED and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS[0])
         recovery.look(folder)
-    yield {"job": _shown(folder)}
+    job = _shown(folder)
+    if job["record"]["exit_code"] == CANNOT_PLACE and job["record"]["started"] is None:
+        jobs.remove(folder)  # it never began, and the answer says why
+        yield {"job": job}
+        return
+    yield {"job": job}
     if request["follow"]:
         yield from _logs(jobs, agent, {"name": spec.name, "rank": None, "offset": 0, "tail": None, "follow": True})
 
@@ -127,6 +133,7 @@ def _logs(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
             if reader.skipped:
                 yield {"skipped": reader.skipped}
                 reader.skipped = 0
+                data = data[data.find(b"\n") + 1 :]  # what was dropped ended in the middle of a line
             yield {"offset": reader.offset, "bytes": len(data)}
             yield data
             data = reader.read()

@@ -16,6 +16,7 @@ from taco_launch import state
 from taco_launch.agent import logs, processes, program, records
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.protocol import Line
+from taco_launch.diagnose import is_consequence
 from taco_launch.errors import CANNOT_PLACE, DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, HostError, PlacementError
 from taco_launch.launch import mpirun
 from taco_launch.launch.env import local_env
@@ -27,6 +28,8 @@ _TICK_MS = 50
 # What a terminal or a lost connection sends: none of the supervisor's business.
 _IGNORED = (signal.SIGHUP, signal.SIGINT)
 _HEARTBEAT_SECONDS = 5.0
+# Of a thousand ranks that fail together, the events of the first tell enough.
+_MOST_FAILURES = 64
 # To start, and to answer: counting GPUs and ending processes take at most 30 and 10 seconds.
 _GUARD_SECONDS = 45.0
 
@@ -58,7 +61,8 @@ class _Supervisor:
         self._np = 0
         self._started: Dict[int, List[List[int]]] = {}
         self._ended: Dict[int, int] = {}
-        self._failure: Optional[RankEnd] = None
+        self._failures: List[RankEnd] = []
+        self._lost_bytes = 0
         self._cut_short: Optional[Tuple[JobState, int, str]] = None
         self._kill_at: Optional[float] = None
         self._beat_at = 0.0
@@ -218,6 +222,10 @@ class _Supervisor:
         if now > self._beat_at and self._guard is not None:
             self._beat_at = now + _HEARTBEAT_SECONDS
             self._guard.send({"op": "beat"})
+            if not self._folder.path.is_dir() and self._cut_short is None:
+                why = "somebody removed its folder"
+                self._cut_short = (JobState.CANCELLED, SIGNAL_BASE + signal.SIGTERM, why)
+                self._terminate(why)
 
     def _terminate(self, why: str) -> None:
         grace = self._spec.policy.grace
@@ -258,7 +266,7 @@ class _Supervisor:
             self._started[message["rank"]] = message["roots"]
             if len(self._started) == self._np:
                 roots = [root for entry in self._started.values() for root in entry]
-                self._events.add(state.RUNNING, f"all {self._np} ranks have started", boot=self._boot, roots=roots)
+                self._events.add(state.RUNNING, "every rank has started", boot=self._boot, roots=roots)
         elif message["op"] == "gave-up" and self._cut_short is None:
             self._cut_short = (JobState.FAILED, FAILED, message["reason"])
         elif message["op"] == "exit":
@@ -268,16 +276,20 @@ class _Supervisor:
                 code, reason = SIGNAL_BASE + signal.SIGKILL, "was killed, and its wrapper with it"
             self._ended[rank] = code
             self._merge.finish(self._folder.rank(rank))
-            if code and self._failure is None and self._cut_short is None:
+            self._lost_bytes += message.get("lost", 0)
+            if code and self._cut_short is None:
                 host = self._spec.hosts[0].name
-                self._failure = RankEnd(rank, host, code, reason)
-                self._events.add(state.RANK_FAILED, reason or state.ending(code), rank=rank, host=host, exit_code=code)
+                consequence = is_consequence(logs.last_words(self._folder.rank(rank)))
+                self._failures.append(RankEnd(rank, host, code, reason, consequence))
+                if len(self._failures) <= _MOST_FAILURES:
+                    told = f"rank {rank} on {host} {reason or state.ending(code)}"
+                    self._events.add(state.RANK_FAILED, told, rank=rank, host=host, exit_code=code)
 
     # -- end
 
     def _finish(self) -> None:
         """End what is left, bring the logs together, record the end."""
-        failure = self._failure
+        failures = tuple(self._failures)
         left = self._end_processes()
         code = -signal.SIGKILL
         if self._mpirun is not None:
@@ -286,17 +298,21 @@ class _Supervisor:
             self._read_launcher()
         if code >= 0:
             # What the ranks said last may have come after mpirun's end. Where a signal ended mpirun, it came of that.
-            failure = self._failure
+            failures = tuple(self._failures)
+        failure = state.culprit(failures, code)
         job_state, code, reason = state.verdict(self._np, len(self._started), failure, code, self._cut_short)
         for stem in (self._folder.launcher, *map(self._folder.rank, range(self._np))):
             self._merge.finish(stem)
         while self._merge.step():
             pass
-        self._merge.close()
+        lost = self._lost_bytes + self._merge.close()
+        if lost:
+            reason += f"; {lost} bytes of its logs were lost on a full disk"
         if left:
             reason += f"; {left}"
         self._folder.caller.unlink(missing_ok=True)
-        self._events.add(state.ENDED, reason, state=job_state.value, exit_code=code)
+        blamed = {"rank": failure.rank, "host": failure.host} if failure and not self._cut_short else {}
+        self._events.add(state.ENDED, reason, state=job_state.value, exit_code=code, **blamed)
         while not self._events.flush():
             time.sleep(1)
 

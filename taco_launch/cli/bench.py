@@ -55,6 +55,8 @@ def run(ctx: click.Context, /, command: tuple[str, ...], *, sizes: tuple[int, ..
     with render.waiting(settings.quiet, spec.name) as wait:
 
         def report(progress: flow.Progress) -> None:
+            if progress.state == "SUCCEEDED":
+                settings.talk(f"np {progress.np}: {progress.line}")
             wait.state(f"np {progress.np}: {progress.state} {render.printable(progress.line)}"[:100])
             if settings.verbose and progress.line:
                 settings.talk(render.printable(progress.line))

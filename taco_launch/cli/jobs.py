@@ -10,8 +10,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from taco_launch.cli import render
-from taco_launch.cli.options import Settings, inventory_option, output_options, settings_of, talk_options
-from taco_launch.errors import TacoLaunchError
+from taco_launch.cli.options import Seconds, Settings, inventory_option, output_options, settings_of, talk_options
+from taco_launch.errors import NO_JOB, TacoLaunchError
 
 
 def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -104,8 +104,12 @@ def wait(ctx: click.Context, name: str) -> int:
     from taco_launch.flows import jobs
 
     settings = settings_of(ctx)
-    with render.waiting(settings.quiet, name) as status:
-        job = jobs.follow(settings.head(), jobs.Follow(name, tail=0), lambda _data: None, status.state)
+    try:
+        with render.waiting(settings.quiet, name) as status:
+            job = jobs.follow(settings.head(), jobs.Follow(name, tail=0), lambda _data: None, status.state)
+    except TacoLaunchError as error:
+        error.exit_code = NO_JOB
+        raise
     render.ending(settings, job)
     return job.record.exit_code or 0
 
@@ -113,7 +117,7 @@ def wait(ctx: click.Context, name: str) -> int:
 @click.command()
 @inventory_option
 @talk_options
-@click.option("--grace", type=click.FloatRange(min=0), help="Seconds until KILL, if less than the job's own.")
+@click.option("--grace", type=Seconds(), metavar="SECONDS", help="Seconds until KILL, if less than the job's own.")
 @_names
 @click.pass_context
 def stop(ctx: click.Context, names: tuple[str, ...], grace: float | None) -> int:

@@ -1,5 +1,6 @@
 """The entry point: the group of verbs, and what becomes of errors."""
 
+import os
 import sys
 
 import click
@@ -17,7 +18,7 @@ Examples:
   taco-launch bench run --np 1,2 -- python3 scripts/pytorch_synthetic_benchmark.py --model tiny
 
 \b
-Exit codes: 0 ok, 1 failed, 2 usage or inventory, 4 cannot be placed, 5 a host failed, 130 Ctrl-C;
+Exit codes: 0 ok, 1 failed (or no such job), 2 usage or inventory, 4 cannot be placed, 5 a host failed, 130 Ctrl-C;
 run and wait give the job's own (signal n: 128+n), 125 when no rank ever ran, 124 when --timeout ended it.
 """
 
@@ -38,6 +39,7 @@ def completion(shell: str) -> None:
 
     \b
     Example, for bash:
+      mkdir -p ~/.local/share/bash-completion/completions
       taco-launch completion bash > ~/.local/share/bash-completion/completions/taco-launch
     """
     from click.shell_completion import get_completion_class
@@ -54,6 +56,8 @@ for verb in (*run.VERBS, *jobs.VERBS, bench.bench, inventory.inventory):
 
 def main() -> None:
     """Run the command line and exit with the code that design and --help promise."""
+    if sys.stdout is None:  # closed by the caller (`>&-`)
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
     sys.exit(_guarded())
 
 
@@ -72,6 +76,8 @@ def _guarded() -> int:
         return USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
+    except OSError as error:
+        return _say(f"{error.filename or 'output'}: {error.strerror or error}", None, FAILED)
     except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the traceback into a file
         return _bug(error)
     return code if isinstance(code, int) else 0

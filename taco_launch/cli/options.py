@@ -1,17 +1,43 @@
 """Options that stand before or after the verb, and what they amount to."""
 
+import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from taco_launch.model.hosts import Inventory
     from taco_launch.remote.head import Head
 
+
+class Seconds(click.FloatRange):
+    """A number of seconds from `least` to some thirty years: infinity and NaN are none."""
+
+    name = "seconds"
+
+    def __init__(self, least: float = 0) -> None:
+        """Take no less than `least`."""
+        super().__init__(min=least, max=1e9)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read a number."""
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return number
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 FORMATS = ("table", "wide", "json", "yaml")
+
+
+def colour_wanted() -> bool:
+    """Say whether the environment lets a terminal be coloured (no-color.org; a dumb terminal shows the codes)."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 @dataclass(frozen=True)
@@ -25,8 +51,6 @@ class Settings:
 
     def load(self) -> "Inventory":
         """Read the inventory that was named, or the default."""
-        import os
-
         from taco_launch.inventory.load import load
 
         return load(self.inventory, os.environ)
@@ -41,7 +65,7 @@ class Settings:
     def talk(self, message: str) -> None:
         """Say something on stderr, unless -q was given."""
         if not self.quiet:
-            click.echo(message, err=True)
+            click.echo(message, err=True, color=None if colour_wanted() else False)
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
@@ -54,6 +78,11 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     ctx.find_root().obj = ctx.obj = replace(ctx.find_root().obj or settings, **changed)
 
 
+def complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Have the shell complete the name of a file."""
+    return [CompletionItem(incomplete, type="file")]
+
+
 def inventory_option(function: F) -> F:
     """Add -i."""
     return click.option(
@@ -62,6 +91,7 @@ def inventory_option(function: F) -> F:
         metavar="FILE",
         expose_value=False,
         callback=_keep,
+        shell_complete=complete_file,
         help="Inventory of hosts. Default: $TACO_LAUNCH_INVENTORY, else this machine.",
     )(function)
 

@@ -1,7 +1,6 @@
 """How results look: tables, JSON, YAML, logs, a status line. The only file that imports rich."""
 
 import json
-import os
 import re
 import sys
 import time
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from taco_launch.cli.options import Settings
+from taco_launch.cli.options import Settings, colour_wanted
 from taco_launch.model.codec import to_json
 
 if TYPE_CHECKING:
@@ -37,21 +36,24 @@ def data(value: Any, output: str) -> None:
 def error(message: str, hint: str | None) -> None:
     """Print an error and what to type next on stderr."""
     text = "\n".join(printable(line) for line in message.splitlines())
-    click.echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True)
+    colour = None if colour_wanted() else False
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True, color=colour)
     if hint:
-        click.echo(f"{click.style('hint:', fg='cyan')} {printable(hint)}", err=True)
+        click.echo(f"{click.style('hint:', fg='cyan')} {printable(hint)}", err=True, color=colour)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> None:
-    """Print a table; the columns in `numbers` are flush right. Not on a terminal, nothing is cut or coloured."""
+    """Print a table; the columns in `numbers` are flush right. Only a terminal is given bold type."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     terminal = sys.stdout.isatty()
-    console = Console(soft_wrap=not terminal, width=None if terminal else 10_000, highlight=False)
-    grid = Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=False, header_style="bold", show_edge=False)
+    # Nothing is cut or broken to fit: a name can be copied, and a terminal wraps by itself.
+    console = Console(width=10_000, highlight=False)
+    style = "bold" if colour_wanted() else ""
+    grid = Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=False, header_style=style, show_edge=False)
     for column in header:
         grid.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
     for row in rows:
@@ -175,7 +177,7 @@ class LogOutput:
         """Call `before` ahead of every write."""
         self._out = out
         self._before = before
-        self._colour = colour and sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        self._colour = colour and sys.stdout.isatty() and colour_wanted()
 
     def write(self, chunk: bytes) -> None:
         """Write whole lines."""

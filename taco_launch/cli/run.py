@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from taco_launch.cli import render
-from taco_launch.cli.options import Settings, inventory_option, output_options, settings_of, talk_options
+from taco_launch.cli.options import (
+    Seconds,
+    Settings,
+    complete_file,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
 from taco_launch.errors import SIGNAL_BASE, UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +33,7 @@ np_option = click.option("--np", "np", type=click.IntRange(min=1), help="Number 
 def job_options(function: F) -> F:
     """Add the options that describe a job, whatever its number of ranks."""
     options = (
-        click.option("--name", help="Name of the job. Default: from its command, and four random letters."),
+        click.option("--name", help="Name of the job. Default: from its command, and four random characters."),
         click.option("-H", "--host", "hosts", metavar="H1:8,H2:8", help="Hosts to use, and slots on each."),
         click.option(
             "-x",
@@ -34,19 +42,19 @@ def job_options(function: F) -> F:
             metavar="NAME[=VALUE]",
             help="Environment variable for the ranks; without a value the caller's. Repeatable.",
         ),
-        click.option(
-            "--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds after which the job is ended."
-        ),
+        click.option("--timeout", type=Seconds(0.001), metavar="SECONDS", help="Seconds after which the job is ended."),
         click.option(
             "--grace",
-            type=click.FloatRange(min=0),
+            type=Seconds(),
+            metavar="SECONDS",
             default=10.0,
             show_default=True,
             help="Seconds between TERM and KILL when the job is ended.",
         ),
         click.option(
             "--host-loss-timeout",
-            type=click.FloatRange(min=1),
+            type=Seconds(1),
+            metavar="SECONDS",
             default=60.0,
             show_default=True,
             help="Seconds of silence after which a host is lost and the job is ended.",
@@ -58,7 +66,14 @@ def job_options(function: F) -> F:
             show_default=True,
             help="Most bytes kept of each rank's log; the oldest go first.",
         ),
-        click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND..."),
+        click.argument(
+            "command",
+            nargs=-1,
+            required=True,
+            type=click.UNPROCESSED,
+            shell_complete=complete_file,
+            metavar="-- COMMAND...",
+        ),
     )
     for option in reversed(options):
         function = option(function)
@@ -91,12 +106,16 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
         hosts = select.hosts_of(wanted, frozenset((socket.gethostname(), socket.getfqdn())))
     else:
         hosts = select.choose(inventory, wanted)
+    env = dict(names.parse_env(text) for text in options["env"])
+    unset = [variable for variable, value in env.items() if value is None and variable not in os.environ]
+    if unset:
+        raise UsageError(f"-x {unset[0]}: it is not set here", hint=f"set it, or give it a value: -x {unset[0]}=VALUE")
     spec = JobSpec(
         name=name,
         command=command,
         hosts=hosts,
         np=options.get("np"),
-        env=tuple(dict(names.parse_env(text) for text in options["env"]).items()),
+        env=tuple(env.items()),
         cwd=folder,
         owner=getpass.getuser(),
         policy=Policy(**{name: options[name] for name in ("grace", "timeout", "host_loss_timeout", "log_max_bytes")}),
@@ -114,7 +133,8 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
 def run(ctx: click.Context, /, command: tuple[str, ...], *, dry_run: bool, **options: Any) -> int:
     """Run COMMAND as a job: start it, follow its output, exit with its code.
 
-    Ctrl-C stops the job; a closed terminal or a kill of this command only leaves it (`taco-launch logs -f NAME`).
+    Ctrl-C stops the job, a second one kills it; a closed terminal or a kill of this command only leaves it
+    (`taco-launch logs -f NAME`). The ranks read nothing from standard input.
 
     \b
     Examples:

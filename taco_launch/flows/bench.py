@@ -57,6 +57,7 @@ def _one(head: Head, spec: JobSpec, environ: Mapping[str, str], report: Callable
         raise _failed(name, FAILED, f"no sample: {sample.why}", text)
     if sample.ranks != np:
         raise _failed(name, FAILED, f"no sample: {np} ranks ran, but the log speaks of {sample.ranks}", text)
+    report(Progress(np, name, job.record.state.value, f"{sample.img_per_sec:.1f} img/sec"))
     return sample
 
 

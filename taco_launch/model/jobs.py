@@ -77,12 +77,16 @@ class Event:
 
 @dataclass(frozen=True)
 class RankEnd:
-    """How one rank ended: `exit_code` as a shell would report it (signal n: 128+n)."""
+    """How one rank ended: `exit_code` as a shell would report it (signal n: 128+n).
+
+    `consequence` says that its own last words blame another rank.
+    """
 
     rank: int
     host: str
     exit_code: int
     reason: str = ""
+    consequence: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,17 @@ from pathlib import Path
 
 import taco_launch
 
-_CONTENTS = ("__init__.py", "errors.py", "command.py", "placement.py", "state.py", "model", "launch", "agent")
+_CONTENTS = (
+    "__init__.py",
+    "errors.py",
+    "command.py",
+    "diagnose.py",
+    "placement.py",
+    "state.py",
+    "model",
+    "launch",
+    "agent",
+)
 _MAIN = b"import sys\nfrom taco_launch.agent.__main__ import main\nsys.exit(main(sys.argv[0], sys.argv[1:]))\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip format's first moment: the same sources give the same file
 

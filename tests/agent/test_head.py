@@ -87,7 +87,7 @@ def test_the_real_agents_errors(state: Path) -> None:
     assert not state.exists()
     with pytest.raises(AgentError, match="job nosuch: there is none of that name") as caught:
         Head(Local()).call("get", name="nosuch")
-    assert caught.value.exit_code == 125
+    assert caught.value.exit_code == 1
     with pytest.raises(AgentError, match="does not know") as caught:
         Head(Local()).call("dance")
     assert caught.value.exit_code == 2

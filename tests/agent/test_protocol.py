@@ -80,7 +80,7 @@ def test_another_version_names_the_side_to_upgrade(first: dict[str, Any] | None,
 def test_an_error_travels() -> None:
     error = NoJobError("there is none", hint="see them all")
     assert protocol.error_message(error) == {
-        "error": {"message": "there is none", "hint": "see them all", "exit_code": 125}
+        "error": {"message": "there is none", "hint": "see them all", "exit_code": 1}
     }
 
 

@@ -70,7 +70,7 @@ def ranks(folder: JobFolder, agent: Path, family: Family) -> Iterator[Ranks]:
 
 
 def report(exit_code: int, reason: str = "") -> dict[str, Any]:
-    return {"op": "exit", "rank": 3, "exit_code": exit_code, "reason": reason}
+    return {"op": "exit", "rank": 3, "exit_code": exit_code, "reason": reason, "lost": 0}
 
 
 def test_it_registers_itself_and_its_parent(ranks: Ranks) -> None:

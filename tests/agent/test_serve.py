@@ -206,7 +206,7 @@ def test_get_has_the_events(jobs: Jobs) -> None:
 @pytest.mark.usefixtures("jobs")
 def test_a_job_that_there_is_not(op: str) -> None:
     found = call(op, name="../vgg", by="me", signal=15, grace=None, **FOLLOW)
-    assert found.error["exit_code"] == 125
+    assert found.error["exit_code"] == 1
     assert found.error["hint"] == "see them all: taco-launch list"
 
 

@@ -70,6 +70,10 @@ def test_version() -> None:
         ["run", "--np", "0", "--", "true"],
         ["run", "--np", "two", "--", "true"],
         ["run", "--grace", "-1", "--", "true"],
+        ["run", "--grace", "nan", "--", "true"],
+        ["run", "--timeout", "inf", "--", "true"],
+        ["run", "--timeout", "1h", "--", "true"],
+        ["run", "-x", "TACO_TEST_NOT_SET", "--", "true"],
         ["run", "--name", "-rf", "--", "true"],
         ["run", "--name", "a/b", "--", "true"],
         ["run", "--name", "", "--", "true"],
@@ -171,7 +175,7 @@ def test_completion(shell: str, taco: Taco) -> None:
 @pytest.mark.parametrize("name", ["nosuch", "../jobs", ".hidden", "a b", "naïve\x1b[31m"])
 def test_a_job_that_is_not_there(taco: Taco, verb: str, name: str) -> None:
     result = taco(verb, "--", name)
-    assert result.returncode == 125
+    assert result.returncode == (125 if verb == "wait" else 1)
     assert "there is none of that name" in result.stderr
     assert "\x1b" not in result.stderr
 
@@ -197,6 +201,14 @@ def test_bench_parse_prints_a_table_or_why_not(tmp_path: Path) -> None:
     cut = call("bench", "parse", str(log))
     assert (cut.exit_code, cut.stdout) == (1, "")
     assert "no sample: " in cut.stderr
+
+
+def test_output_that_cannot_be_written(taco: Taco) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(taco.argv("list"), env=taco.env, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (1, b"error: output: No space left on device\n")
+    closed = subprocess.run(["sh", "-c", '"$@" >&-', "-", *taco.argv("list")], env=taco.env, check=False)
+    assert closed.returncode == 0
 
 
 def test_heavy_libraries_are_imported_only_where_used() -> None:

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taco_launch import state
+from taco_launch.diagnose import is_consequence
 from taco_launch.errors import FAILED, NO_JOB, OK
 from taco_launch.model.jobs import Event, JobRecord, JobState, RankEnd
 
@@ -44,7 +45,7 @@ def test_the_life_of_a_job() -> None:
         Event(4.0, state.RANK_FAILED, "exited with code 3", {"rank": 1, "host": "gpu2", "exit_code": 3}),
         Event(4.1, state.RANK_FAILED, "was killed", {"rank": 0, "host": "gpu1", "exit_code": 137}),
         Event(5.0, state.STOPPING, "TERM", {}),
-        Event(6.0, state.ENDED, "rank 1 failed", {"state": "FAILED", "exit_code": 3}),
+        Event(6.0, state.ENDED, "rank 1 failed", {"state": "FAILED", "exit_code": 3, "rank": 1, "host": "gpu2"}),
         Event(7.0, state.RUNNING, "late", {"boot": "b", "roots": []}),
         Event(8.0, state.ENDED, "twice", {"state": "LOST", "exit_code": 1}),
     ]
@@ -61,7 +62,7 @@ def test_the_life_of_a_job() -> None:
         ended=6.0,
         exit_code=3,
         line="mpirun -np 2 true",
-        first_failure=RankEnd(1, "gpu2", 3, "exited with code 3"),
+        first_failure=RankEnd(1, "gpu2", 3, "rank 1 failed"),
     )
 
 
@@ -220,3 +221,30 @@ def test_verdict(
 )
 def test_ending(code: int, words: str) -> None:
     assert state.ending(code) == words
+
+
+def end(rank: int, code: int, *, consequence: bool = False) -> RankEnd:
+    return RankEnd(rank, "gpu1", code, "", consequence)
+
+
+@pytest.mark.parametrize(
+    ("failures", "launcher_code", "rank"),
+    [
+        pytest.param([], 0, None, id="none"),
+        pytest.param([end(1, 3), end(0, 1)], 3, 1, id="the-first"),
+        pytest.param([end(0, 1, consequence=True), end(1, 3)], 1, 1, id="not-one-that-blames-another"),
+        pytest.param([end(0, 1, consequence=True)], 1, 0, id="unless-there-is-no-other"),
+        pytest.param([end(0, 143), end(1, 3)], 3, 1, id="not-one-that-mpirun-ended"),
+        pytest.param([end(0, 143)], 1, None, id="mpirun-ended-all"),
+        pytest.param([end(0, 143)], 143, 0, id="a-term-from-elsewhere"),
+    ],
+)
+def test_culprit(failures: list[RankEnd], launcher_code: int, rank: int | None) -> None:
+    found = state.culprit(failures, launcher_code)
+    assert (None if found is None else found.rank) == rank
+
+
+def test_what_blames_another_rank() -> None:
+    horovod = "HorovodInternalError: Horovod has been shut down. This was caused by an exception on one of the ranks or"
+    assert is_consequence(f"Traceback ...\n{horovod} an attempt to allreduce ...\n")
+    assert not is_consequence("RuntimeError: mine\n")

@@ -1,6 +1,7 @@
 """After any end nothing of the job is alive, and the record says what happened."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -202,6 +203,12 @@ def test_every_rank_has_the_whole_grace_time(taco: Taco) -> None:
     eventually(lambda: taco("logs", "slow").stdout.count("ready") == 2)
     assert taco("stop", "slow").returncode == 0
     assert taco("logs", "slow").stdout.count("saved") == 2
+
+
+def test_a_job_whose_folder_is_removed_is_ended(taco: Taco, tmp_path: Path) -> None:
+    victims = Victims(taco, tmp_path / "witnesses", ("deaf",), "--grace", "0.5")
+    shutil.rmtree(taco.folder("victims"))
+    eventually(lambda: not victims.alive(), 20, "the ranks to end")
 
 
 def test_timeout_ends_the_job(taco: Taco) -> None:

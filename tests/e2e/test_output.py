@@ -106,12 +106,15 @@ def test_50_mb_a_second_is_whole(taco: Taco) -> None:
 
 def test_rotation_keeps_the_newest(taco: Taco) -> None:
     script = "for i in $(seq 20000); do echo line $i; done"
-    run = taco("run", "--name", "small", "--np", "1", "--log-max-bytes", "65536", "--", "bash", "-c", script)
-    assert run.returncode == 0
+    capped = taco("run", "--name", "small", "--np", "1", "--log-max-bytes", "65536", "--", "bash", "-c", script)
+    assert capped.returncode == 0
     kept = sum(path.stat().st_size for path in taco.folder("small").glob("logs/rank-0.*"))
     assert 32768 <= kept <= 65536
     log = rank_logs(taco, "small", 1)[0]
-    assert log.endswith(b"line 19999\nline 20000\n")
+    first, _, rest = log.partition(b"\n")
+    assert re.fullmatch(rb"\[taco-launch: \d+ bytes dropped by log rotation\]", first)
+    numbers = [int(line.split()[1]) for line in rest.splitlines()]
+    assert numbers == list(range(numbers[0], 20001))  # no line is cut
     assert taco("logs", "-t", "2", "--rank", "0", "small").stdout == "line 19999\nline 20000\n"
 
 

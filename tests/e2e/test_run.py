@@ -135,9 +135,39 @@ def test_more_ranks_than_slots(taco: Taco, tmp_path: Path) -> None:
     assert run.returncode == 4
     assert "4 ranks do not fit: there are 3 slots" in run.stderr
     assert "-H me:4" in run.stderr
+    assert len(taco("list").stdout.splitlines()) == 1  # nothing is kept of what never began
     allowed = taco("run", "-i", str(tmp_path / "i.yaml"), "-H", "me:4", "--", "echo", "ok")
     assert (allowed.returncode, sorted(allowed.stdout.split("\n"))[1]) == (0, "me/0 | ok")
     assert taco("run", "-H", "localhost:4", "--np", "4", "--", "true").returncode == 0
+
+
+HOROVOD = """
+import os, sys, time
+import horovod.torch as hvd, torch
+hvd.init()
+hvd.allreduce(torch.ones(1), name="a")
+if hvd.rank() == 1:
+    {how}
+while True:
+    hvd.allreduce(torch.ones(1), name="b")
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "reason"),
+    [
+        ("sys.exit(3)", 3, "rank 1 on localhost exited with code 3"),
+        ("raise RuntimeError('mine')", 1, "rank 1 on localhost exited with code 1"),
+        ("os.abort()", 134, "rank 1 on localhost was ended by signal 6 (SIGABRT)"),
+    ],
+)
+def test_the_rank_that_failed_first_is_blamed(taco: Taco, how: str, code: int, reason: str) -> None:
+    # The others fail too, with "Horovod has been shut down", and may be gone sooner.
+    pytest.importorskip("horovod.torch")
+    for name in ("a", "b"):
+        run = taco("run", "--name", name, "--np", "2", "--", sys.executable, "-c", HOROVOD.format(how=how))
+        assert run.returncode == code, run.stderr
+        assert taco.job(name)["reason"] == reason
 
 
 def test_list_get_delete(taco: Taco) -> None:
@@ -158,7 +188,7 @@ def test_list_get_delete(taco: Taco) -> None:
     assert {job["name"]: job["state"] for job in listed} == {"a": "SUCCEEDED", "b": "RUNNING"}
     assert "Exit code: 0" in taco("get", "a").stdout
     gone = taco("delete", "a", "b", "nosuch")
-    assert gone.returncode == 125
+    assert gone.returncode == 1
     assert "job nosuch: there is none of that name" in gone.stderr
     assert taco("list").stdout.splitlines() == ["NAME  STATUS  TRAINER  AGE  NODE"]
     assert not list((taco.state / "jobs").iterdir())

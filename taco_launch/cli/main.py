@@ -1,5 +1,6 @@
 """The entry point: the group of verbs, and what becomes of errors."""
 
+import contextlib
 import os
 import sys
 
@@ -77,6 +78,9 @@ def _guarded() -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:
+        # What could not be written is still in the buffer, and the interpreter would try again at its end.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _say(f"{error.filename or 'output'}: {error.strerror or error}", None, FAILED)
     except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the traceback into a file
         return _bug(error)

@@ -49,26 +49,19 @@ def _ratio(found: Mapping[str, pairing.Measured], name: str) -> pairing.Spread |
     return pairing.paired(found[name], found[_IMPORT], lambda one, other: one.wall / other.wall)
 
 
+def _times(found: Mapping[str, pairing.Measured], name: str) -> tuple[str, ...]:
+    ratio = _ratio(found, name)
+    return ("" if ratio is None else f"{ratio.median:.2f}",)
+
+
 def _verdict(found: Mapping[str, pairing.Measured], name: str, bar: float) -> verdicts.Verdict:
     missing = found[name].missing or found[_IMPORT].missing
     return verdicts.Verdict(name, _ratio(found, name), bar, "x import click", missing=missing)
 
 
 def _rows(found: Mapping[str, pairing.Measured]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [("command", "wall s", "min..max", "CPU s", "x import click")]
-    for name, entry in found.items():
-        if entry.missing:
-            rows.append((name, entry.missing))
-            continue
-        ratio = _ratio(found, name)
-        cpu = pairing.spread([sample.cpu for sample in entry.samples]).median
-        times = verdicts.seconds(pairing.spread([sample.wall for sample in entry.samples]))
-        rows.append((name, *times, f"{cpu:.3f}", "" if ratio is None else f"{ratio.median:.2f}"))
-    return rows
+    return verdicts.rows(found, ("x import click",), lambda name: _times(found, name))
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    verdicts.start(main)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Mapping
 
@@ -47,21 +46,14 @@ def _over(found: Mapping[str, pairing.Measured], name: str) -> pairing.Spread | 
     return pairing.paired(found[name], found[_MPIRUN], lambda one, other: one.wall - other.wall)
 
 
+def _seconds_over(found: Mapping[str, pairing.Measured], name: str) -> tuple[str, ...]:
+    over = _over(found, name)
+    return ("", "") if over is None else verdicts.seconds(over)
+
+
 def _rows(found: Mapping[str, pairing.Measured]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [("command", "wall s", "min..max", "CPU s", "s over mpirun", "min..max")]
-    for name, entry in found.items():
-        if entry.missing:
-            rows.append((name, entry.missing))
-            continue
-        over = _over(found, name)
-        cpu = pairing.spread([sample.cpu for sample in entry.samples]).median
-        times = verdicts.seconds(pairing.spread([sample.wall for sample in entry.samples]))
-        rows.append((name, *times, f"{cpu:.3f}", *(("", "") if over is None else verdicts.seconds(over))))
-    return rows
+    return verdicts.rows(found, ("s over mpirun", "min..max"), lambda name: _seconds_over(found, name))
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    verdicts.start(main)

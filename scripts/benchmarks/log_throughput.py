@@ -169,7 +169,4 @@ def _memory(memory: Mapping[str, tuple[dict[str, int], ...]], small: int, large:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    verdicts.start(main)

@@ -8,8 +8,9 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import pairing
 
@@ -161,3 +162,26 @@ def _seconds(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
     return value
+
+
+def rows(
+    found: Mapping[str, pairing.Measured], header: tuple[str, ...], compared: Callable[[str], tuple[str, ...]]
+) -> list[tuple[str, ...]]:
+    """Give the table of the commands: wall and CPU seconds, then what `compared` gives of each under `header`."""
+    table: list[tuple[str, ...]] = [("command", "wall s", "min..max", "CPU s", *header)]
+    for name, entry in found.items():
+        if entry.missing:
+            table.append((name, entry.missing))
+            continue
+        cpu = pairing.spread([sample.cpu for sample in entry.samples]).median
+        times = seconds(pairing.spread([sample.wall for sample in entry.samples]))
+        table.append((name, *times, f"{cpu:.3f}", *compared(name)))
+    return table
+
+
+def start(main: Callable[[list[str]], int]) -> NoReturn:
+    """Run a benchmark's `main` with the command line's arguments; Ctrl-C is exit code 130."""
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -89,8 +89,9 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
     import getpass
     import socket
 
-    from taco_launch.flows import jobs, plan
+    from taco_launch.flows import jobs
     from taco_launch.inventory import names, select
+    from taco_launch.inventory.load import SHIPPED
     from taco_launch.model.jobs import JobSpec, Policy
 
     try:
@@ -102,7 +103,7 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
     wanted = options["hosts"]
     if wanted is None:
         hosts = inventory.hosts
-    elif settings.inventory is None and "TACO_LAUNCH_INVENTORY" not in os.environ:
+    elif inventory.source == SHIPPED:
         hosts = select.hosts_of(wanted, frozenset((socket.gethostname(), socket.getfqdn())))
     else:
         hosts = select.choose(inventory, wanted)
@@ -110,17 +111,18 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
     unset = [variable for variable, value in env.items() if value is None and variable not in os.environ]
     if unset:
         raise UsageError(f"-x {unset[0]}: it is not set here", hint=f"set it, or give it a value: -x {unset[0]}=VALUE")
-    spec = JobSpec(
+    return JobSpec(
         name=name,
         command=command,
         hosts=hosts,
         np=options.get("np"),
         env=tuple(env.items()),
         cwd=folder,
+        mpirun=inventory.mpirun,
+        cluster=inventory.cluster,
         owner=getpass.getuser(),
         policy=Policy(**{name: options[name] for name in ("grace", "timeout", "host_loss_timeout", "log_max_bytes")}),
     )
-    return plan.with_inventory(spec, inventory, hosts)
 
 
 @click.command()

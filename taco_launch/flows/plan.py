@@ -1,18 +1,11 @@
-"""A JobSpec from what was asked for, and its plan without starting anything (--dry-run)."""
+"""The plan of a job without starting anything (--dry-run)."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from taco_launch.launch import mpirun
-from taco_launch.model.hosts import Host, Inventory
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import HostSlots, LaunchPlan
 from taco_launch.placement import place
-
-
-def with_inventory(spec: JobSpec, inventory: Inventory, hosts: tuple[Host, ...]) -> JobSpec:
-    """Fill in what the inventory decides; `hosts` are those chosen of it, the first of them the head where it can be."""
-    return replace(spec, hosts=hosts, mpirun=inventory.mpirun, cluster=inventory.cluster)
 
 
 def needs(spec: JobSpec) -> tuple[str, ...]:

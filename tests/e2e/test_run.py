@@ -93,23 +93,28 @@ def test_a_command_that_cannot_run(taco: Taco, command: str, code: int) -> None:
     assert f"cannot run '{command}'" in run.stderr
 
 
+def fake_mpirun(folder: Path, script: str) -> str:
+    fake = folder / "mpirun"
+    fake.write_text(f"#!/bin/sh\n{script}\n", encoding="ascii")
+    fake.chmod(0o755)
+    return str(fake)
+
+
+def run_with_mpirun(taco: Taco, folder: Path, mpirun: str, np: str) -> "subprocess.CompletedProcess[str]":
+    text = f"cluster: c\nmpirun: {mpirun}\nhosts: {{localhost: {{address: 127.0.0.1, connection: local, slots: 2}}}}\n"
+    (folder / "i.yaml").write_text(text, encoding="ascii")
+    return taco("run", "-i", str(folder / "i.yaml"), "--np", np, "--", "true")
+
+
 def test_125_when_no_rank_ran(taco: Taco, tmp_path: Path) -> None:
-    text = (
-        "cluster: c\nmpirun: /no/such/mpirun\nhosts: {localhost: {address: 127.0.0.1, connection: local, slots: 2}}\n"
-    )
-    (tmp_path / "i.yaml").write_text(text, encoding="ascii")
-    run = taco("run", "-i", str(tmp_path / "i.yaml"), "--np", "1", "--", "true")
+    run = run_with_mpirun(taco, tmp_path, "/no/such/mpirun", "1")
     assert run.returncode == 125
     assert "/no/such/mpirun: No such file or directory" in run.stderr
 
 
 def test_mpirun_that_fails_before_any_rank(taco: Taco, tmp_path: Path) -> None:
-    fake = tmp_path / "mpirun"
-    fake.write_text("#!/bin/sh\necho no license >&2; exit 7\n", encoding="ascii")
-    fake.chmod(0o755)
-    text = f"cluster: c\nmpirun: {fake}\nhosts: {{localhost: {{address: 127.0.0.1, connection: local, slots: 2}}}}\n"
-    (tmp_path / "i.yaml").write_text(text, encoding="ascii")
-    run = taco("run", "-i", str(tmp_path / "i.yaml"), "--np", "1", "--", "true")
+    fake = fake_mpirun(tmp_path, "echo no license >&2; exit 7")
+    run = run_with_mpirun(taco, tmp_path, fake, "1")
     assert run.returncode == 125
     assert "the launcher exited with code 7 before any rank started" in run.stderr
     assert run.stdout == "localhost/mpirun | no license\n"
@@ -117,12 +122,8 @@ def test_mpirun_that_fails_before_any_rank(taco: Taco, tmp_path: Path) -> None:
 
 def test_mpirun_that_starts_too_few_ranks_is_no_success(taco: Taco, tmp_path: Path) -> None:
     # Open MPI 5 with an option it ignores runs one rank and exits 0: the job must not be called done.
-    fake = tmp_path / "mpirun"
-    fake.write_text('#!/bin/sh\nshift 2\nexec mpirun -np 1 "$@"\n', encoding="ascii")
-    fake.chmod(0o755)
-    text = f"cluster: c\nmpirun: {fake}\nhosts: {{localhost: {{address: 127.0.0.1, connection: local, slots: 2}}}}\n"
-    (tmp_path / "i.yaml").write_text(text, encoding="ascii")
-    run = taco("run", "-i", str(tmp_path / "i.yaml"), "--np", "2", "--", "true")
+    fake = fake_mpirun(tmp_path, 'shift 2; exec mpirun -np 1 "$@"')
+    run = run_with_mpirun(taco, tmp_path, fake, "2")
     assert run.returncode == 1
     assert "only 1 of 2 ranks started" in run.stderr
 

@@ -1,9 +1,256 @@
-"""What the last words of a log tell, pure."""
+"""What a log tells of a failure: the known texts in it, each with cause and next step, pure."""
 
-# What a rank says when it fails because another one has: Horovod 0.28 (horovod/common/operations.cc).
-_CONSEQUENCES = ("Horovod has been shut down. This was caused by an exception on one of the ranks",)
+import re
+from typing import Dict, Iterable, List, NamedTuple, Set, Tuple
+
+from taco_launch.model.jobs import Finding
+from taco_launch.signatures.entry import Kind, Signature
+from taco_launch.signatures.table import TABLE
+
+# Text is looked through in blocks of about this many characters: large enough that a search costs no more than reading.
+_BLOCK = 1 << 18
+# How far a known text may go on below its first line. Of each line no more than so many characters are looked at there.
+_AHEAD_LINES = 60
+_AHEAD = 1 << 14
+_LINE = 400
+# The characters around a key that a pattern is given of the key's own line, before and after it.
+_BEFORE, _AFTER = 512, 2048
+# A line longer than a block is looked through in pieces that overlap by so many characters: more than any key has.
+_OVERLAP = 4096
+# A thousand hosts that fail alike need not be listed one by one.
+_MOST_HOSTS = 16
+_MOST_FINDINGS = 64
+_MOST_SHOWN = 200
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
+_TAGS = re.compile(r"\[\d+(?:,\d+)?\]<std(?:out|err|diag)>: ?")
+_PREFIX = re.compile(
+    r"(?P<label>[^\s/|]+)/(?:(?P<rank>\d+)|mpirun) *\| ?"  # the merged log
+    r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?\]? *"  # docker logs -t, NCCL
+    r"|\[?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]? *"  # mpirun, dmesg -T
+    r"|\[ *\d+\.\d+\] "  # dmesg
+    r"|\[rank\d+\]: ?"  # torch
+)
+_SPEAKER = re.compile(
+    r"(?P<nccl>[\w.-]+):\d+:\d+ \[|\[(?P<mpi>[\w.-]+):\d+\] |[A-Z][a-z]{2} [ \d]\d [\d:]{8} (?P<syslog>[\w.-]+) kernel:"
+)
+_HOST = re.compile(r"(?:.*@)?(?:\[(?P<quoted>[^\]]+)\](?::\d+)?|(?P<plain>[^\s\[\]]+?))[,:;.]?$")
+
+
+class Match(NamedTuple):
+    """A finding, what kind of text it is, and the line that it was found in, without the prefixes."""
+
+    finding: Finding
+    kind: Kind
+    text: str
+
+
+class Scan:
+    """Looks through the text of one log or several; memory is bounded however long they are."""
+
+    def __init__(self) -> None:
+        """Begin with a log that no host is known of."""
+        self.lines = 0  # of the log that is being read, so far
+        self.last_words = ""
+        self._host = ""
+        self._pending: List[str] = []
+        self._size = 0
+        self._open_line = False
+        self._log = 0
+        self._found: List[Tuple[int, Match]] = []
+        self._hosts: Dict[str, Set[str]] = {}
+
+    def begin(self, host: str = "") -> None:
+        """Go on with another log, which was written on `host`. What it tells comes after what the others told."""
+        self._examine(last=True)
+        self.lines, self._host, self._open_line = 0, host, False
+        self._log += 1
+
+    def feed(self, text: str) -> None:
+        """Take the next text of the log, which may begin and end within a line."""
+        self._pending.append(text)
+        self._size += len(text)
+        if self._size >= _BLOCK:
+            self._examine(last=False)
+
+    def skip(self, lines: int) -> None:
+        """Go on behind a part of the log that is not looked at, in which so many lines end."""
+        self._examine(last=True)
+        self.lines += lines
+
+    def matches(self) -> Tuple[Match, ...]:
+        """Give what was found: failures before what follows from them, before notes; then in the order of the lines."""
+        self._examine(last=True)
+        names = {match.finding.signature for _log, match in self._found}
+        explained = {(log, match.finding.line) for log, match in self._found if match.kind is Kind.CAUSE}
+        told = [
+            match
+            for log, match in self._found
+            if not names.intersection(_UNLESS[match.finding.signature])
+            # An error whose text is a known one need not be told twice.
+            and not (match.kind is Kind.OUTCOME and (log, match.finding.line) in explained)
+        ]
+        if any(match.kind < Kind.FALLBACK for match in told):
+            told = [match for match in told if match.kind is not Kind.FALLBACK]
+        return tuple(sorted(told, key=lambda match: match.kind)[:_MOST_FINDINGS])
+
+    def findings(self) -> Tuple[Finding, ...]:
+        """Give `matches` without the rest."""
+        return tuple(match.finding for match in self.matches())
+
+    def _examine(self, *, last: bool) -> None:
+        """Look through what has come, but for the end, which what comes next may continue."""
+        block = "".join(self._pending)
+        cut = len(block) if last else _cut(block)
+        line_at, number = 0, self.lines + (not self._open_line)
+        for start, entry, position in self._hits(block, cut):
+            number += block.count("\n", line_at, start)
+            line_at = start
+            self._look(entry, block, start, position, number)
+        rest = block[cut:]
+        self._pending, self._size = [rest] if rest else [], len(rest)
+        seen = block[:cut]
+        if seen:
+            # What is cut within a line has counted it already.
+            self.lines += seen.count("\n") + (not seen.endswith("\n")) - self._open_line
+            self._open_line = not seen.endswith("\n")
+            words = seen[-_BLOCK // 64 :].strip() or seen.strip()
+            if words:
+                self.last_words = _clean(words[words.rfind("\n") + 1 :])[1].strip()[-_MOST_SHOWN:]
+
+    def _hits(self, block: str, cut: int) -> List[Tuple[int, Signature, int]]:
+        """Give (where its line begins, the signature, where the key stands) of every key before `cut`, in order."""
+        hits: Dict[Tuple[int, int], int] = {}
+        for order, entry in enumerate(TABLE):
+            if len(self._hosts.get(entry.name, ())) >= _MOST_HOSTS:
+                continue
+            for key in entry.keys:
+                position = block.find(key, 0, cut + _OVERLAP)
+                while 0 <= position < cut:
+                    hits.setdefault((block.rfind("\n", 0, position) + 1, order), position)
+                    end = block.find("\n", position)
+                    position = -1 if end < 0 else block.find(key, end, cut + _OVERLAP)
+        return [(start, TABLE[order], hits[start, order]) for start, order in sorted(hits)]
+
+    def _look(self, entry: Signature, block: str, start: int, position: int, number: int) -> None:
+        """See whether the text around a key is the one that is known, and note it if it is new."""
+        end = block.find("\n", position)
+        end = len(block) if end < 0 else end
+        host = _clean(block[start : min(end, start + _LINE)])[0] or self._host
+        told = self._hosts.setdefault(entry.name, set())
+        if "(?P<host>" not in entry.pattern and _known(host, told):
+            return
+        text = _with_following(_around(block, start, position, end), block, end, entry.lines - 1)
+        match = re.search(entry.pattern, text)
+        if match is None:
+            return
+        values = _values(match)
+        host = _host(values.get("host", "")) or host
+        if _known(host, told) or len(told) >= _MOST_HOSTS:
+            return
+        told.add(host)
+        values["host"] = host or ("That host" if entry.cause.startswith("{host}") else "that host")
+        cause = entry.cause.format_map(_Filling(values))
+        values["host"] = host or "HOST"
+        down = text.count("\n", 0, match.start())
+        finding = Finding(entry.name, cause, entry.next.format_map(_Filling(values)), host, number + down)
+        shown = text.split("\n")[down].strip()[: 2 * _MOST_SHOWN]
+        self._found.append((self._log, Match(finding, entry.kind, shown)))
+
+
+_UNLESS = {entry.name: entry.unless for entry in TABLE}
+
+
+class _Filling(Dict[str, str]):
+    """The values of a text; what the log does not name is a question mark."""
+
+    def __missing__(self, name: str) -> str:
+        return "?"
+
+
+def explain(lines: Iterable[str]) -> Tuple[Finding, ...]:
+    """Give what a log's lines tell of a failure, the first failure first; lines may have their line ends or not."""
+    scan = Scan()
+    for line in lines:
+        scan.feed(line.rstrip("\r\n").replace("\n", " ") + "\n")
+    return scan.findings()
 
 
 def is_consequence(last_words: str) -> bool:
-    """Say whether the end of a failed rank's log blames another rank."""
-    return any(words in last_words for words in _CONSEQUENCES)
+    """Say whether the end of a failed rank's log blames another rank, and tells of no failure of its own."""
+    scan = Scan()
+    scan.feed(last_words)
+    found = scan.matches()
+    return bool(found) and found[0].kind is Kind.ECHO
+
+
+def _cut(block: str) -> int:
+    """Say where the end of a block begins that is looked through with the next one."""
+    at = len(block)
+    for _line in range(_AHEAD_LINES + 1):
+        newline = block.rfind("\n", max(len(block) - _AHEAD, 0), at)
+        if newline < 0:
+            break
+        at = newline
+    return at + 1 if at < len(block) else len(block) - _OVERLAP
+
+
+def _around(block: str, start: int, position: int, end: int) -> str:
+    """Give the line from `start` to `end` without its prefixes; of a long one, or a progress bar, what is at a key."""
+    stop = block.find("\r", position, end)
+    stop = end if stop < 0 else stop
+    if stop - start > _BEFORE + _AFTER:
+        start, stop = max(start, position - _BEFORE), min(stop, position + _AFTER)
+    return _clean(block[start:stop])[1]
+
+
+def _with_following(line: str, block: str, end: int, count: int) -> str:
+    """Give a line and the `count` lines after it, without their prefixes."""
+    text = [line]
+    for _line in range(count):
+        if end >= len(block):
+            break
+        begin, end = end + 1, block.find("\n", end + 1)
+        end = len(block) if end < 0 else end
+        text.append(_clean(block[begin : min(end, begin + _LINE)])[1])
+    return "\n".join(text)
+
+
+def _clean(line: str) -> Tuple[str, str]:
+    """Take control codes, tags and times off a line; give the host that its prefix names, and what is left."""
+    host = ""
+    if "\x1b" in line:
+        line = _ESCAPES.sub("", line)
+    line = line.replace("\0", "").rstrip("\r")
+    line = line[line.rfind("\r") + 1 :]
+    if "]<std" in line:
+        line = _TAGS.sub("", line)
+    match = _PREFIX.match(line)
+    while match:
+        # What mpirun says is of any host; a rank speaks for its own.
+        host = match.group("label") if match.group("rank") else host
+        line = line[match.end() :]
+        match = _PREFIX.match(line)
+    speaker = _SPEAKER.match(line)
+    if speaker and not host:
+        host = speaker.group("nccl") or speaker.group("mpi") or speaker.group("syslog")
+    return host, line
+
+
+def _values(match: "re.Match[str]") -> Dict[str, str]:
+    """Give the groups by name. One that ends in a digit is another place for the same value."""
+    values: Dict[str, str] = {}
+    for name, value in match.groupdict().items():
+        if value:
+            values.setdefault(name.rstrip("0123456789"), value[:_MOST_SHOWN])
+    return values
+
+
+def _host(text: str) -> str:
+    """Take user, port and brackets off a host."""
+    match = _HOST.match(text)
+    return (match.group("quoted") or match.group("plain")) if match else ""
+
+
+def _known(host: str, told: Set[str]) -> bool:
+    return host in told or bool(told and not host)

@@ -5,15 +5,16 @@ from dataclasses import replace
 from typing import Iterable, Optional, Sequence, Tuple
 
 from taco_launch.errors import FAILED, NO_JOB, OK, SIGNAL_BASE
-from taco_launch.model.jobs import Event, JobRecord, JobState, RankEnd
+from taco_launch.model.codec import from_json
+from taco_launch.model.jobs import Event, Finding, JobRecord, JobState, RankEnd
 
 SUBMITTED = "submitted"  # data: id
-PLACED = "placed"  # data: np, hosts, line
+PLACED = "placed"  # data: np, hosts, line, warnings
 LAUNCHED = "launched"  # data: boot, roots: mpirun has started
 RUNNING = "running"  # data: boot, roots: every rank has started; it may be that one has ended already
 RANK_FAILED = "rank-failed"  # data: rank, host, exit_code: a rank that did not end with 0
 STOPPING = "stopping"
-ENDED = "ended"  # data: state, exit_code, and rank, host where a rank's failure is the reason
+ENDED = "ended"  # data: state, exit_code; rank, host where a rank's failure is the reason; findings where there are any
 
 _LAST_SIGNAL = 64  # SIGRTMAX, signal(7)
 
@@ -40,6 +41,7 @@ def _step(record: JobRecord, event: Event) -> JobRecord:
             np=int(data["np"]),
             hosts=hosts,
             line=str(data["line"]),
+            warnings=tuple(str(warning) for warning in data.get("warnings", ())),
             started=event.time,
             reason=event.reason,
         )
@@ -53,7 +55,13 @@ def _step(record: JobRecord, event: Event) -> JobRecord:
         if data.get("rank") is not None:
             failure = RankEnd(int(data["rank"]), str(data["host"]), code, event.reason)
         return replace(
-            record, state=state, exit_code=code, ended=event.time, reason=event.reason, first_failure=failure
+            record,
+            state=state,
+            exit_code=code,
+            ended=event.time,
+            reason=event.reason,
+            first_failure=failure,
+            findings=tuple(from_json(Finding, entry) for entry in data.get("findings", ())),
         )
     return record
 
@@ -96,6 +104,11 @@ def verdict(
     if started < np:
         return JobState.FAILED, FAILED, f"only {started} of {np} ranks started, though the launcher exited with 0"
     return JobState.SUCCEEDED, OK, "every rank exited with 0"
+
+
+def explained(reason: str, started: int, findings: Sequence[Finding]) -> str:
+    """Give a failed job's reason: where none of its ranks started, the cause that the launcher's log tells of."""
+    return reason if started or not findings else f"no rank started: {findings[0].cause}"
 
 
 def ending(exit_code: int) -> str:

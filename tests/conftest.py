@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from taco_launch.remote import bundle
+
 # A deadline per example fails on a busy machine and says nothing about the code.
 settings.register_profile("project", deadline=None)
 settings.load_profile("project")
@@ -77,10 +79,22 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The agent's zipapp, built once: compiling it takes longer than most tests."""
+    contents = bundle.sources()
+    path = tmp_path_factory.mktemp("agent") / bundle.name(contents)
+    path.write_bytes(bundle.build(contents))
+    return path
+
+
 @pytest.fixture
-def taco(tmp_path: Path) -> Iterator[Taco]:
-    """The command line; at the end every job of the test is stopped."""
+def taco(tmp_path: Path, agent: Path) -> Iterator[Taco]:
+    """The command line, its agent installed; at the end every job of the test is stopped."""
     state = tmp_path / "state"
+    (state / "agent").mkdir(mode=0o700, parents=True)
+    state.chmod(0o700)
+    (state / "agent" / agent.name).hardlink_to(agent)
     env = {name: value for name, value in os.environ.items() if not name.startswith("TACO_LAUNCH")}
     runner = Taco(state, {**env, "TACO_LAUNCH_STATE": str(state)})
     yield runner

@@ -1,24 +1,86 @@
-"""What the agent has to know of its own host before a job is placed."""
+"""What the agent has to know of its own host before a job is placed and its line is made."""
 
+import ctypes
 import os
 import re
 import socket
 import subprocess
+from typing import Any, Dict, Mapping, Optional
 
 from taco_launch.errors import HostError
 
 # A driver that hangs must not hang the job's start for ever (Azure's and NHC's health checks use 30 s too).
 _SMI_SECONDS = 30.0
 _NO_DEVICES = 6  # nvidia-smi(1), RETURN VALUE: a query to find an object was unsuccessful
+_VERSION_SECONDS = 10.0
+_PR_SET_PTRACER, _PR_SET_PTRACER_ANY = 0x59616D61, -1  # prctl(2): Yama; Open MPI's ranks allow it each other as well
 
 
-def slots() -> int:
-    """Count the places for ranks: the GPUs, else the larger of 2 and the cores this process may use.
+def host() -> Dict[str, Any]:
+    """Give slots, GPUs and `single_copy`, as HostFacts names them. The slots are the GPUs, else max(2, cores).
 
     Raises:
         HostError: as `gpus` does.
     """
-    return gpus() or max(2, len(os.sched_getaffinity(0)))
+    found = gpus()
+    return {
+        "slots": found or max(2, len(os.sched_getaffinity(0))),
+        "gpus": found,
+        "single_copy": single_copy(),
+    }
+
+
+def openmpi(program: str, environment: Mapping[str, str]) -> Optional[str]:
+    """Give the version of the Open MPI that `program` on the environment's PATH is of, None where it does not say."""
+    try:
+        said = subprocess.run(
+            [program, "--version"],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_VERSION_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.match(r"\S+ \(Open MPI\) (\d+(?:\.\d+)+)", said.stdout)
+    return found[1] if found else None
+
+
+def single_copy() -> bool:
+    """Try whether a process may read the memory of a sibling, as ranks of one host do (process_vm_readv(2))."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    shown = ctypes.create_string_buffer(b"x")
+    ready, hold = os.pipe(), os.pipe()
+    owner = os.fork()
+    if owner == 0:  # the sibling: it lives until its pipe is closed
+        os.close(hold[1])
+        libc.prctl(_PR_SET_PTRACER, ctypes.c_long(_PR_SET_PTRACER_ANY), 0, 0, 0)
+        os.write(ready[1], b"1")
+        os.read(hold[0], 1)
+        os._exit(0)
+    os.read(ready[0], 1)
+    reader = os.fork()
+    if reader == 0:
+        os._exit(0 if _can_read(libc, owner, shown) else 1)
+    _pid, status = os.waitpid(reader, 0)
+    for descriptor in (*ready, *hold):
+        os.close(descriptor)
+    os.waitpid(owner, 0)
+    return status == 0
+
+
+def _can_read(libc: ctypes.CDLL, owner: int, there: "ctypes.Array[ctypes.c_char]") -> bool:
+    class IoVec(ctypes.Structure):
+        _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+    here = ctypes.create_string_buffer(1)
+    local = IoVec(ctypes.cast(here, ctypes.c_void_p), 1)
+    remote = IoVec(ctypes.cast(there, ctypes.c_void_p), 1)
+    count = libc.process_vm_readv(owner, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
+    return bool(count == 1 and here.raw == b"x")
 
 
 def gpus() -> int:

@@ -231,6 +231,34 @@ def last_words(stem: Path, most: int = 1 << 14) -> str:
     return data.decode("utf-8", "replace")
 
 
+def ends(stem: Path, most: int = CHUNK) -> Tuple[str, int, str]:
+    """Give the beginning and the end of a stream as text, of at most `most` bytes each, and the line ends between."""
+    reader = Reader(stem)
+    head = _take(reader, most)
+    last = size(stem) - most
+    between = 0
+    while reader.offset < last:
+        data = reader.read(min(CHUNK, last - reader.offset))
+        if not data:
+            break
+        between += data.count(b"\n")
+    tail = _take(reader, most)
+    reader.close()
+    return head.decode("utf-8", "replace"), between, tail.decode("utf-8", "replace")
+
+
+def _take(reader: Reader, most: int) -> bytes:
+    """Read up to `most` bytes, across segments."""
+    pieces = []
+    while most > 0:
+        data = reader.read(most)
+        if not data:
+            break
+        pieces.append(data)
+        most -= len(data)
+    return b"".join(pieces)
+
+
 class Merge:
     """Brings the logs of several streams into one, whole lines at a time, each line behind its stream's label.
 

@@ -181,8 +181,10 @@ def _delete(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
     yield {"job": shown}
 
 
-def _facts(_jobs: Jobs, _agent: str, _request: Mapping[str, Any]) -> Frames:
-    yield {"slots": facts.slots()}
+def _facts(_jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
+    """Give what a plan has to know of this host, and of the Open MPI that a program on the caller's PATH is of."""
+    openmpi = facts.openmpi(request["mpirun"], {**os.environ, "PATH": request["path"]})
+    yield {"host": facts.host(), "openmpi": openmpi}
 
 
 def _shown(folder: JobFolder) -> Dict[str, Any]:

@@ -10,18 +10,22 @@ import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from taco_launch import state
-from taco_launch.agent import logs, processes, program, records
+from taco_launch.agent import facts, logs, processes, program, records
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.protocol import Line
+from taco_launch.agent.why import why
 from taco_launch.diagnose import is_consequence
 from taco_launch.errors import CANNOT_PLACE, DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, HostError, PlacementError
 from taco_launch.launch import mpirun
-from taco_launch.launch.env import local_env
+from taco_launch.launch.env import local_env, relevant
+from taco_launch.launch.needs import free_slots, needs, on_host
+from taco_launch.model.codec import to_json
+from taco_launch.model.facts import Facts
 from taco_launch.model.jobs import JobSpec, JobState, RankEnd
-from taco_launch.model.plans import HostSlots
 from taco_launch.placement import place
 
 _TICK_MS = 50
@@ -108,25 +112,41 @@ class _Supervisor:
 
     def _launch(self, guard: Line) -> None:
         spec = self._spec
+        caller = records.read_json(self._folder.caller) or {}
+        wanted = needs(spec)
         guard.send(
             {
                 "op": "supervise",
                 "job_id": self._id,
                 "host_loss_timeout": spec.policy.host_loss_timeout,
-                "count_slots": any(host.slots is None for host in spec.hosts),
+                "look": bool(wanted),
             }
+        )
+        known = Facts(
+            root=os.geteuid() == 0,
+            environment=relevant(caller["environment"]),
+            openmpi=facts.openmpi(spec.mpirun, caller["environment"]) if wanted else None,
         )
         found = self._ask(guard, "facts")
         if "error" in found:
             raise HostError(found["error"])
         self._boot = found["boot"]
-        free = [HostSlots(host.name, found["slots"] if host.slots is None else host.slots) for host in spec.hosts]
-        placement = place(spec.np, free)
+        known = on_host(known, spec, found["host"])
+        placement = place(spec.np, free_slots(spec, known))
         self._np = placement.np
         wrapper = program.argv(self._agent, "rank", str(self._folder.path), "--")
-        launch = mpirun.plan(spec, self._id, placement, wrapper, root=os.geteuid() == 0)
+        launch = mpirun.plan(spec, self._id, placement, known, wrapper, str(self._folder.path))
+        for file in launch.files:
+            Path(file.path).write_text(file.text, encoding="utf-8")
         hosts = [share.host for share in placement.shares]
-        self._events.add(state.PLACED, placement.why, np=self._np, hosts=hosts, line=mpirun.line(launch.tokens))
+        self._events.add(
+            state.PLACED,
+            placement.why,
+            np=self._np,
+            hosts=hosts,
+            line=mpirun.line(launch.tokens),
+            warnings=launch.warnings,
+        )
         caller = records.read_json(self._folder.caller) or {}
         shared = local_env(spec, placement, found["port"])
         welcome = {"environment": shared, "log_max_bytes": spec.policy.log_max_bytes}
@@ -301,6 +321,12 @@ class _Supervisor:
             failures = tuple(self._failures)
         failure = state.culprit(failures, code)
         job_state, code, reason = state.verdict(self._np, len(self._started), failure, code, self._cut_short)
+        # Of a job that ran out of its time no rank is to blame; what the ranks wait for, Horovod tells by rank 0.
+        rank, host = (failure.rank, failure.host) if failure else (0, self._spec.hosts[0].name)
+        ended_itself = self._cut_short is None
+        findings = why(self._folder, rank, host, ended_itself=ended_itself) if job_state is JobState.FAILED else ()
+        if ended_itself:
+            reason = state.explained(reason, len(self._started), findings)
         for stem in (self._folder.launcher, *map(self._folder.rank, range(self._np))):
             self._merge.finish(stem)
         while self._merge.step():
@@ -311,8 +337,12 @@ class _Supervisor:
         if left:
             reason += f"; {left}"
         self._folder.caller.unlink(missing_ok=True)
-        blamed = {"rank": failure.rank, "host": failure.host} if failure and not self._cut_short else {}
-        self._events.add(state.ENDED, reason, state=job_state.value, exit_code=code, **blamed)
+        data: Dict[str, Any] = {"state": job_state.value, "exit_code": code}
+        if failure and not self._cut_short:
+            data.update(rank=failure.rank, host=failure.host)
+        if findings:
+            data["findings"] = to_json(findings)
+        self._events.add(state.ENDED, reason, **data)
         while not self._events.flush():
             time.sleep(1)
 

@@ -12,11 +12,12 @@ from taco_launch.cli.options import inventory_option, output_options, settings_o
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of an inventory, for an editor's completion.")
 @click.pass_context
 def inventory(ctx: click.Context, *, schema: bool) -> None:
-    """Check an inventory and show its hosts with all defaults filled in.
+    """Check an inventory, or a host file, and show its hosts with all defaults filled in.
 
     \b
     Examples:
       taco-launch -i cluster.yaml inventory
+      taco-launch -i hostfile inventory
       taco-launch inventory --schema > inventory.schema.json
     """
     if schema:

@@ -51,9 +51,11 @@ class Settings:
 
     def load(self) -> "Inventory":
         """Read the inventory that was named, or the default."""
+        import socket
+
         from taco_launch.inventory.load import load
 
-        return load(self.inventory, os.environ)
+        return load(self.inventory, os.environ, lambda: frozenset((socket.gethostname(), socket.getfqdn())))
 
     def head(self) -> "Head":
         """Reach the head. It is this machine in this version."""
@@ -92,7 +94,7 @@ def inventory_option(function: F) -> F:
         expose_value=False,
         callback=_keep,
         shell_complete=complete_file,
-        help="Inventory of hosts. Default: $TACO_LAUNCH_INVENTORY, else this machine.",
+        help="Inventory of hosts (YAML), or a host file. Default: $TACO_LAUNCH_INVENTORY, else this machine.",
     )(function)
 
 

@@ -14,8 +14,11 @@ from taco_launch.cli.options import Settings, colour_wanted
 from taco_launch.model.codec import to_json
 
 if TYPE_CHECKING:
+    from taco_launch.diagnose import Match
     from taco_launch.flows.jobs import Job
     from taco_launch.model.hosts import Inventory
+    from taco_launch.model.jobs import JobRecord
+    from taco_launch.model.plans import LaunchPlan
 
 # Colours of ranks in a merged log, one after the other (ECMA-48, 8.3.117: cyan, yellow, green, magenta, blue).
 _RANK_COLOURS = (36, 33, 32, 35, 34)
@@ -107,6 +110,7 @@ def job(found: "Job", output: str) -> None:
         ("Name", spec.name),
         ("Status", record.state.value),
         ("Reason", record.reason),
+        *_told(record),
         ("Exit code", "" if record.exit_code is None else str(record.exit_code)),
         ("Trainer", _TRAINER[spec.launcher]),
         ("Duration", age(end - record.started) if record.started else ""),
@@ -144,7 +148,8 @@ def inventory(found: "Inventory", output: str) -> None:
     click.echo(f"Cluster: {found.cluster}")
     click.echo(f"Source:  {printable(found.source)}")
     click.echo(f"Image:   {found.container.image if found.container else 'none: jobs run on the hosts themselves'}")
-    click.echo(f"mpirun:  {found.mpirun}\n")
+    versions = ", ".join(f"{name} {version}" for name, version in found.versions)
+    click.echo(f"mpirun:  {found.mpirun}{f' ({versions})' if versions else ''}\n")
     rows = []
     for host in found.hosts:
         groups = ",".join(name for name, members in found.groups if host.name in members)
@@ -152,10 +157,38 @@ def inventory(found: "Inventory", output: str) -> None:
         name = host.name + (" (head)" if host.name == found.head else "")
         port = str(host.port) if host.connection == "ssh" else ""
         slots = "auto" if host.slots is None else str(host.slots)
+        slots += f" (max {host.max_slots})" if host.max_slots is not None else ""
         rows.append([name, host.address, host.connection, host.user, port, slots, labels, groups])
     table(
         ["HOST", "ADDRESS", "CONNECTION", "USER", "PORT", "SLOTS", "LABELS", "GROUPS"], rows, numbers=("SLOTS", "PORT")
     )
+
+
+def warning(settings: Settings, message: str) -> None:
+    """Say on stderr what a user should know."""
+    settings.talk(f"{click.style('warning:', fg='yellow', bold=True)} {printable(message)}")
+
+
+def plan(found: "LaunchPlan", output: str, *, explain: bool) -> None:
+    """Print the line of a plan, or with `explain` where each word comes from; JSON has all of it."""
+    from taco_launch.command import shell
+
+    text = shell(found.argv)
+    if output in ("json", "yaml"):
+        data({"line": text, **to_json(found), "env": dict(found.env)}, output)
+        return
+    if not explain:
+        click.echo(text)
+        return
+    table(["WORD", "SOURCE", "WHY"], [[shell([token.text]), token.source, token.why] for token in found.tokens])
+    click.echo(f"\nExecuted:    {shell(found.executed)}")
+    for name, value in found.env:
+        click.echo(f"Environment: {shell([f'{name}={value}'])}")
+    for host, values in found.host_env:
+        click.echo(f"On {host}:    {shell([f'{name}={value}' for name, value in values])}")
+    for file in found.files:
+        click.echo(f"\n{printable(file.path)}:")
+        click.echo("".join(f"  {line}\n" for line in file.text.splitlines()), nl=False)
 
 
 def ending(settings: Settings, found: "Job") -> None:
@@ -164,10 +197,37 @@ def ending(settings: Settings, found: "Job") -> None:
     colour = {"SUCCEEDED": "green", "FAILED": "red", "LOST": "red"}.get(record.state.value, "yellow")
     took = f" after {age(record.ended - record.started)}" if record.ended and record.started else ""
     settings.talk(f"job {found.spec.name}: {click.style(record.state.value, fg=colour)}{took}: {record.reason}")
+    for name, text in _told(record):
+        settings.talk(f"{name.lower()}: {printable(text)}")
     if record.state.value in ("FAILED", "LOST"):
         rank = record.first_failure.rank if record.first_failure else None
         which = "" if rank is None else f" --rank {rank}"
         settings.talk(f"its log: taco-launch logs{which} {found.spec.name}")
+
+
+def _told(record: "JobRecord") -> list[tuple[str, str]]:
+    """Give cause and next step of the first failure that a job's logs tell of; a cause that is the reason only once."""
+    if not record.findings:
+        return []
+    first = record.findings[0]
+    cause = [] if first.cause in record.reason else [("Cause", first.cause)]
+    return [*cause, ("Next", first.next)]
+
+
+def findings(found: "Sequence[Match]", output: str) -> None:
+    """Print what a log tells of a failure: each known text with the line it stands in, its cause, what to do."""
+    if output in ("json", "yaml"):
+        data([to_json(match.finding) for match in found], output)
+        return
+    from taco_launch.signatures.entry import Kind
+
+    for match in found:
+        told = match.finding
+        where = f" on {told.host}" if told.host else ""
+        note = " (no failure)" if match.kind is Kind.NOTE else ""
+        click.echo(printable(f"line {told.line}: {told.signature}{where}{note}"))
+        for name, text in (("text", match.text), ("cause", told.cause), ("next", told.next)):
+            click.echo(f"  {name + ':':<7}{printable(text)}")
 
 
 class LogOutput:

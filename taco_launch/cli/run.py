@@ -3,136 +3,40 @@
 import os
 import signal
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from taco_launch.cli import render
-from taco_launch.cli.options import (
-    Seconds,
-    Settings,
-    complete_file,
-    inventory_option,
-    output_options,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options import Settings, inventory_option, output_options, settings_of, talk_options
+from taco_launch.cli.spec import job_options, np_option, spec_of
 from taco_launch.errors import SIGNAL_BASE, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from taco_launch.flows.jobs import Job
     from taco_launch.model.jobs import JobSpec
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-np_option = click.option("--np", "np", type=click.IntRange(min=1), help="Number of ranks. Default: every slot.")
-
-
-def job_options(function: F) -> F:
-    """Add the options that describe a job, whatever its number of ranks."""
-    options = (
-        click.option("--name", help="Name of the job. Default: from its command, and four random characters."),
-        click.option("-H", "--host", "hosts", metavar="H1:8,H2:8", help="Hosts to use, and slots on each."),
-        click.option(
-            "-x",
-            "env",
-            multiple=True,
-            metavar="NAME[=VALUE]",
-            help="Environment variable for the ranks; without a value the caller's. Repeatable.",
-        ),
-        click.option("--timeout", type=Seconds(0.001), metavar="SECONDS", help="Seconds after which the job is ended."),
-        click.option(
-            "--grace",
-            type=Seconds(),
-            metavar="SECONDS",
-            default=10.0,
-            show_default=True,
-            help="Seconds between TERM and KILL when the job is ended.",
-        ),
-        click.option(
-            "--host-loss-timeout",
-            type=Seconds(1),
-            metavar="SECONDS",
-            default=60.0,
-            show_default=True,
-            help="Seconds of silence after which a host is lost and the job is ended.",
-        ),
-        click.option(
-            "--log-max-bytes",
-            type=click.IntRange(min=4096),
-            default=1 << 30,
-            show_default=True,
-            help="Most bytes kept of each rank's log; the oldest go first.",
-        ),
-        click.argument(
-            "command",
-            nargs=-1,
-            required=True,
-            type=click.UNPROCESSED,
-            shell_complete=complete_file,
-            metavar="-- COMMAND...",
-        ),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
-
-
-def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any]) -> "JobSpec":
-    """Build the JobSpec of a job from its options.
-
-    Raises:
-        SpecError: an option or the inventory is wrong.
-    """
-    import getpass
-    import socket
-
-    from taco_launch.flows import jobs
-    from taco_launch.inventory import names, select
-    from taco_launch.inventory.load import SHIPPED
-    from taco_launch.model.jobs import JobSpec, Policy
-
-    try:
-        folder = os.getcwd()  # noqa: PTH109 - bytes that are no UTF-8 stay as they are
-    except FileNotFoundError:
-        raise UsageError("the current folder is gone", hint="cd to one that exists") from None
-    inventory = settings.load()
-    name = jobs.default_name(command) if options["name"] is None else names.job_name(options["name"], "--name")
-    wanted = options["hosts"]
-    if wanted is None:
-        hosts = inventory.hosts
-    elif inventory.source == SHIPPED:
-        hosts = select.hosts_of(wanted, frozenset((socket.gethostname(), socket.getfqdn())))
-    else:
-        hosts = select.choose(inventory, wanted)
-    env = dict(names.parse_env(text) for text in options["env"])
-    unset = [variable for variable, value in env.items() if value is None and variable not in os.environ]
-    if unset:
-        raise UsageError(f"-x {unset[0]}: it is not set here", hint=f"set it, or give it a value: -x {unset[0]}=VALUE")
-    return JobSpec(
-        name=name,
-        command=command,
-        hosts=hosts,
-        np=options.get("np"),
-        env=tuple(env.items()),
-        cwd=folder,
-        mpirun=inventory.mpirun,
-        cluster=inventory.cluster,
-        owner=getpass.getuser(),
-        policy=Policy(**{name: options[name] for name in ("grace", "timeout", "host_loss_timeout", "log_max_bytes")}),
-    )
 
 
 @click.command()
 @inventory_option
+@output_options
 @talk_options
 @click.option("--dry-run", is_flag=True, help="Print the mpirun line that would start the job, and start nothing.")
+@click.option("--explain", is_flag=True, help="With --dry-run: each word of the line, where it comes from and why.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="With --dry-run: write the files that the line names (a hostfile from 64 hosts on) into DIR.",
+)
 @np_option
 @job_options
 @click.pass_context
-def run(ctx: click.Context, /, command: tuple[str, ...], *, dry_run: bool, **options: Any) -> int:
+def run(
+    ctx: click.Context, /, command: tuple[str, ...], *, dry_run: bool, explain: bool, out: str | None, **options: Any
+) -> int:
     """Run COMMAND as a job: start it, follow its output, exit with its code.
 
     Ctrl-C stops the job, a second one kills it; a closed terminal or a kill of this command only leaves it
@@ -143,11 +47,15 @@ def run(ctx: click.Context, /, command: tuple[str, ...], *, dry_run: bool, **opt
       taco-launch run --np 2 -- python3 train.py --epochs 1
       taco-launch run --np 4 -H localhost:4 -x OMP_NUM_THREADS=1 -- python3 train.py
       taco-launch run --np 2 --dry-run -- python3 train.py
+      taco-launch -i hosts.yaml run --np 16 --dry-run --explain -- python3 train.py
     """
     settings = settings_of(ctx)
+    if not dry_run and (explain or out or settings.output != "table"):
+        asked = "--explain" if explain else "--out" if out else f"-o {settings.output}"
+        raise UsageError(f"{asked} goes with --dry-run", hint="add --dry-run, which starts nothing")
     spec = spec_of(settings, command, options)
     if dry_run:
-        _print_plan(settings, spec)
+        _print_plan(settings, spec, out or "", explain=explain)
         return 0
     return _run(settings, spec).record.exit_code or 0
 
@@ -174,6 +82,8 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], **options: Any) -> i
 
     job = jobs.submit(settings.head(), spec_of(settings, command, options), os.environ)
     _require_started(job)
+    for warning in job.record.warnings:
+        render.warning(settings, warning)
     if settings.output in ("json", "yaml"):
         render.data(render.job_data(job), settings.output)
     else:
@@ -194,15 +104,23 @@ def _require_started(job: "Job") -> None:
         raise error
 
 
-def _print_plan(settings: Settings, spec: "JobSpec") -> None:
+def _print_plan(settings: Settings, spec: "JobSpec", out: str, *, explain: bool) -> None:
     from taco_launch.flows import plan
-    from taco_launch.launch.mpirun import line
 
-    missing = plan.needs(spec)
-    if missing:
+    def ask(missing: tuple[str, ...]) -> "Mapping[str, Any]":
         settings.talk(f"asking the head for: {', '.join(missing)}")
-    launch = plan.dry_run(spec, lambda: int(settings.head().call("facts")[-1]["slots"]), root=os.geteuid() == 0)
-    click.echo(line(launch.tokens))
+        path = os.environ.get("PATH", os.defpath)
+        return settings.head().call("facts", mpirun=spec.mpirun, path=path)[-1]
+
+    launch = plan.dry_run(spec, os.environ, ask, root=os.geteuid() == 0, folder=out)
+    for warning in launch.warnings:
+        render.warning(settings, warning)
+    if out:
+        for path in plan.write_files(launch):
+            settings.talk(f"wrote {path}")
+    elif any(file.path in launch.argv for file in launch.files):
+        settings.talk(f"the line names a file: write it with --out DIR, here for example with --out {spec.name}")
+    render.plan(launch, settings.output, explain=explain)
 
 
 def _run(settings: Settings, spec: "JobSpec") -> "Job":
@@ -214,6 +132,8 @@ def _run(settings: Settings, spec: "JobSpec") -> "Job":
     def started(job: "Job") -> None:
         _require_started(job)
         signals.job_started()
+        for warning in job.record.warnings:
+            render.warning(settings, warning)
         if settings.verbose:
             settings.talk(f"job {spec.name}: {job.record.line}")
 

@@ -1,24 +1,58 @@
 """The plan of a job without starting anything (--dry-run)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
+from taco_launch.errors import UsageError
 from taco_launch.launch import mpirun
+from taco_launch.launch.env import relevant
+from taco_launch.launch.needs import free_slots, needs, on_host
+from taco_launch.model.facts import Facts
 from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import HostSlots, LaunchPlan
+from taco_launch.model.plans import LaunchPlan
 from taco_launch.placement import place
 
 
-def needs(spec: JobSpec) -> tuple[str, ...]:
-    """Name the facts that are not declared and have to be asked of the head before `dry_run`."""
-    return tuple(f"slots of {host.name}" for host in spec.hosts if host.slots is None)
+def dry_run(
+    spec: JobSpec,
+    environ: Mapping[str, str],
+    ask: Callable[[tuple[str, ...]], Mapping[str, Any]],
+    *,
+    root: bool,
+    folder: str = "",
+) -> LaunchPlan:
+    """Plan the job as the head would.
 
-
-def dry_run(spec: JobSpec, slots_of: Callable[[], int], *, root: bool) -> LaunchPlan:
-    """Plan the job as the head would; `slots_of` asks for the slots of a host that declares none.
+    `ask(missing)` asks the head for its facts, told what is missing; it is not called where all is declared. `folder`
+    is where the files will lie that the line names. Jobs in containers run as root.
 
     Raises:
+        UsageError: a host's slots are neither declared nor known, or mpirun cannot be given its name.
         PlacementError: it does not fit.
     """
-    free = [HostSlots(host.name, slots_of() if host.slots is None else host.slots) for host in spec.hosts]
+    local = any(host.connection == "local" for host in spec.hosts)
+    known = Facts(root=root or spec.container is not None, environment=relevant(environ) if local else ())
+    missing = needs(spec)
+    if missing and local:
+        answer = ask(missing)
+        known = Facts(known.root, known.environment, answer["openmpi"])
+        known = on_host(known, spec, answer["host"])
+    free = free_slots(spec, known)
+    unknown = next((entry.host for entry in free if entry.slots == 0), None)
+    if unknown is not None:
+        raise UsageError(
+            f"host {unknown}: its slots are not declared, and this version asks no host but this machine",
+            hint=f"slots: 8 in the inventory, slots=8 in a host file, or -H {unknown}:8",
+        )
     wrapper = ("agent", "rank", spec.name, "--")
-    return mpirun.plan(spec, "", place(spec.np, free), wrapper, root=root)
+    return mpirun.plan(spec, "<id>", place(spec.np, free), known, wrapper, folder)
+
+
+def write_files(plan: LaunchPlan) -> tuple[str, ...]:
+    """Write the files that the plan's line names, and give their paths."""
+    named = tuple(file for file in plan.files if file.path in plan.argv)
+    for file in named:
+        Path(file.path).parent.mkdir(parents=True, exist_ok=True)
+        Path(file.path).write_text(file.text, encoding="utf-8")
+    return tuple(file.path for file in named)

@@ -10,7 +10,17 @@ from pydantic_core import ErrorDetails
 from taco_launch.inventory.document import Odd, kind_of, quoted
 from taco_launch.inventory.faults import Faults, Loc
 from taco_launch.inventory.names import did_you_mean
-from taco_launch.inventory.schema import Container, Group, HostDefaults, HostEntry, InventoryFile, Network, Section, Ssh
+from taco_launch.inventory.schema import (
+    Container,
+    Group,
+    HostDefaults,
+    HostEntry,
+    InventoryFile,
+    Network,
+    Section,
+    Ssh,
+    Versions,
+)
 
 _FILLER = "x"
 _KEY = "[key]"  # the last step of pydantic's path where a key, not its value, is wrong
@@ -83,6 +93,7 @@ def _keys(loc: Loc) -> tuple[str, ...]:
         ("ssh",): Ssh,
         ("network",): Network,
         ("container",): Container,
+        ("versions",): Versions,
         ("defaults",): HostDefaults,
     }
     section = InventoryFile if len(loc) == 1 else sections.get(loc[:-1], HostEntry if loc[0] == "hosts" else Group)

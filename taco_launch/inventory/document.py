@@ -4,7 +4,6 @@ The events of the parser are read, not its objects: nothing is built that was no
 (aliases), depth is bounded, and each value keeps its place and how it was written.
 """
 
-import codecs
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ import yaml
 from taco_launch.errors import SpecError
 from taco_launch.inventory.faults import Faults, Loc, Place
 from taco_launch.inventory.names import plain, shown
+from taco_launch.inventory.text import line_of
 
 try:
     from yaml import CSafeLoader as _Loader
@@ -22,8 +22,6 @@ except ImportError:  # PyYAML built without libyaml
 
 MAX_DEPTH = 16
 
-_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # UTF-32's little-endian mark begins with UTF-16's
-_CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.2, section 5.1
 _HALF = re.compile("[\ud800-\udfff]")  # libyaml refuses them itself
 _DECIMAL = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")
 _WORD = re.compile(r"[A-Za-z0-9_.:+-]{1,40}")
@@ -47,31 +45,6 @@ class Odd:
     what: str
 
 
-def decode(data: bytes, faults: Faults) -> str:
-    """Give the text of a file, which has to be UTF-8 (a byte order mark is dropped) and free of control characters.
-
-    Raises:
-        SpecError: it is not; says where.
-    """
-    if data.startswith(_WIDE):
-        faults.add_at(1, 1, data[:2].decode("latin-1"), "the file is in UTF-16 or UTF-32; save it as UTF-8")
-        raise faults.error()
-    data = data.removeprefix(codecs.BOM_UTF8)
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        before = data[: error.start].decode("utf-8")
-        problem = f"byte 0x{data[error.start]:02x} is no UTF-8; save the file as UTF-8"
-        faults.add_at(*_position(before), _line(data.decode("latin-1"), before.count("\n")), problem)
-        raise faults.error() from None
-    if found := _CONTROL.search(text):
-        before = text[: found.start()]
-        problem = f"holds the control character U+{ord(found[0]):04X}, which YAML does not allow"
-        faults.add_at(*_position(before), _line(text, before.count("\n")), problem)
-        raise faults.error()
-    return text
-
-
 def read(text: str, faults: Faults) -> Any:
     """Give the one document of a YAML text as dicts, tuples, strings, ints, bools, None, and Odd for all else.
 
@@ -87,9 +60,9 @@ def read(text: str, faults: Faults) -> Any:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line, mark.column) if mark else (0, 0)
         problem = ", ".join(plain(part) for part in (error.context, error.problem) if part)
-        faults.add_at(line + 1, column + 1, _line(text, line), f"no YAML: {problem}")
+        faults.add_at(line + 1, column + 1, line_of(text, line), f"no YAML: {problem}")
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML's own scanner, on "\UFFFFFFFF"
-        faults.add_at(1, 1, _line(text, 0), f"no YAML: {plain(str(error))}")
+        faults.add_at(1, 1, line_of(text, 0), f"no YAML: {plain(str(error))}")
     raise faults.error()
 
 
@@ -195,7 +168,7 @@ class _Reader:
 
     def _fatal(self, event: Any, problem: str) -> SpecError:
         mark = event.start_mark
-        self._faults.add_at(mark.line + 1, mark.column + 1, _line(self._text, mark.line), problem)
+        self._faults.add_at(mark.line + 1, mark.column + 1, line_of(self._text, mark.line), problem)
         return self._faults.error()
 
 
@@ -210,13 +183,3 @@ def kind_of(value: Any) -> str:
 def quoted(written: str) -> str:
     """Say how to make text of a word that YAML takes for something else."""
     return f'write "{written}"' if _WORD.fullmatch(written) else ""
-
-
-def _position(before: str) -> tuple[int, int]:
-    """Give line and column, from 1, of what follows `before`."""
-    return before.count("\n") + 1, len(before) - before.rfind("\n")
-
-
-def _line(text: str, index: int) -> str:
-    lines = text.split("\n", index + 1)
-    return lines[index].strip("\r") if index < len(lines) else ""

@@ -29,9 +29,10 @@ class Place:
 class Faults:
     """The faults of one document; `source` names it in the message, `places` is filled as it is read."""
 
-    def __init__(self, source: str) -> None:
-        """Begin without faults."""
+    def __init__(self, source: str, hint: str = _HINT) -> None:
+        """Begin without faults; `hint` says where to read on."""
         self.source = plain(source, PATH_MAX)
+        self._hint = hint
         self.places: dict[Loc, Place] = {}
         self._found: list[tuple[int, int, Fault]] = []
         self._locs: set[Loc] = set()
@@ -40,6 +41,11 @@ class Faults:
     def __contains__(self, loc: Loc) -> bool:
         """Whether something is wrong at `loc` itself."""
         return loc in self._locs
+
+    @property
+    def full(self) -> bool:
+        """Whether there are as many faults as are shown: further ones are only counted."""
+        return self._count >= MAX_FAULTS
 
     def add(self, loc: Loc, problem: str, hint: str = "", value: str = "") -> None:
         """Note a fault of the value at `loc`, unless it has one: what follows from the first is no news.
@@ -58,16 +64,16 @@ class Faults:
     def add_unknown(self, loc: Loc, text: str, known: Iterable[str], problem: str) -> None:
         """Note that `text`, which stands at `loc` as key or value, is none of the `known`."""
         # looking for the nearest costs: not for faults that are only counted
-        self.add(loc, problem, did_you_mean(text, known) if self._count < MAX_FAULTS else "")
+        self.add(loc, problem, did_you_mean(text, known) if not self.full else "")
 
-    def add_at(self, line: int, column: int, value: str, problem: str) -> None:
+    def add_at(self, line: int, column: int, value: str, problem: str, hint: str = "") -> None:
         """Note a fault of the text itself at `line` and `column`, counted from 1; `value` is what stands there."""
-        self._keep(line, column, Fault(f"line {line} column {column}", shown(value), problem))
+        self._keep(line, column, Fault(f"line {line} column {column}", shown(value), problem, hint))
 
     def error(self) -> SpecError:
         """Give all faults in the order of their lines, as the error to raise."""
         faults = [fault for _, _, fault in sorted(self._found, key=lambda found: found[:2])]
-        return SpecError(self.source, limited(faults, self._count), _HINT)
+        return SpecError(self.source, limited(faults, self._count), self._hint)
 
     def raise_any(self) -> None:
         """Raise what was found, if anything was.

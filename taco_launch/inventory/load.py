@@ -1,14 +1,16 @@
-"""An inventory file, or the one that is shipped -> Inventory."""
+"""An inventory in YAML, a host file, or the inventory that is shipped -> Inventory."""
 
 import errno
 import importlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from taco_launch.errors import Fault, SpecError
-from taco_launch.inventory import cache, names
+from taco_launch.inventory import cache, hostfile, names
+from taco_launch.inventory.faults import Faults
+from taco_launch.inventory.text import decode
 from taco_launch.model.hosts import Inventory
 
 VARIABLE = "TACO_LAUNCH_INVENTORY"
@@ -17,53 +19,55 @@ MAX_BYTES = 1 << 20
 SHIPPED = "the built-in inventory (this machine)"
 
 
-def load(source: str | None, environ: Mapping[str, str]) -> Inventory:
+def load(
+    source: str | None, environ: Mapping[str, str], local_names: Callable[[], frozenset[str]] = frozenset
+) -> Inventory:
     """Read the inventory at the path `source` (of `-i`), else at $TACO_LAUNCH_INVENTORY, else the one that is shipped.
 
-    An empty variable counts as unset.
+    An empty variable counts as unset. `local_names` gives this machine's names; it is asked where a host file is read.
 
     Raises:
         SpecError: it cannot be read, or something in it is wrong: all faults.
     """
     if source is not None:
-        text, name = _read(source, "-i"), source
+        data, name = _inventory_file(source, "-i"), source
     elif path := environ.get(VARIABLE):
-        text, name = _read(path, VARIABLE), path
+        data, name = _inventory_file(path, VARIABLE), path
     else:
-        shipped = importlib.import_module("taco_launch.inventory.shipped").__path__[0]
-        text, name = Path(shipped, "local.yaml").read_bytes(), SHIPPED
-    kept = cache.place(text, name, environ)
-    inventory = cache.get(kept) if kept else None
-    if inventory is None:
-        inventory = parse(text, name)
-        if kept:
-            cache.put(kept, inventory)
-    return inventory
+        data, name = (_shipped() / "local.yaml").read_bytes(), SHIPPED
+    if hostfile.is_hostfile(decode(data, Faults(name)), name):
+        return parse(data, name, local_names)  # it depends on more than its text, and is read soon
+    return cache.through(Inventory, data, name, environ, parse)
 
 
-def parse(text: bytes, source: str) -> Inventory:
+def parse(data: bytes, source: str, local_names: Callable[[], frozenset[str]] = frozenset) -> Inventory:
     """Give the inventory that the bytes of a file describe; `source` names it in messages and in the result.
 
     Raises:
-        SpecError: something in it is wrong: all faults, each with its path, line and value.
+        SpecError: something in it is wrong: all faults, each with its place and value.
     """
-    if len(text) > MAX_BYTES:
-        raise SpecError(names.plain(source, names.PATH_MAX), (Fault("inventory", f"{len(text)} bytes", _too_large()),))
+    if len(data) > MAX_BYTES:
+        raise SpecError(names.plain(source, names.PATH_MAX), (Fault("inventory", f"{len(data)} bytes", _too_large()),))
+    text = decode(data, Faults(source))
+    if hostfile.is_hostfile(text, source):
+        return hostfile.parse(text, source, local_names())
     # Needed only where the cache has nothing.
     from taco_launch.inventory import check, document, resolve  # noqa: PLC0415
-    from taco_launch.inventory.faults import Faults  # noqa: PLC0415
 
-    faults = Faults(source)
-    value = document.read(document.decode(text, faults), faults)
-    return resolve.resolve(check.check(value, faults), faults)
+    faults = Faults(source, *_yaml_hint(text, source))
+    return resolve.resolve(check.check(document.read(text, faults), faults), faults)
 
 
-def _read(path: str, option: str) -> bytes:
-    """Give the bytes of a regular file of at most MAX_BYTES; nothing else is opened, nothing is waited for."""
+def read_file(path: str, option: str, missing: str = "") -> bytes:
+    """Give the bytes of a regular file of at most MAX_BYTES; nothing else is opened, nothing is waited for.
+
+    Raises:
+        SpecError: it cannot be read; `option` is what named it, `missing` what to do where there is no such file.
+    """
     try:
         mode = Path(path).stat().st_mode
         if not stat.S_ISREG(mode):
-            raise _unreadable(path, option, f"is {_kind(mode)}; an inventory is a YAML file")
+            raise _unreadable(path, option, f"is {_kind(mode)}, and a file is needed")
         # a FIFO that took the file's place since then must not hold us up
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
@@ -76,11 +80,32 @@ def _read(path: str, option: str) -> bytes:
         problem = (
             os.strerror(error.errno) if isinstance(error, OSError) and error.errno else "no file can have this name"
         )
-        hint = f"without {option} the built-in inventory is used" if getattr(error, "errno", 0) == errno.ENOENT else ""
+        hint = missing if getattr(error, "errno", 0) == errno.ENOENT else ""
         raise _unreadable(path, option, f"cannot be read: {problem}", hint) from None
     if len(data) > MAX_BYTES:
         raise _unreadable(path, option, _too_large())
     return data
+
+
+def _inventory_file(path: str, option: str) -> bytes:
+    name = path.rpartition("/")[2].removesuffix(".yaml")
+    shipped = next((file for file in _shipped().glob("*.yaml") if file.stem == name), None)
+    hint = f"the one that is shipped is {shipped}" if shipped else f"without {option} the built-in inventory is used"
+    return read_file(path, option, hint)
+
+
+def _yaml_hint(text: str, source: str) -> tuple[str, ...]:
+    """Give the hint for whoever may have meant a host file; none where both name and text say YAML."""
+    if not hostfile.begins_as_yaml(text):
+        return ("it was read as YAML because of its name; a host file needs another name, such as hosts.txt",)
+    if hostfile.has_yaml_name(source):
+        return ()
+    schema = "`taco-launch inventory --schema` describes every key"
+    return (f"it was read as YAML because of how it begins: {schema}; a host file has lines such as gpu1 slots=8",)
+
+
+def _shipped() -> Path:
+    return Path(importlib.import_module("taco_launch.inventory.shipped").__path__[0])
 
 
 def _unreadable(path: str, option: str, problem: str, hint: str = "") -> SpecError:
@@ -88,7 +113,7 @@ def _unreadable(path: str, option: str, problem: str, hint: str = "") -> SpecErr
 
 
 def _too_large() -> str:
-    return f"is larger than {MAX_BYTES} bytes (1 MiB), which is the most for an inventory"
+    return f"is larger than {MAX_BYTES} bytes (1 MiB), which is the most"
 
 
 def _kind(mode: int) -> str:

@@ -20,6 +20,8 @@ _SHOWN_WIDTH = 80  # with escapes
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _HOST_PART = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _ZONE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,14}")
+_INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,14}")  # IFNAMSIZ of linux/if.h: 15 and a NUL
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,31}")  # useradd(8), and the dots of directory services
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -71,6 +73,18 @@ def address(text: str, path: str = "address", source: str = COMMAND_LINE) -> str
         raise _refused(text, problem, path, source) from None
 
 
+def user(text: str, path: str = "user", source: str = COMMAND_LINE) -> str:
+    """Check a login on a host.
+
+    Raises:
+        SpecError: it is none.
+    """
+    if not _USER.fullmatch(text):
+        problem = "is not a user name: letters, digits, '.', '_' and '-', at most 32, a letter first"
+        raise _refused(text, problem, path, source)
+    return text
+
+
 def word(text: str, what: str, path: str, source: str = COMMAND_LINE) -> str:
     """Check a name of our own (a job, a cluster, a group, ...): it may become a file name and an argument anywhere.
 
@@ -96,6 +110,18 @@ def job_name(text: str, path: str = "job name", source: str = COMMAND_LINE) -> s
         SpecError: it is none.
     """
     return word(text, "a job name", path, source)
+
+
+def interface(text: str, path: str = "--interface", source: str = COMMAND_LINE) -> str:
+    """Check the name of a network interface.
+
+    Raises:
+        SpecError: it is none.
+    """
+    if not _INTERFACE.fullmatch(text):
+        problem = "is not a network interface: at most 15 letters, digits, '_', '.', ':' and '-'"
+        raise _refused(text, problem, path, source)
+    return text
 
 
 def env_name(text: str, path: str = "-x", source: str = COMMAND_LINE) -> str:

@@ -44,6 +44,7 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
         host_keys=file.ssh.host_keys,
         mpirun=file.mpirun,
         profile=file.profile,
+        versions=tuple((name, version) for name, version in file.versions if version is not None),
         groups=tuple(groups.items()),
         source=faults.source,
     )
@@ -137,7 +138,11 @@ def _hosts(
     hosts = []
     for name, entry in entries.items():
         values = _values(name, entry, layers[name], file, faults)
-        slots = values.get(("slots",), "auto")
+        slots, most = values.get(("slots",), "auto"), values.get(("max_slots",))
+        if slots != "auto" and most is not None and most < slots:
+            parts: list[Loc] = [("hosts", entry.key), *(("groups", group) for group, _ in layers[name]), ("defaults",)]
+            loc = next((*part, "max_slots") for part in parts if (*part, "max_slots") in faults.places)
+            faults.add(loc, f"is less than slots: {name} has slots {slots} and max_slots {most}")
         hosts.append(
             Host(
                 name=name,
@@ -146,6 +151,7 @@ def _hosts(
                 user=values.get(("user",), file.ssh.user or ""),
                 identity_file=values.get(("identity_file",), file.ssh.identity_file),
                 slots=None if slots == "auto" else slots,
+                max_slots=most,
                 labels=tuple(sorted((loc[1], value) for loc, value in values.items() if loc[0] == "labels")),
                 connection=values.get(("connection",), "ssh"),
             )
@@ -177,7 +183,7 @@ def _values(
 def _set(keys: HostDefaults) -> dict[tuple[str, ...], Any]:
     """Give the keys that are set, by path: each label counts on its own."""
     values: dict[tuple[str, ...], Any] = {("labels", label): value for label, value in (keys.labels or {}).items()}
-    for key in ("port", "user", "identity_file", "slots", "connection"):
+    for key in ("port", "user", "identity_file", "slots", "max_slots", "connection"):
         if (value := getattr(keys, key)) is not None:
             values[key,] = value
     return values

@@ -18,14 +18,16 @@ from taco_launch.inventory.values import (
     Label,
     Limit,
     LimitName,
+    MaxSlots,
     Port,
     PortRange,
-    ProfileName,
+    Profile,
     Program,
     Size,
     Slots,
     Switch,
     User,
+    Version,
 )
 
 
@@ -85,6 +87,14 @@ class Container(Section):
     )
 
 
+class Versions(Section):
+    """Versions of what jobs use, such as "4.1.4"; what is not declared is asked of the head."""
+
+    openmpi: Version | None = Field(default=None, description="Version of the Open MPI that `mpirun` belongs to.")
+    nccl: Version | None = Field(default=None, description="Version of the NCCL that jobs load.")
+    horovod: Version | None = Field(default=None, description="Version of Horovod.")
+
+
 class HostDefaults(Section):
     """Keys that a host, a group or `defaults` may set; a host goes before its groups, these before `defaults`."""
 
@@ -96,6 +106,9 @@ class HostDefaults(Section):
     slots: Slots | None = Field(
         default=None,
         description="How many ranks a host takes, or auto (also without it): its GPUs, else max(2, cores).",
+    )
+    max_slots: MaxSlots | None = Field(
+        default=None, description="The most slots that -H may ask of a host; any number without it."
     )
     labels: dict[Label, Label] | None = Field(
         default=None, description="Words to know the host by; merged, label by label."
@@ -146,7 +159,14 @@ class InventoryFile(Section):
     mpirun: Program = Field(
         default="mpirun", description="The launcher: a path from /, or a name that is looked up on PATH."
     )
-    profile: ProfileName = Field(default="auto", description="Set of knobs for the hardware, or auto.")
+    profile: Profile = Field(
+        default="auto",
+        description="Options of the mpirun line: auto, another profile's name, or the path of a profile file.",
+    )
+    versions: Versions = Field(
+        default_factory=Versions,
+        description='Versions of openmpi, nccl and horovod, in quotes, such as "4.1.4"; asked of the head without them.',
+    )
     defaults: HostDefaults = Field(default_factory=HostDefaults, description="Host keys for all hosts.")
     hosts: dict[str, HostEntry | None] = Field(
         description="Hosts by name; a key may be a range such as gpu[1-8]. The order here is the order everywhere."

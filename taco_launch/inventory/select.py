@@ -1,5 +1,6 @@
 """`-H h1:8,h2:8` -> hosts: those of an inventory, or without one the hosts as they are named."""
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,10 +11,11 @@ from taco_launch.inventory.faults import MAX_FAULTS, limited
 from taco_launch.model.hosts import Host, Inventory
 
 OPTION = "-H"
+# An IPv6 address, and what stands behind a colon after it.
+IPV6 = re.compile(r"\[([^\[\]]*:[^\[\]]*)\](?::(.*))?", re.DOTALL)
 
 _FORM = "hosts are written NAME or NAME:SLOTS, with commas and no spaces between them"
 _LOCAL = frozenset(("localhost", "127.0.0.1", "::1"))
-_IPV6 = re.compile(r"\[([^\[\]]*:[^\[\]]*)\](?::(.*))?", re.DOTALL)
 _SLOTS = re.compile(r"[1-9][0-9]{0,8}")
 
 
@@ -29,10 +31,10 @@ def parse_hosts(text: str) -> tuple[tuple[str, int | None], ...]:
 def choose(inventory: Inventory, text: str) -> tuple[Host, ...]:
     """Give the hosts of the inventory that `text` names, in its order; slots it gives go before the host's own.
 
-    More slots than the host has are allowed: the user says what the host can take.
+    More slots than the host has are allowed, up to its `max_slots`: the user says what the host can take.
 
     Raises:
-        SpecError: `text` is wrong, or names hosts that the inventory has not.
+        SpecError: `text` is wrong, names hosts that the inventory has not, or asks more of one than it may.
     """
     hosts = {host.name: host for host in inventory.hosts}
     wishes = _wishes(text)
@@ -41,6 +43,12 @@ def choose(inventory: Inventory, text: str) -> tuple[Host, ...]:
     if strangers:
         faults = [_stranger(column, strangers[column], inventory) for column in sorted(strangers)[:MAX_FAULTS]]
         raise SpecError(OPTION, limited(faults, len(strangers)))
+    over = {
+        wish.column: wish for wish in reversed(wishes) if (wish.slots or 0) > (hosts[wish.host].max_slots or math.inf)
+    }
+    if over:
+        faults = [_over(over[column], hosts[over[column].host], inventory) for column in sorted(over)[:MAX_FAULTS]]
+        raise SpecError(OPTION, limited(faults, len(over)))
     return tuple(
         hosts[wish.host] if wish.slots is None else replace(hosts[wish.host], slots=wish.slots) for wish in wishes
     )
@@ -56,7 +64,7 @@ def hosts_of(text: str, local_names: frozenset[str] = frozenset()) -> tuple[Host
     Raises:
         SpecError: `text` is wrong.
     """
-    local = _LOCAL | {name.lower() for name in local_names}
+    local = names_of_this_machine(local_names)
     return tuple(
         Host(
             name=wish.host,
@@ -66,6 +74,11 @@ def hosts_of(text: str, local_names: frozenset[str] = frozenset()) -> tuple[Host
         )
         for wish in _wishes(text)
     )
+
+
+def names_of_this_machine(known: frozenset[str]) -> frozenset[str]:
+    """Give the `known` names in lower case, and those that every machine has."""
+    return _LOCAL | {name.lower() for name in known}
 
 
 @dataclass(frozen=True)
@@ -119,7 +132,7 @@ def _item(column: int, item: str) -> tuple[tuple[str, ...], int | None]:
     space = next((index for index, character in enumerate(item) if character.isspace()), None)
     if space is not None:
         raise _refused(column + space, item, "a space is not allowed here", _FORM)
-    if ipv6 := _IPV6.fullmatch(item):
+    if ipv6 := IPV6.fullmatch(item):
         name, slots = ipv6[1], ipv6[2]
         found: tuple[str, ...] = (name,)
     else:
@@ -150,6 +163,16 @@ def _is_address(text: str) -> bool:
 
 def _refused(column: int, item: str, problem: str, hint: str = "") -> SpecError:
     return SpecError(OPTION, (Fault(f"column {column}", names.shown(item), problem, hint),))
+
+
+def _over(wish: _Wish, host: Host, inventory: Inventory) -> Fault:
+    """Say that more is asked of a host than its inventory allows."""
+    written = f"[{host.name}]" if ":" in host.name else host.name
+    problem = (
+        f"{wish.slots} slots are asked for, and max_slots of {host.name} is {host.max_slots} in {inventory.source}"
+    )
+    hint = f"ask for at most {written}:{host.max_slots}, or raise max_slots there"
+    return Fault(f"column {wish.column}", names.shown(f"{written}:{wish.slots}"), problem, hint)
 
 
 def _stranger(column: int, name: str, inventory: Inventory) -> Fault:

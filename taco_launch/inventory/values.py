@@ -7,21 +7,24 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, PlainValidator, WithJsonSchema
 
 from taco_launch.errors import SpecError
 from taco_launch.inventory import names
 from taco_launch.inventory.document import kind_of
 
-_USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,31}")  # useradd(8), and the dots of directory services
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,14}")  # IFNAMSIZ of linux/if.h: 15 and a NUL
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
 # Printable, and nothing that a shell or ssh's configuration file makes something else of.
 _FILE = re.compile(r"""(?:~?/)[^\s\x00-\x1f\x7f"'`$&|;<>*?(){}!#%\\\[\]]{0,1023}""")
 _PROGRAM = re.compile(r"/?[A-Za-z0-9_][A-Za-z0-9._+-]*(?:/[A-Za-z0-9._+-]+)*")
+# A file of the controller, from where the inventory lies: harmless in every shell.
+_PROFILE_FILE = re.compile(r"(?:~/|[A-Za-z0-9_./])[A-Za-z0-9_./+@=,:-]{0,1023}")
+_VERSION = re.compile(r"[0-9]{1,5}(?:\.[0-9]{1,5}){1,2}")
 _SIZE = re.compile(r"([1-9][0-9]{0,14})([bkmgt]?)", re.IGNORECASE)
 _PORTS = re.compile(r"([0-9]{1,5})-([0-9]{1,5})")
+_NO_VERSION = """is not a version: two or three numbers joined by '.', in quotes, such as "4.1.4\""""
 _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
@@ -91,17 +94,30 @@ def _size(value: Any) -> int:
     return size
 
 
+def _profile(text: str) -> str:
+    if "/" not in text and not text.endswith(".yaml"):
+        return names.word(text, "a profile name (nor a path, which holds a '/' or ends with .yaml)", "")
+    if not _PROFILE_FILE.fullmatch(text):
+        raise ValueError("is not the path of a profile: no spaces, no shell characters, no '-' first", "")
+    return text
+
+
+def _version(value: Any) -> Any:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if whole:
+        raise ValueError(_NO_VERSION, "")
+    return value
+
+
 def _named(what: str) -> AfterValidator:
     return _ruled(lambda text: names.word(text, what, ""))
 
 
 ClusterName = Annotated[str, _named("a cluster name")]
 GroupName = Annotated[str, _named("a group name")]
-ProfileName = Annotated[str, _named("a profile name")]
+Profile = Annotated[str, _ruled(_profile)]
 Feature = Annotated[str, _named("a feature name")]
-User = Annotated[
-    str, _matching(_USER, "is not a user name: letters, digits, '.', '_' and '-', at most 32, a letter first")
-]
+User = Annotated[str, _ruled(names.user)]
 Interface = Annotated[
     str, _matching(_INTERFACE, "is not a network interface: at most 15 letters, digits, '_', '.', ':' and '-'")
 ]
@@ -125,6 +141,13 @@ Program = Annotated[
 Port = Annotated[int, _whole(1, 65535), _whole_schema(1, 65535)]
 Slots = Annotated[
     int | Literal["auto"], _whole(1, names.MAX_SLOTS, auto=True), _whole_schema(1, names.MAX_SLOTS, auto=True)
+]
+MaxSlots = Annotated[int, _whole(1, names.MAX_SLOTS), _whole_schema(1, names.MAX_SLOTS)]
+Version = Annotated[
+    str,
+    BeforeValidator(_version),
+    _matching(_VERSION, _NO_VERSION),
+    WithJsonSchema({"type": "string", "pattern": f"^{_VERSION.pattern}$"}),
 ]
 GidIndex = Annotated[int | Literal["auto"], _whole(0, 255, auto=True), _whole_schema(0, 255, auto=True)]
 # docker run --ulimit; the limits of getrlimit(2)

@@ -10,6 +10,10 @@ if TYPE_CHECKING:  # every rank imports this file, and the model takes longer to
 JOB_ID = "TACO_LAUNCH_JOB_ID"
 JOB_NAME = "TACO_LAUNCH_JOB"
 
+# What an inherited environment says of the transport, the libraries and their knobs.
+_RELEVANT = ("HOROVOD_", "LIGHT_", "NCCL_", "OMPI_MCA_", "PRTE_MCA_", "UCX_")
+_LIBRARY_PATH = "LD_LIBRARY_PATH"
+
 # Rank, local rank and world size as Open MPI gives them to its processes (mpirun(1), 4.1 and 5.0).
 _OMPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE")
 
@@ -17,6 +21,13 @@ _OMPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_
 def mark(name: str, job_id: str) -> Tuple[Tuple[str, str], ...]:
     """Give the variables that mark a process as belonging to a job."""
     return (JOB_NAME, name), (JOB_ID, job_id)
+
+
+def relevant(environ: Mapping[str, str]) -> Tuple[Tuple[str, str], ...]:
+    """Give the variables of an environment that a line has to do with, by name."""
+    return tuple(
+        sorted((name, value) for name, value in environ.items() if name.startswith(_RELEVANT) or name == _LIBRARY_PATH)
+    )
 
 
 def rank_of(environ: Mapping[str, str]) -> Optional[Tuple[int, int, int]]:

@@ -8,7 +8,8 @@ from typing import Optional, Tuple
 class Host:
     """One machine.
 
-    `slots` is how many ranks it takes, None where its facts decide (GPUs, else the larger of 2 and its cores).
+    `slots` is how many ranks it takes, None where its facts decide (GPUs, else the larger of 2 and its cores);
+    `max_slots` is the most that a command line may ask of it, None for any number.
     `connection` is `local` (this machine) or `ssh`; `address`, `port`, `user` and `identity_file` matter to ssh only,
     where an empty `user` or None `identity_file` leaves the choice to the ssh configuration.
     """
@@ -19,6 +20,7 @@ class Host:
     user: str = ""
     identity_file: Optional[str] = None
     slots: Optional[int] = None
+    max_slots: Optional[int] = None
     labels: Tuple[Tuple[str, str], ...] = ()
     connection: str = "ssh"
 
@@ -58,7 +60,8 @@ class Inventory:
     """A cluster: hosts in the order the user wrote them, all defaults resolved into each.
 
     `head` is the name of one of `hosts`. `container` is None where jobs run on the hosts themselves. `mpirun` is a
-    path or a bare name looked up on PATH. `source` says where the inventory came from, for messages.
+    path or a bare name looked up on PATH. `versions` holds what was declared of openmpi, nccl and horovod: (name,
+    version). `source` says where the inventory came from, for messages.
     """
 
     cluster: str
@@ -69,5 +72,6 @@ class Inventory:
     host_keys: str = "strict"
     mpirun: str = "mpirun"
     profile: str = "auto"
+    versions: Tuple[Tuple[str, str], ...] = ()
     groups: Tuple[Tuple[str, Tuple[str, ...]], ...] = ()
     source: str = ""

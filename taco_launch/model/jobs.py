@@ -4,7 +4,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional, Tuple
 
-from taco_launch.model.hosts import Host
+from taco_launch.model.hosts import Container, Host, Network
+from taco_launch.model.profiles import Profile
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,27 @@ class Policy:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What the command line says about the network, None where it says nothing and the inventory decides.
+
+    `transport` is `auto`, `tcp` or `rdma`.
+    """
+
+    transport: Optional[str] = None
+    interface: Optional[str] = None
+    gdr: Optional[bool] = None
+    light: bool = False
+
+
+@dataclass(frozen=True)
 class JobSpec:
     """All that the head needs to run a job: no file of the controller is named, nothing is left to look up there.
 
-    `np` is the number of ranks, None for every slot of `hosts`. `env` holds the `-x` of the command line: (name,
-    value), the value None where the caller's is taken. `cwd` is the folder the ranks start in. `mpirun` is a path, or
-    a bare name looked up on the caller's PATH.
+    `np` is the number of ranks, None for every slot of `hosts`; `head` is the name of the host that mpirun runs on.
+    `env` holds the `-x` and environment knobs of the command line: (name, value), the value None where the caller's is
+    taken; `mca` holds its MCA parameters. `cwd` is the folder the ranks start in. `mpirun` is a path, or a bare name
+    looked up on the caller's PATH. `network`, `container` and `versions` (of openmpi, nccl, horovod) are the
+    inventory's; `asked` goes before them.
     """
 
     name: str
@@ -36,7 +52,14 @@ class JobSpec:
     hosts: Tuple[Host, ...]
     np: Optional[int] = None
     launcher: str = "mpirun"
+    head: str = ""
     env: Tuple[Tuple[str, Optional[str]], ...] = ()
+    mca: Tuple[Tuple[str, str], ...] = ()
+    asked: Asked = field(default_factory=Asked)
+    profile: Profile = field(default_factory=Profile)
+    network: Network = field(default_factory=Network)
+    container: Optional[Container] = None
+    versions: Tuple[Tuple[str, str], ...] = ()
     cwd: str = "/"
     mpirun: str = "mpirun"
     cluster: str = "local"
@@ -90,11 +113,28 @@ class RankEnd:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """A known text in a log: what it means and what to do.
+
+    `signature` is the text's short name, `cause` one or two sentences, `next` what to type or change. `host` is the
+    host that the text is about, "" where it names none; `line` is the number of its line, counted from 1.
+    """
+
+    signature: str
+    cause: str
+    next: str
+    host: str
+    line: int
+
+
+@dataclass(frozen=True)
 class JobRecord:
     """A job as every command sees it: the fold of its events.
 
     Times are seconds since the epoch, None where it has not come to that. `reason` says in words why the job is where
-    it is. `exit_code` is the job's own, None until the end; 125 means that no rank ever ran.
+    it is. `exit_code` is the job's own, None until the end; 125 means that no rank ever ran. `line` is its mpirun line,
+    `warnings` what there is to know of that. `findings` is what the logs of a failed job tell of the failure, in the
+    log of the launcher or of the rank to blame.
     """
 
     id: str
@@ -107,4 +147,6 @@ class JobRecord:
     ended: Optional[float] = None
     exit_code: Optional[int] = None
     line: str = ""
+    warnings: Tuple[str, ...] = ()
     first_failure: Optional[RankEnd] = None
+    findings: Tuple[Finding, ...] = ()

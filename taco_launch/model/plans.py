@@ -35,7 +35,10 @@ class Placement:
 
 @dataclass(frozen=True)
 class Token:
-    """One word of a command line: where it comes from (user, inventory, fact, default, launcher) and why it is there."""
+    """One word of a command line: where it comes from and why it is there.
+
+    `source` is user, inventory, fact, profile, default or launcher.
+    """
 
     text: str
     source: str
@@ -43,16 +46,29 @@ class Token:
 
 
 @dataclass(frozen=True)
+class File:
+    """A file that a line names: its path there and its content."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
 class LaunchPlan:
     """How a placed job is started.
 
     `tokens` is what a person would type on the head, `executed` the same with the agent's rank wrapper before the
-    command, `env` what is set in the launcher's own environment besides.
+    command, `env` what is set in the launcher's own environment besides. `host_env` holds what differs from host to
+    host: (host, ((name, value), ...)), given to the ranks by the agent alone. `files` have to be there before the line
+    runs; `warnings` is what a user should know of the line.
     """
 
     tokens: Tuple[Token, ...]
     executed: Tuple[str, ...]
     env: Tuple[Tuple[str, str], ...]
+    host_env: Tuple[Tuple[str, Tuple[Tuple[str, str], ...]], ...] = ()
+    files: Tuple[File, ...] = ()
+    warnings: Tuple[str, ...] = ()
 
     @property
     def argv(self) -> Tuple[str, ...]:

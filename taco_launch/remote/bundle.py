@@ -15,6 +15,7 @@ _CONTENTS = (
     "command.py",
     "diagnose.py",
     "placement.py",
+    "signatures",
     "state.py",
     "model",
     "launch",

@@ -18,17 +18,8 @@ from taco_launch.agent import processes
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.protocol import Line
 from taco_launch.launch.env import JOB_ID
-from taco_launch.remote import bundle
 
 PYTHON = (sys.executable, "-I", "-S")
-
-
-@pytest.fixture(scope="session")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The agent's zipapp."""
-    path = tmp_path_factory.mktemp("agent") / "agent.pyz"
-    path.write_bytes(bundle.build(bundle.sources()))
-    return path
 
 
 def close_what_lies_in(folder: Path) -> None:

@@ -1,7 +1,10 @@
 """Slots are GPUs where nvidia-smi lists some, and cores otherwise."""
 
 import os
+import platform
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,7 +37,8 @@ def test_gpus(tools: Path, listing: str, code: int, count: int) -> None:
     )
     tool.chmod(0o755)
     assert facts.gpus() == count
-    assert facts.slots() == (count or max(2, len(os.sched_getaffinity(0))))
+    assert facts.host()["slots"] == (count or max(2, len(os.sched_getaffinity(0))))
+    assert facts.host()["gpus"] == count
 
 
 @pytest.mark.parametrize("code", [9, 15])
@@ -43,14 +47,14 @@ def test_a_tool_that_fails_is_no_host_without_gpus(tools: Path, code: int) -> No
     tool.write_text(f"#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit {code}\n", encoding="ascii")
     tool.chmod(0o755)
     with pytest.raises(HostError, match=f"nvidia-smi -L: exit {code}: NVIDIA-SMI has failed") as caught:
-        facts.slots()
+        facts.host()
     assert "-H HOST:N" in (caught.value.hint or "")
 
 
 def test_no_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert facts.gpus() == 0
-    assert facts.slots() >= 2
+    assert facts.host()["slots"] >= 2
 
 
 def test_a_tool_that_hangs(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,6 +63,45 @@ def test_a_tool_that_hangs(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None
     (tools / "nvidia-smi").chmod(0o755)
     with pytest.raises(HostError, match=r"nvidia-smi -L: .* timed out"):
         facts.gpus()
+
+
+def test_the_version_is_that_of_the_programs_open_mpi(tools: Path) -> None:
+    def said(text: str, code: int = 0) -> str | None:
+        (tools / "mpirun").write_text(f"#!/bin/sh\n[ \"$*\" = --version ] || exit 99\necho '{text}'\nexit {code}\n")
+        (tools / "mpirun").chmod(0o755)
+        return facts.openmpi("mpirun", {"PATH": f"{tools}:/bin"})
+
+    assert said("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...") == "4.1.4"
+    assert said("mpirun.real (Open MPI) 4.0.7rc2") == "4.0.7"
+    assert said("prterun (Open MPI) 5.0.11", 1) == "5.0.11"
+    assert said("Intel(R) MPI Library for Linux* OS, Version 2021.5") is None
+    assert facts.openmpi("mpirun", {"PATH": "/nowhere"}) is None
+    assert facts.openmpi("/no/such/mpirun", {}) is None
+
+
+_FORBID = """
+import ctypes, struct
+libc = ctypes.CDLL(None, use_errno=True)
+# BPF: load the number of the system call; process_vm_readv is answered with EPERM, all else allowed (seccomp(2)).
+rules = [(0x20, 0, 0, 0), (0x15, 0, 1, {number}), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000)]
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule in rules))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(rules), ctypes.addressof(code)))
+libc.prctl(38, 1, 0, 0, 0)
+assert libc.prctl(22, 2, program) == 0
+from taco_launch.agent import facts
+print(facts.single_copy())
+"""
+
+
+def test_whether_ranks_may_read_each_others_memory() -> None:
+    number = {"x86_64": 310, "aarch64": 270}.get(platform.machine())
+    if number is None:
+        pytest.skip("cannot: the number of process_vm_readv(2) on this machine is not known here")
+    assert facts.single_copy() is True
+    said = subprocess.run(
+        [sys.executable, "-c", _FORBID.format(number=number)], capture_output=True, text=True, check=True
+    )
+    assert said.stdout == "False\n"
 
 
 def test_the_boot_has_a_name() -> None:

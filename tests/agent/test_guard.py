@@ -67,8 +67,8 @@ def supervisor(connect: Connect, family: Family) -> Mail:
     return supervise(connect(), family)
 
 
-def supervise(mail: Mail, family: Family, timeout: float = 30, *, count_slots: bool = False) -> Mail:
-    mail.send("supervise", job_id=family.job_id, host_loss_timeout=timeout, count_slots=count_slots)
+def supervise(mail: Mail, family: Family, timeout: float = 30, *, look: bool = False) -> Mail:
+    mail.send("supervise", job_id=family.job_id, host_loss_timeout=timeout, look=look)
     return mail
 
 
@@ -88,12 +88,12 @@ def ended(mail: Mail, guard: "subprocess.Popen[bytes]", *roots: tuple[int, int])
 NOTHING = {"left": [], "unknown": ""}
 
 
-@pytest.mark.parametrize("count_slots", [True, False])
-def test_its_first_message_is_the_hosts_facts(connect: Connect, family: Family, count_slots: bool) -> None:
-    found = supervise(connect(), family, count_slots=count_slots).wait("facts")
+@pytest.mark.parametrize("look", [True, False])
+def test_its_first_message_is_the_hosts_facts(connect: Connect, family: Family, look: bool) -> None:
+    found = supervise(connect(), family, look=look).wait("facts")
     assert found["boot"] == facts.boot_id()
     assert 1024 <= found["port"] <= 65535
-    assert found["slots"] == (facts.slots() if count_slots else None)
+    assert found["host"] == (facts.host() if look else {})
 
 
 def test_a_rank_is_welcomed_and_its_life_is_told(supervisor: Mail, connect: Connect) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from taco_launch import state
-from taco_launch.agent import protocol, records
+from taco_launch.agent import facts, protocol, records
 from taco_launch.agent.folders import JobFolder, Jobs
 from taco_launch.agent.logs import Merge, Writer
 from taco_launch.agent.serve import serve
@@ -361,5 +361,5 @@ def test_what_stands_in_a_frame_is_json(jobs: Jobs) -> None:
 
 @pytest.mark.usefixtures("jobs")
 def test_facts() -> None:
-    (frame,) = call("facts").frames
-    assert frame["slots"] >= 1
+    (frame,) = call("facts", mpirun="/no/such/mpirun", path="/bin").frames
+    assert frame == {"host": facts.host(), "openmpi": None}

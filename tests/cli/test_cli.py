@@ -108,7 +108,11 @@ def test_another_host_is_refused_but_planned() -> None:
     assert refused.exit_code == 2
     assert "host gpu1: this version runs jobs on this machine only" in refused.output
     dry = call("run", *hosts, "--dry-run", "--", "true")
-    assert "-np 16 -H gpu1:8,gpu2:8" in dry.output
+    assert "-np 16 -H gpu1:8,gpu2:8" in dry.stdout
+    assert "for want of the network interface" in dry.stderr
+    bare = call("run", "-H", "gpu1", "--dry-run", "--", "true")
+    assert bare.exit_code == 2
+    assert "-H gpu1:8" in bare.stderr
 
 
 def test_options_before_or_after_the_verb() -> None:
@@ -130,15 +134,19 @@ def test_dry_run_asks_nobody_where_all_is_declared(tmp_path: Path) -> None:
         "--np",
         "2",
         "-H",
-        "localhost:2",
+        "gpu1:2",
         "--dry-run",
+        "--profile",
+        "ack",
+        "--interface",
+        "eth0",
         "--",
         "echo",
         "it's",
         env={"TACO_LAUNCH_STATE": str(tmp_path)},
     )
     assert result.exit_code == 0
-    assert result.stdout.endswith("--bind-to none --map-by slot echo 'it'\"'\"'s'\n")
+    assert result.stdout.endswith("--mca btl '^openib' echo 'it'\"'\"'s'\n")
     assert result.stderr == ""
     assert not list(tmp_path.iterdir())
 
@@ -146,7 +154,8 @@ def test_dry_run_asks_nobody_where_all_is_declared(tmp_path: Path) -> None:
 def test_dry_run_says_what_it_asks(taco: Taco) -> None:
     result = taco("run", "--np", "2", "--dry-run", "--", "true")
     assert result.returncode == 0
-    assert result.stderr == "asking the head for: slots of localhost\n"
+    wanted = "slots of localhost, version of mpirun, GPUs and memory access on localhost"
+    assert result.stderr == f"asking the head for: {wanted}\n"
 
 
 def test_a_bug_is_one_line_and_a_log(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,74 +6,326 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from taco_launch.errors import UsageError
+from taco_launch.inventory import profile
 from taco_launch.launch import mpirun
+from taco_launch.launch.decide import CONDITIONS, VALUES, decide, version
 from taco_launch.launch.env import JOB_ID, JOB_NAME
+from taco_launch.launch.needs import needs
 from taco_launch.launch.separator import escape, unescape
-from taco_launch.model.hosts import Host
-from taco_launch.model.jobs import JobSpec
+from taco_launch.model.facts import Facts, HostFacts
+from taco_launch.model.hosts import Container, Host, Network
+from taco_launch.model.jobs import Asked, JobSpec
 from taco_launch.model.plans import HostSlots, LaunchPlan
+from taco_launch.model.profiles import Entry, Profile
 from taco_launch.placement import place
 
 LOCAL = Host("me", "127.0.0.1", slots=2, connection="local")
 FAR = (Host("gpu1", "10.0.0.1", slots=8), Host("gpu2", "10.0.0.2", slots=8))
 WRAPPER = ("/py", "-I", "-S", "/agent.pyz", "rank", "/job", "--")
 BINDING = ("--bind-to", "none", "--map-by", "slot")
+AUTO = profile.load("auto", "", {})
+BOND = Network(interface="bond0")
+RDMA = Network(interface="bond0", rdma="on")
+LIGHTCC = Container("image", provides=("lightcc",))
 
 
-def plan(*, root: bool = False, **fields: Any) -> LaunchPlan:
-    spec = JobSpec(**{"name": "j", "command": ("true",), "hosts": (LOCAL,), **fields})
+def plan(facts: Facts | None = None, folder: str = "/job", **fields: Any) -> LaunchPlan:
+    defaults = {"name": "j", "command": ("true",), "hosts": (LOCAL,), "head": "me", "profile": AUTO}
+    spec = JobSpec(**{**defaults, **fields})
     placement = place(spec.np, [HostSlots(host.name, host.slots or 0) for host in spec.hosts])
-    return mpirun.plan(spec, "id1", placement, WRAPPER, root=root)
+    return mpirun.plan(spec, "id1", placement, facts or Facts(root=False, openmpi="4.1.4"), WRAPPER, folder)
+
+
+def settings(made: LaunchPlan) -> dict[str, str]:
+    """Give what -x and MCA options of a line set."""
+    words = made.argv
+    env = [words[at + 1].partition("=") for at, word in enumerate(words) if word == "-x"]
+    mca = [
+        (words[at + 1], words[at + 2]) for at, word in enumerate(words) if word in ("--mca", "--prtemca", "--pmixmca")
+    ]
+    return {**{name: value for name, _equals, value in env}, **dict(mca)}
+
+
+def missing(made: LaunchPlan) -> list[str]:
+    left_out = "options are left out for want of "
+    return [warning[len(left_out) :] for warning in made.warnings if warning.startswith(left_out)]
 
 
 @pytest.mark.parametrize(
-    ("fields", "options", "command"),
+    ("fields", "options"),
     [
-        pytest.param({}, ("mpirun", "-np", "2", "-H", "localhost:2", *BINDING), ("true",), id="smallest"),
+        pytest.param({}, ("mpirun", "-np", "2", "-H", "localhost:2", *BINDING), id="smallest"),
         pytest.param(
-            {"root": True, "np": 1},
+            {"facts": Facts(root=True, openmpi="4.1.4"), "np": 1},
             ("mpirun", "-np", "1", "-H", "localhost:1", "--allow-run-as-root", *BINDING),
-            ("true",),
             id="root",
         ),
         pytest.param(
-            {"hosts": FAR, "np": 12, "mpirun": "/opt/ompi/bin/mpirun"},
-            ("/opt/ompi/bin/mpirun", "-np", "12", "-H", "gpu1:8,gpu2:4", *BINDING),
-            ("true",),
-            id="two-hosts",
+            {"env": (("A", None), ("B", "two words"), ("C", "")), "mca": (("x", "y z"),)},
+            (
+                *("mpirun", "-np", "2", "-H", "localhost:2", *BINDING),
+                *("-x", "A", "-x", "B=two words", "-x", "C=", "--mca", "x", "y z"),
+            ),
+            id="user",
         ),
         pytest.param(
-            {"env": (("A", None), ("B", "two words"), ("C", "")), "command": ("python3", "train.py", "--lr", "0.1")},
-            ("mpirun", "-np", "2", "-H", "localhost:2", *BINDING, "-x", "A", "-x", "B=two words", "-x", "C="),
-            ("python3", "train.py", "--lr", "0.1"),
-            id="environment",
+            {"hosts": FAR, "head": "gpu1", "np": 12, "mpirun": "/opt/ompi/bin/mpirun", "network": BOND},
+            (
+                *("/opt/ompi/bin/mpirun", "-np", "12", "-H", "gpu1:8,gpu2:4", *BINDING),
+                *("-x", "PATH", "-x", "NCCL_DEBUG=WARN", "-x", "NCCL_SOCKET_IFNAME==bond0"),
+                *("--mca", "pml", "ob1", "--mca", "btl", "^openib", "--mca", "btl_tcp_if_include", "bond0"),
+                *("--mca", "oob_tcp_if_include", "bond0", "--mca", "orte_keep_fqdn_hostnames", "1"),
+            ),
+            id="two-hosts",
         ),
     ],
 )
-def test_the_line(fields: dict[str, Any], options: tuple[str, ...], command: tuple[str, ...]) -> None:
+def test_the_auto_line(fields: dict[str, Any], options: tuple[str, ...]) -> None:
     made = plan(**fields)
-    assert made.argv == (*options, *command)
-    assert made.executed == (*options, *WRAPPER, *command)
+    assert made.argv == (*options, "true")
+    assert made.executed == (*options, *WRAPPER, "true")
+    assert missing(made) == []
+
+
+def test_open_mpi_5_is_given_nothing_of_4() -> None:
+    four = settings(plan(hosts=FAR, network=Network(interface="bond0", port_range=(40000, 40099))))
+    five = settings(plan(Facts(False, openmpi="5.0.7"), hosts=FAR, network=BOND))
+    assert {name for name in four if name.startswith(("orte_", "oob_"))} == {
+        "orte_keep_fqdn_hostnames",
+        "oob_tcp_if_include",
+        "oob_tcp_dynamic_ipv4_ports",
+    }
+    assert four["btl_tcp_port_min_v4"] == "40000"
+    assert four["btl_tcp_port_range_v4"] == "100"
+    assert not {name for name in five if name.startswith(("orte_", "btl_vader", "plm_rsh"))}
+    assert five["btl_tcp_if_include"] == "bond0"
+    assert "btl" not in five  # openib is gone
+
+
+def test_a_version_nobody_knows_is_missing_not_guessed() -> None:
+    made = plan(Facts(False), hosts=FAR, network=BOND)
+    assert missing(made) == ["the version of Open MPI (versions.openmpi)"]
+    assert not {"orte_keep_fqdn_hostnames", "btl"} & settings(made).keys()
+    # One host: no option depends on it but the one that the host's facts have to call for.
+    assert missing(plan(Facts(False))) == []
+
+
+def test_ranks_that_may_not_read_each_others_memory() -> None:
+    def single_copy(*, allowed: bool | None, openmpi: str) -> dict[str, str]:
+        host = HostFacts("me", slots=2, single_copy=allowed)
+        return settings(plan(Facts(False, openmpi=openmpi, hosts=(host,))))
+
+    assert single_copy(allowed=False, openmpi="4.1.4") == {"btl_vader_single_copy_mechanism": "none"}
+    assert single_copy(allowed=True, openmpi="4.1.4") == {}
+    assert single_copy(allowed=None, openmpi="4.1.4") == {}
+    assert "btl_vader_single_copy_mechanism" not in single_copy(allowed=False, openmpi="5.0.7")
+
+
+def gids(nccl: str | None, *indexes: int | None, **network: Any) -> LaunchPlan:
+    hosts = tuple(
+        HostFacts(host.name, gid_index=index) for host, index in zip(FAR, indexes, strict=False) if index is not None
+    )
+    return plan(
+        Facts(False, openmpi="4.1.4", nccl=nccl, hosts=hosts), hosts=FAR, network=Network("bond0", "on", **network)
+    )
+
+
+def test_the_gid_index_where_nccl_needs_it() -> None:
+    assert settings(gids("2.9.9", 3, 3))["NCCL_IB_GID_INDEX"] == "3"
+    assert settings(gids("2.20.5", 5, 5))["NCCL_IB_GID_INDEX"] == "5"
+    assert "NCCL_IB_GID_INDEX" not in settings(gids("2.21.5", 3, 3))
+    differ = gids("2.9.9", 3, 5)
+    assert "NCCL_IB_GID_INDEX" not in settings(differ)
+    assert dict(differ.host_env) == {"gpu1": (("NCCL_IB_GID_INDEX", "3"),), "gpu2": (("NCCL_IB_GID_INDEX", "5"),)}
+    assert gids("2.21.5", 3, 5).host_env == ()
+    assert settings(gids(None, gid_index=3))["NCCL_IB_GID_INDEX"] == "3"
+    assert any("finds the index by itself" in warning for warning in gids("2.27.3", gid_index=3).warnings)
+    assert any("NCCL" in fact for fact in missing(gids(None, 3, 3)))
+    assert any("GID index" in fact for fact in missing(gids("2.9.9", 3)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "network", "wanted"),
+    [
+        (Asked(), BOND, {}),
+        (Asked(), RDMA, {"NCCL_NET": "IB"}),
+        (Asked(transport="auto"), RDMA, {}),
+        (Asked(transport="tcp"), RDMA, {"NCCL_IB_DISABLE": "1"}),
+        (Asked(), Network("bond0", "off"), {"NCCL_IB_DISABLE": "1"}),
+        (Asked(gdr=True), BOND, {"NCCL_NET_GDR_LEVEL": "PXB"}),
+        (Asked(gdr=False), Network("bond0", gdr="on"), {"NCCL_NET_GDR_LEVEL": "LOC"}),
+        (Asked(), Network("bond0", gdr="off"), {"NCCL_NET_GDR_LEVEL": "LOC"}),
+    ],
+)
+def test_the_transport(asked: Asked, network: Network, wanted: dict[str, str]) -> None:
+    found = settings(plan(Facts(False, openmpi="4.1.4", nccl="2.27.3"), hosts=FAR, asked=asked, network=network))
+    assert {name: found[name] for name in found if name.startswith(("NCCL_NET", "NCCL_IB"))} == wanted
+
+
+def test_the_interface_is_the_users_or_the_inventorys_or_a_fact() -> None:
+    facts = Facts(
+        False, openmpi="4.1.4", hosts=(HostFacts("gpu1", interface="eth9"), HostFacts("gpu2", interface="eth9"))
+    )
+    found = [
+        plan(facts, hosts=FAR, network=BOND, asked=Asked(interface="ib0")),
+        plan(facts, hosts=FAR, network=BOND),
+        plan(facts, hosts=FAR),
+    ]
+    for made, name, source in zip(found, ("ib0", "bond0", "eth9"), ("user", "inventory", "fact"), strict=True):
+        assert settings(made)["btl_tcp_if_include"] == settings(made)["oob_tcp_if_include"] == name
+        assert settings(made)["NCCL_SOCKET_IFNAME"] == f"={name}"
+        assert {token.source for token in made.tokens if token.text.endswith(name)} == {source}
+    assert missing(plan(hosts=FAR)) == ["the network interface between the hosts (network.interface or --interface)"]
+
+
+def test_light_is_the_guides_combination() -> None:
+    with_it = plan(hosts=FAR, network=BOND, asked=Asked(light=True), container=LIGHTCC)
+    assert {name: value for name, value in settings(with_it).items() if name.startswith(("LIGHT_", "HOROVOD_"))} == {
+        "HOROVOD_FUSION_THRESHOLD": "0",
+        "HOROVOD_CYCLE_TIME": "0",
+        "LIGHT_INTRA_SIZE": "8",
+        "LIGHT_2D_ALLREDUCE": "1",
+        "LIGHT_TOPK_ALLREDUCE": "1",
+        "LIGHT_TOPK_THRESHOLD": "2097152",
+    }
+    assert any("lossy" in warning for warning in with_it.warnings)
+    assert not any("nothing will read" in warning for warning in with_it.warnings)
+    without = plan(hosts=FAR, network=BOND, asked=Asked(light=True))
+    assert any("nothing will read" in warning for warning in without.warnings)
+    assert not {name for name in settings(without) if name.startswith("HOROVOD_")}
+    uneven = plan(hosts=FAR, np=12, network=BOND, asked=Asked(light=True))
+    assert "LIGHT_INTRA_SIZE" not in settings(uneven)
+    assert any("unequal" in warning for warning in uneven.warnings)
+    assert any("one host" in warning for warning in plan(asked=Asked(light=True)).warnings)
+
+
+def test_2d_alone_is_horovods_torus_where_nothing_reads_the_other() -> None:
+    def found(horovod: str | None = "0.28.1", **fields: Any) -> list[str]:
+        facts = Facts(False, openmpi="4.1.4", horovod=horovod)
+        made = plan(facts, **{"hosts": FAR, "network": BOND, "env": (("LIGHT_2D_ALLREDUCE", "1"),), **fields})
+        return [name for name in settings(made) if name.startswith(("LIGHT_", "HOROVOD_"))]
+
+    assert found() == ["HOROVOD_TORUS_ALLREDUCE"]
+    assert found(env=(("LIGHT_INTRA_SIZE", "8"), ("LIGHT_2D_ALLREDUCE", "1"))) == ["HOROVOD_TORUS_ALLREDUCE"]
+    unchanged = ["LIGHT_2D_ALLREDUCE"]
+    assert found("0.25.0") == found(None) == found(container=LIGHTCC) == found(hosts=(LOCAL,)) == unchanged
+    assert found(env=(("LIGHT_INTRA_SIZE", "4"), *((name, "1") for name in unchanged))) == [
+        "LIGHT_INTRA_SIZE",
+        *unchanged,
+    ]
+    assert found(env=(("LIGHT_2D_ALLREDUCE", "0"),)) == unchanged
+    both = (("LIGHT_2D_ALLREDUCE", "1"), ("LIGHT_TOPK_ALLREDUCE", "1"))
+    assert found(env=both) == ["LIGHT_2D_ALLREDUCE", "LIGHT_TOPK_ALLREDUCE"]
+
+
+def test_the_user_goes_before_us_in_our_place() -> None:
+    ours = plan(hosts=FAR, network=BOND)
+    env, mca = (("NCCL_DEBUG", "INFO"), ("PATH", None)), (("btl_tcp_if_exclude", "lo"), ("pml", "ucx"), ("new", "1"))
+    made = plan(hosts=FAR, network=BOND, env=env, mca=mca)
+    words = [word for word in made.argv if word != "true"]
+    expected = [*ours.argv[:-1], "--mca", "new", "1"]
+    for old, new in (
+        ("NCCL_DEBUG=WARN", "NCCL_DEBUG=INFO"),
+        ("ob1", "ucx"),
+        ("btl_tcp_if_include", "btl_tcp_if_exclude"),
+    ):
+        expected[expected.index(old)] = new
+    expected[expected.index("btl_tcp_if_exclude") + 1] = "lo"
+    assert words == expected
+    assert {token.source for token in made.tokens if token.text in ("NCCL_DEBUG=INFO", "ucx", "lo", "new")} == {"user"}
+
+
+def test_a_parameter_is_known_under_both_generations_names() -> None:
+    found = settings(plan(hosts=FAR, network=BOND, mca=(("prte_keep_fqdn_hostnames", "0"),)))
+    assert found["prte_keep_fqdn_hostnames"] == "0"
+    assert "orte_keep_fqdn_hostnames" not in found
+
+
+def test_what_the_environment_holds_and_the_line_overrides() -> None:
+    inherited = (("NCCL_DEBUG", "TRACE"), ("NCCL_IB_TC", "106"), ("OMPI_MCA_pml", "ucx"), ("OMPI_MCA_btl", "^openib"))
+    facts = Facts(False, environment=inherited, openmpi="4.1.4")
+    said = plan(facts, hosts=FAR, network=BOND).warnings
+    assert [warning.split()[0] for warning in said if "your environment" in warning] == ["NCCL_DEBUG=WARN", "--mca"]
+    asked = plan(facts, hosts=FAR, network=BOND, env=(("NCCL_DEBUG", "INFO"),), mca=(("pml", "cm"),)).warnings
+    assert not [warning for warning in asked if "your environment" in warning]
+
+
+def test_without_hosts_on_the_line_mpirun_reads_ours_as_its_default() -> None:
+    bare = Profile("bare", (Entry(("-np", "{np}"), "ranks"),))
+    made = plan(hosts=FAR, profile=bare)
+    assert made.argv == ("mpirun", "-np", "16", "true")
+    env = dict(made.env)
+    assert env["OMPI_MCA_orte_default_hostfile"] == env["PRTE_MCA_prte_default_hostfile"] == "/job/hostfile"
+    assert [(file.path, file.text) for file in made.files] == [("/job/hostfile", "gpu1 slots=8\ngpu2 slots=8\n")]
 
 
 def test_the_mark_is_set_for_the_launcher() -> None:
-    assert dict(plan().env) == {JOB_NAME: "j", JOB_ID: "id1"}
+    made = plan()
+    assert dict(made.env) == {JOB_NAME: "j", JOB_ID: "id1"}
+    assert made.files == ()
 
 
 def test_every_word_has_its_source_and_its_reason() -> None:
-    made = plan(hosts=FAR, np=3, mpirun="/x/mpirun", env=(("A", None), ("B", "1")), command=("a", "b"), root=True)
+    made = plan(
+        Facts(True, openmpi="4.1.4"), np=2, mpirun="/x/mpirun", env=(("A", None), ("B", "1")), command=("a", "b")
+    )
     assert all(token.why for token in made.tokens)
     assert [(token.text, token.source) for token in made.tokens] == [
         ("/x/mpirun", "inventory"),
         ("-np", "user"),
-        ("3", "user"),
+        ("2", "user"),
         ("-H", "launcher"),
-        ("gpu1:3", "launcher"),
+        ("localhost:2", "launcher"),
         ("--allow-run-as-root", "fact"),
         *((word, "default") for word in BINDING),
         *((word, "user") for word in ("-x", "A", "-x", "B=1", "a", "b")),
     ]
     assert [token.source for token in plan().tokens[:3]] == ["default", "default", "default"]
+
+
+def test_an_ipv6_address_is_no_name_for_mpirun() -> None:
+    with pytest.raises(UsageError, match="IPv6") as caught:
+        plan(hosts=(Host("fd00::1", "fd00::1", slots=1),))
+    assert 'address: "fd00::1"' in str(caught.value.hint)
+    assert plan(hosts=(Host("::1", "::1", slots=1, connection="local"),)).argv[4] == "localhost:1"
+
+
+def test_names_that_mpirun_reads_as_something_else() -> None:
+    with pytest.raises(UsageError, match="me and myself are both this machine"):
+        plan(hosts=(LOCAL, Host("myself", "x", slots=1, connection="local")))
+    underscore = (Host("a_b", "a_b", slots=1), Host("c", "c", slots=1))
+    with pytest.raises(UsageError, match="no '_'"):
+        plan(hosts=underscore, network=BOND)
+    assert "a_b:1,c:1" in plan(Facts(False, openmpi="5.0.11"), hosts=underscore, network=BOND).argv
+
+
+def test_unequal_hosts() -> None:
+    hosts = (Host("a", "a", slots=3), Host("b", "b", slots=1), Host("c", "c", slots=4))
+    made = plan(hosts=hosts, np=7, network=BOND)
+    assert made.argv[4] == "a:3,b:1,c:3"
+
+
+def test_what_has_to_be_asked() -> None:
+    spec = JobSpec("j", ("true",), (LOCAL,), profile=AUTO)
+    assert [fact.split()[0] for fact in needs(spec)] == ["version", "GPUs"]
+    far = JobSpec("j", ("true",), FAR, profile=AUTO, versions=(("openmpi", "4.1"),))
+    assert needs(far) == ()
+    assert needs(JobSpec("j", ("true",), (Host("a", "a"),), profile=Profile())) == ("slots of a",)
+
+
+def test_every_name_is_decided_or_missing() -> None:
+    spec = JobSpec("j", ("true",), (LOCAL,), profile=AUTO)
+    made = decide(spec, place(None, [HostSlots("me", 2)]), Facts(False), "")
+    assert made.conditions.keys() | made.missing.keys() == CONDITIONS.keys() | {"interface", "gid_index"}
+    assert made.values.keys() <= VALUES.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"), [("4.1.4", (4, 1, 4)), ("5.0.7rc1", (5, 0, 7)), ("2.9.9+cuda", (2, 9, 9)), ("", ())]
+)
+def test_version(text: str, numbers: tuple[int, ...]) -> None:
+    assert version(text) == numbers
 
 
 @given(st.lists(st.text(), min_size=1, max_size=6))

@@ -233,6 +233,26 @@ def test_every_option_that_stands_alone_exists(readme: str) -> None:
     assert named - known == set()
 
 
+def test_every_plan_is_as_it_is_shown(readme: str, tmp_path: Path) -> None:
+    """Run each command with --dry-run, in a folder that has the README's inventory as hcc.yaml."""
+    (tmp_path / "inventories").symlink_to(ROOT / "inventories")
+    (inventory,) = [block for language, block in _FENCE.findall(readme) if language == "yaml"]
+    (tmp_path / "hcc.yaml").write_text(inventory)
+    shown = [*consoles(readme), *(Shown(span, "") for span in spans(readme) if span.startswith("taco-launch "))]
+    plans = [one for one in shown if "--dry-run" in one.command]
+    assert len(plans) > 3
+    for one in plans:
+        done = subprocess.run(
+            [sys.executable, "-m", "taco_launch", *shlex.split(one.command)[1:]],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert one.output in ("", done.stdout)
+
+
 @pytest.mark.parametrize(
     ("line", "wrong"),
     [

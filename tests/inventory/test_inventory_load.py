@@ -62,6 +62,15 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         assert caught.value.faults[0].hint == f"without {option} the built-in inventory is used"
 
 
+@pytest.mark.parametrize("name", ["taco-bare-metal", "inventories/taco-bare-metal.yaml"])
+def test_a_file_that_is_not_there_and_is_shipped(name: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="No such file or directory") as caught:
+        load(str(tmp_path / name), {})
+    said, _, path = caught.value.faults[0].hint.rpartition(" ")
+    assert said == "the one that is shipped is"
+    assert load(path, {}).cluster == "taco-bare-metal"
+
+
 @pytest.mark.parametrize("kind", ["folder", "fifo", "socket", "/dev/zero", "/dev/null", "/proc/self/mem", "loop"])
 def test_what_is_no_file(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -134,7 +143,7 @@ def test_encodings_that_are_read() -> None:
             "line 2 column 5: 'c: héllo': byte 0xe9 is no UTF-8; save the file",
         ),
         (b"\xef\xbb\xbfa: \xff", "line 1 column 4: 'a: ÿ': byte 0xff is no UTF-8"),
-        (b"a: b\nc: \0", "line 2 column 4: 'c: \\x00': holds the control character U+0000, which YAML does not allow"),
+        (b"a: b\nc: \0", "line 2 column 4: 'c: \\x00': holds the control character U+0000, which is not allowed"),
         (b"a: \x1b[31m", "line 1 column 4: 'a: \\x1b[31m': holds the control character U+001B"),
         (b"a: \xed\xa0\x80", "line 1 column 4: 'a: í\\xa0\\x80': byte 0xed is no UTF-8"),
     ],

@@ -37,7 +37,8 @@ GOOD: dict[str, Any] = {
     },
     "mpirun": "/usr/bin/mpirun",
     "profile": "auto",
-    "defaults": {"port": 22, "slots": "auto", "labels": {"leaf": "a"}, "connection": "ssh"},
+    "versions": {"openmpi": "4.1.4", "nccl": "2.9.9"},
+    "defaults": {"port": 22, "slots": "auto", "max_slots": 16, "labels": {"leaf": "a"}, "connection": "ssh"},
     "hosts": {"gpu[1-2]": {"address": "10.0.0.[1-2]", "slots": 8, "user": "u"}, "n[01-10/3]": None, "me": {}},
     "groups": {"some": ["gpu1", "n[01-04/3]"], "more": {"hosts": ["me"], "slots": 2, "identity_file": "/key"}},
 }
@@ -138,7 +139,7 @@ def sound(inventory: Inventory) -> None:
     for host in inventory.hosts:
         names.address(host.name)
         names.address(host.address)
-        assert host.slots is None or 1 <= host.slots <= names.MAX_SLOTS
+        assert host.slots is None or 1 <= host.slots <= (host.max_slots or names.MAX_SLOTS) <= names.MAX_SLOTS
         assert 1 <= host.port <= 65535
         assert host.connection in ("ssh", "local")
         assert not host.user.startswith("-")

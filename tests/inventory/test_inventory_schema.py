@@ -5,11 +5,12 @@ from typing import Any
 
 from taco_launch.inventory.schema import json_schema
 
-TOP = {"cluster", "head", "ssh", "network", "container", "mpirun", "profile", "defaults", "hosts", "groups"}
+TOP = {"cluster", "head", "ssh", "network", "container", "mpirun", "profile", "versions", "defaults", "hosts", "groups"}
+VERSIONS = {"openmpi", "nccl", "horovod"}
 SSH = {"user", "identity_file", "host_keys"}
 NETWORK = {"interface", "rdma", "gid_index", "gdr", "port_range"}
 CONTAINER = {"image", "ssh_port", "shm_size", "ulimits", "provides"}
-HOST = {"address", "port", "user", "identity_file", "slots", "labels", "connection"}
+HOST = {"address", "port", "user", "identity_file", "slots", "max_slots", "labels", "connection"}
 
 
 def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -20,7 +21,7 @@ def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def test_every_key_is_described_and_nothing_else_is_taken() -> None:
     schema = json_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert {name for name, _ in properties(schema)} == TOP | SSH | NETWORK | CONTAINER | HOST
+    assert {name for name, _ in properties(schema)} == TOP | SSH | NETWORK | CONTAINER | VERSIONS | HOST
     assert [name for name, part in properties(schema) if not part.get("description")] == []
     assert all(part["additionalProperties"] is False for part in (schema, *schema["$defs"].values()))
     assert schema["required"] == ["cluster", "hosts"]

@@ -126,6 +126,31 @@ def test_strangers(text: str, fault: str) -> None:
     assert [str(fault) for fault in caught.value.faults] == [fault]
 
 
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("gpu1:16,gpu2:16", []),
+        (
+            "gpu1:8,gpu2:17",
+            [
+                "column 8: 'gpu2:17': 17 slots are asked for, and max_slots of gpu2 is 16 in c.yaml (ask for at most gpu2:16, or raise max_slots there)",
+            ],
+        ),
+        ("gpu[1-2]:17,[::1]:3", ["column 1: 'gpu1:17': 17 slots are asked", "column 13: '[::1]:3': 3 slots are asked"]),
+        ("free:4096,[::1]", []),
+    ],
+)
+def test_no_more_slots_than_max_slots(text: str, faults: list[str]) -> None:
+    hosts = (Host("gpu1", "a", slots=8, max_slots=16), Host("gpu2", "b", max_slots=16))
+    inventory = Inventory("c", "gpu1", (*hosts, Host("::1", "::1", max_slots=2), Host("free", "d")), source="c.yaml")
+    found = []
+    try:
+        choose(inventory, text)
+    except SpecError as error:
+        found = [str(fault) for fault in error.faults]
+    assert [fault[: len(start)] for fault, start in zip(found, faults, strict=True)] == faults
+
+
 def test_the_list_of_hosts_is_shortened() -> None:
     many = tuple(Host(f"{chr(97 + number % 26)}{number}x", "a") for number in range(500))
     with pytest.raises(SpecError) as caught:

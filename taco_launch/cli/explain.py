@@ -1,0 +1,75 @@
+"""explain: what a log tells of a failure, with cause and next step."""
+
+import codecs
+import sys
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import click
+
+from taco_launch.cli import render
+from taco_launch.cli.options import complete_file, output_options, settings_of, talk_options
+from taco_launch.errors import UsageError
+
+_CHUNK = 1 << 18
+
+
+@click.command()
+@output_options
+@talk_options
+@click.argument("log", shell_complete=complete_file)
+@click.pass_context
+def explain(ctx: click.Context, log: str) -> None:
+    """Say what a log tells of a failure: each known text with its cause and what to do, the first failure first.
+
+    LOG is a file, or - for standard input. Known are texts of mpirun 4.1 and 5.0, ssh, Horovod, NCCL, torch, docker, the
+    NVIDIA container toolkit and the kernel, with or without the prefixes that mpirun, docker or `logs` put before them.
+
+    \b
+    Examples:
+      taco-launch explain slurm-4711.out
+      taco-launch logs vgg16 | taco-launch explain -
+      dmesg -T | taco-launch explain - --json
+    """
+    from taco_launch.diagnose import Scan
+    from taco_launch.signatures.entry import Kind
+
+    settings = settings_of(ctx)
+    scan = Scan()
+    for text in _text(log):
+        scan.feed(text)
+    found = scan.matches()
+    if all(match.kind is Kind.NOTE for match in found):
+        name = "standard input" if log == "-" else log
+        read = f"{scan.lines} line{'' if scan.lines == 1 else 's'} read"
+        last = f"; its last words: {scan.last_words}" if scan.last_words else ""
+        settings.talk(render.printable(f"no known failure in {name}: {read}{last}"))
+    render.findings(found, settings.output)
+
+
+def _text(log: str) -> Iterator[str]:
+    """Give a log as text, a piece at a time; what is no UTF-8 is replaced.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    hint = "name a file, or - for standard input: taco-launch logs NAME | taco-launch explain -"
+    try:
+        if log == "-":
+            if sys.stdin is None:
+                raise UsageError("explain -: standard input is closed", hint=hint)
+            yield from _decoded(sys.stdin.buffer)
+            return
+        with open(log, "rb") as file:
+            yield from _decoded(file)
+    except OSError as error:
+        raise UsageError(f"explain {log}: {error.strerror or error}", hint=hint) from None
+    except ValueError:  # a null character, which no file name has
+        raise UsageError(f"explain {log}: no such file", hint=hint) from None
+
+
+def _decoded(file: BinaryIO) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    while data := file.read(_CHUNK):
+        yield decoder.decode(data)
+    yield decoder.decode(b"", final=True)

@@ -1,0 +1,201 @@
+"""The options that describe a job, and the JobSpec that they amount to."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from taco_launch.cli.options import Seconds, Settings, complete_file
+from taco_launch.errors import UsageError
+
+if TYPE_CHECKING:
+    from taco_launch.model.hosts import Host, Inventory
+    from taco_launch.model.jobs import JobSpec
+    from taco_launch.model.profiles import Profile
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+np_option = click.option("--np", "np", type=click.IntRange(min=1), help="Number of ranks. Default: every slot.")
+
+
+def job_options(function: F) -> F:
+    """Add the options that describe a job, whatever its number of ranks."""
+    options = (
+        click.option("--name", help="Name of the job. Default: from its command, and four random characters."),
+        click.option("-H", "--host", "hosts", metavar="H1:8,H2:8", help="Hosts to use, and slots on each."),
+        click.option(
+            "-x",
+            "env",
+            multiple=True,
+            metavar="NAME[=VALUE]",
+            help="Environment variable for the ranks; without a value the caller's. Repeatable.",
+        ),
+        click.option(
+            "--knob",
+            "knobs",
+            multiple=True,
+            metavar="NAME=VALUE",
+            shell_complete=_complete_knob,
+            help="A knob of NCCL, Horovod, LightCC, UCX or Open MPI, its value as people write it (64MiB, true): "
+            "`taco-launch knobs`. Repeatable.",
+        ),
+        click.option(
+            "--mca",
+            "mca",
+            multiple=True,
+            type=(str, str),
+            metavar="NAME VALUE",
+            help="Open MPI's MCA parameter; goes in the place of ours. Repeatable.",
+        ),
+        click.option(
+            "--allow-unknown-knobs", is_flag=True, help="Let NCCL_*, HOROVOD_* and LIGHT_* pass that no table has."
+        ),
+        click.option(
+            "--profile",
+            metavar="NAME|FILE",
+            help="Which options the mpirun line has: auto, taco-bare-metal, ack, or a file. Default: the inventory's.",
+        ),
+        click.option(
+            "--transport",
+            type=click.Choice(["auto", "tcp", "rdma"]),
+            help="How hosts exchange data. Default: the inventory's network.rdma.",
+        ),
+        click.option("--interface", metavar="NAME", help="Network interface between hosts. Default: the inventory's."),
+        click.option("--gdr/--no-gdr", default=None, help="GPUDirect RDMA. Default: the inventory's network.gdr."),
+        click.option(
+            "--light/--no-light", default=False, help="LightCC's 2D all-reduce and top-k compression (lossy)."
+        ),
+        click.option("--timeout", type=Seconds(0.001), metavar="SECONDS", help="Seconds after which the job is ended."),
+        click.option(
+            "--grace",
+            type=Seconds(),
+            metavar="SECONDS",
+            default=10.0,
+            show_default=True,
+            help="Seconds between TERM and KILL when the job is ended.",
+        ),
+        click.option(
+            "--host-loss-timeout",
+            type=Seconds(1),
+            metavar="SECONDS",
+            default=60.0,
+            show_default=True,
+            help="Seconds of silence after which a host is lost and the job is ended.",
+        ),
+        click.option(
+            "--log-max-bytes",
+            type=click.IntRange(min=4096),
+            default=1 << 30,
+            show_default=True,
+            help="Most bytes kept of each rank's log; the oldest go first.",
+        ),
+        click.argument(
+            "command",
+            nargs=-1,
+            required=True,
+            type=click.UNPROCESSED,
+            shell_complete=complete_file,
+            metavar="-- COMMAND...",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any]) -> "JobSpec":
+    """Build the JobSpec of a job from its options.
+
+    Raises:
+        SpecError: an option, the inventory or the profile is wrong.
+    """
+    import getpass
+
+    from taco_launch.flows import jobs
+    from taco_launch.inventory import names
+    from taco_launch.model.jobs import Asked, JobSpec, Policy
+
+    try:
+        folder = os.getcwd()  # noqa: PTH109 - bytes that are no UTF-8 stay as they are
+    except FileNotFoundError:
+        raise UsageError("the current folder is gone", hint="cd to one that exists") from None
+    inventory = settings.load()
+    name = jobs.default_name(command) if options["name"] is None else names.job_name(options["name"], "--name")
+    interface = options["interface"]
+    env, mca = _knobs(options)
+    hosts = _hosts(inventory, options["hosts"])
+    return JobSpec(
+        name=name,
+        command=command,
+        hosts=hosts,
+        np=options.get("np"),
+        head=_head(inventory, hosts),
+        env=env,
+        mca=mca,
+        asked=Asked(
+            transport=options["transport"],
+            interface=interface if interface is None else names.interface(interface),
+            gdr=options["gdr"],
+            light=options["light"],
+        ),
+        profile=_profile(inventory, options["profile"]),
+        network=inventory.network,
+        container=inventory.container,
+        versions=inventory.versions,
+        cwd=folder,
+        mpirun=inventory.mpirun,
+        cluster=inventory.cluster,
+        owner=getpass.getuser(),
+        policy=Policy(**{name: options[name] for name in ("grace", "timeout", "host_loss_timeout", "log_max_bytes")}),
+    )
+
+
+def _knobs(options: dict[str, Any]) -> tuple[tuple[tuple[str, str | None], ...], tuple[tuple[str, str], ...]]:
+    """Give the variables and MCA parameters that were asked for; the table of knobs is loaded only for some."""
+    given = options["env"], options["knobs"], options["mca"]
+    if not any(given):
+        return (), ()
+    from taco_launch.inventory import asked
+
+    found = asked.parse(*given, os.environ, allow_unknown=options["allow_unknown_knobs"])
+    return found.env, found.mca
+
+
+def _hosts(inventory: "Inventory", wanted: str | None) -> "tuple[Host, ...]":
+    import socket
+
+    from taco_launch.inventory import select
+    from taco_launch.inventory.load import SHIPPED
+
+    if wanted is None:
+        return inventory.hosts
+    if inventory.source == SHIPPED:
+        return select.hosts_of(wanted, frozenset((socket.gethostname(), socket.getfqdn())))
+    return select.choose(inventory, wanted)
+
+
+def _profile(inventory: "Inventory", wanted: str | None) -> "Profile":
+    """Read the profile that was asked for, or the inventory's, a path in which counts from the inventory's folder."""
+    from taco_launch.inventory import profile
+
+    name = wanted or inventory.profile
+    if wanted is None and profile.is_path(name):
+        name = str(Path(inventory.source).parent / Path(name).expanduser())
+    return profile.load(name, inventory.source, os.environ)
+
+
+def _head(inventory: "Inventory", hosts: "tuple[Host, ...]") -> str:
+    """Name the host that mpirun runs on; this machine may go under another name that -H gave it."""
+    if any(host.name == inventory.head for host in hosts):
+        return inventory.head
+    return next((host.name for host in hosts if host.connection == "local"), inventory.head)
+
+
+def _complete_knob(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from taco_launch.launch import knobs
+
+    return [CompletionItem(f"{knob.name}=") for knob in knobs.TABLE if knob.name.startswith(incomplete)]

@@ -1,0 +1,206 @@
+"""-x, --knob and --mca: what a user asks for by name, checked against the table of knobs, all faults at once."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from taco_launch.errors import Fault, SpecError
+from taco_launch.inventory import names
+from taco_launch.launch import knob_values, knobs
+
+_MCA_NAME = re.compile(r"[A-Za-z0-9_]+")
+_LET_THROUGH = "--allow-unknown-knobs lets it through"
+# mpirun refuses both of a pair (ompi_info: "mutually exclusive").
+_EITHER = (("btl_tcp_if_include", "btl_tcp_if_exclude"), ("oob_tcp_if_include", "oob_tcp_if_exclude"))
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """What was asked for, in the order it was given, no name twice.
+
+    `env` holds environment variables, (name, value), the value None where the caller's is to be taken; `mca` holds MCA
+    parameters.
+    """
+
+    env: tuple[tuple[str, str | None], ...] = ()
+    mca: tuple[tuple[str, str], ...] = ()
+
+
+def parse(
+    env: Sequence[str],
+    knobs: Sequence[str],
+    mca: Sequence[tuple[str, str]],
+    environ: Mapping[str, str],
+    *,
+    allow_unknown: bool,
+) -> Knobs:
+    """Read the texts of -x (`NAME` or `NAME=VALUE`), --knob (`NAME=VALUE`) and --mca (name, value).
+
+    Values of -x and --mca are taken as they are and refused where the library would read something else; values of
+    --knob are put into the form that it reads. A bare NAME has to be set in `environ`, and its value there is checked.
+
+    Args:
+        env: the texts of -x.
+        knobs: the texts of --knob.
+        mca: the pairs of --mca.
+        environ: the caller's environment.
+        allow_unknown: let names pass that look like a known library's and are not in the table.
+
+    Raises:
+        SpecError: all that is wrong, each with its option. Values of names that the table has not are never shown.
+    """
+    asked = _Asked(environ, allow_unknown=allow_unknown)
+    for text in env:
+        asked.add_env(text)
+    for text in knobs:
+        asked.add_knob(text)
+    for name, value in mca:
+        asked.add_mca(name, value)
+    return asked.result()
+
+
+class _Asked:
+    """Gathers what is right and what is wrong."""
+
+    def __init__(self, environ: Mapping[str, str], *, allow_unknown: bool) -> None:
+        self._environ = environ
+        self._allow_unknown = allow_unknown
+        self._env: dict[str, str | None] = {}
+        self._mca: dict[str, tuple[str, str]] = {}  # under the one name that all aliases share
+        self._given: dict[str, str] = {}  # the option that a name came with
+        self._faults: list[Fault] = []
+
+    def result(self) -> Knobs:
+        for one, other in _EITHER:
+            if one in self._mca and other in self._mca:
+                self._fault(
+                    "--mca", self._mca[one][0], f"cannot stand beside {self._mca[other][0]}", "keep one of them"
+                )
+        if self._faults:
+            raise SpecError(names.COMMAND_LINE, tuple(self._faults))
+        return Knobs(tuple(self._env.items()), tuple(self._mca.values()))
+
+    def add_env(self, text: str) -> None:
+        try:
+            name, value = names.parse_env(text)
+        except SpecError as error:
+            self._faults.extend(error.faults)
+            return
+        if value is None and name not in self._environ:
+            self._fault("-x", name, "is not set here", f"set it, or give it a value: -x {name}=VALUE")
+            return
+        knob = knobs.find(name)
+        if knob and knob.mca:
+            self._fault("-x", name, "is an MCA parameter of mpirun, and -x sets variables", f"write --mca {name} VALUE")
+        elif self._known("-x", name) and self._right("-x", name, value):
+            self._keep_env("-x", name, value)
+
+    def add_knob(self, text: str) -> None:
+        name, equals, value = text.partition("=")
+        if not equals:
+            known = knobs.find(name)
+            like = f"such as --knob {name}={known.default or 'VALUE'}" if known else "write --knob NAME=VALUE"
+            self._fault("--knob", name, "has no value", like)
+            return
+        knob = knobs.find(name)
+        if knob is None and not knobs.strict(name) and not name.startswith("UCX_"):
+            near = knobs.near(name)
+            meant = f"did you mean {names.shown(near)}? " if near else ""
+            others = "any other variable goes by -x, any other MCA parameter by --mca"
+            self._fault("--knob", name, "no such knob", meant + others)
+            return
+        if not self._known("--knob", name):
+            return
+        try:
+            value = knob_values.normalise(name, value)
+        except ValueError as error:
+            self._refused("--knob", name, value, error)
+            return
+        if knob and knob.mca:
+            self._keep_mca("--knob", name, value)
+            return
+        try:
+            names.parse_env(f"{name}={value}", "--knob")
+        except SpecError as error:
+            self._faults.extend(error.faults)
+            return
+        self._keep_env("--knob", name, value)
+
+    def add_mca(self, name: str, value: str) -> None:
+        knob = knobs.find(name)
+        if not _MCA_NAME.fullmatch(name):
+            self._fault("--mca", name, "is not the name of an MCA parameter: letters, digits and '_'")
+        elif not value:
+            self._fault("--mca", name, "has no value", f"write --mca {name} VALUE")
+        elif "\0" in value:
+            self._fault("--mca", name, "its value holds a NUL byte, which no command line can hold")
+        elif (knob and not knob.mca) or knobs.strict(name):
+            self._fault("--mca", name, "is an environment variable, not an MCA parameter", f"write -x {name}=VALUE")
+        elif self._known("--mca", name) and self._right("--mca", name, value):
+            self._keep_mca("--mca", name, value)
+
+    def _known(self, option: str, name: str) -> bool:
+        """Refuse a name that has to be in the table and is not, or is nearly one that is."""
+        if self._allow_unknown or knobs.find(name):
+            return True
+        strict = knobs.strict(name)
+        mca = option == "--mca"
+        nearest = knobs.near(name) if strict else knobs.slip(name) if mca or name.startswith("UCX_") else ""
+        if not strict and not nearest:
+            return True
+        what = "no such knob" if strict else "nearly the name of another"
+        family = name.partition("_")[0]
+        meant = (
+            f"did you mean {names.shown(nearest)}?"
+            if nearest
+            else f"`taco-launch knobs {family}_` shows those there are"
+        )
+        self._fault(option, name, what, f"{meant} {_LET_THROUGH}" if nearest else f"{meant}; {_LET_THROUGH}")
+        return False
+
+    def _right(self, option: str, name: str, value: str | None) -> bool:
+        here = self._environ[name] if value is None else value
+        try:
+            knob_values.verbatim(name, here)
+        except ValueError as error:
+            self._refused(option, name, here, error, inherited=value is None)
+            return False
+        return True
+
+    def _refused(self, option: str, name: str, value: str, error: ValueError, *, inherited: bool = False) -> None:
+        problem, hint = error.args
+        knob = knobs.find(name)
+        assert knob is not None  # nothing else is refused
+        between = " " if knob.mca and option == "--mca" else "="
+        text = name if knob.secret else f"{name}{between}{value}"
+        self._faults.append(
+            Fault(option, names.plain(text), f"{'as it is set here: ' if inherited else ''}{problem}", hint)
+        )
+
+    def _keep_env(self, option: str, name: str, value: str | None) -> None:
+        if name in self._env and self._effective(name, self._env[name]) != self._effective(name, value):
+            self._twice(option, name, name)
+        else:
+            self._env.setdefault(name, value)
+            self._given.setdefault(name, option)
+
+    def _keep_mca(self, option: str, name: str, value: str) -> None:
+        knob = knobs.find(name)
+        key = knob.name if knob else name
+        if key in self._mca and self._mca[key][1] != value:
+            self._twice(option, name, self._mca[key][0])
+        else:
+            self._mca.setdefault(key, (name, value))
+            self._given.setdefault(name, option)
+
+    def _effective(self, name: str, value: str | None) -> str:
+        return self._environ[name] if value is None else value
+
+    def _twice(self, option: str, name: str, before: str) -> None:
+        first = self._given[before]
+        where = f" with {first}" if first != option else " before"
+        same = "" if before == name else f"is the same as {before}, which "
+        self._fault(option, name, f"{same}was given another value{where}", "keep one of them")
+
+    def _fault(self, option: str, name: str, problem: str, hint: str = "") -> None:
+        self._faults.append(Fault(option, names.shown(name), problem, hint))

@@ -1,0 +1,166 @@
+"""A profile, one that is shipped or the user's own file -> Profile: what its options say is checked when it is read."""
+
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from taco_launch.errors import Fault, SpecError
+from taco_launch.inventory import cache, names
+from taco_launch.inventory.faults import Faults, Loc
+from taco_launch.inventory.load import read_file
+from taco_launch.inventory.text import decode
+from taco_launch.launch.decide import CONDITIONS, VALUES
+from taco_launch.launch.replace import Option
+from taco_launch.model.plans import Token
+from taco_launch.model.profiles import Entry, Profile
+
+OPTION = "--profile"
+_SHIPPED = Path(__file__).parent / "profiles"
+_SUFFIX = ".yaml"
+_HINT = f"the shipped ones are examples: {_SHIPPED}"
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_KEYS = ("profile", "about", "options")
+_OPTION_KEYS = ("add", "why", "when")
+
+
+def load(name: str, beside: str, environ: Mapping[str, str]) -> Profile:
+    """Read the profile `name`: a file where it holds a `/` or ends with .yaml, else one of those that are known by name.
+
+    Names are looked for in the folder `profiles` beside the inventory file `beside`, in `taco-launch/profiles` of the
+    user's configuration ($XDG_CONFIG_HOME, else ~/.config), and among those that are shipped.
+
+    Raises:
+        SpecError: there is none, it cannot be read, or something in it is wrong: all faults.
+    """
+    if is_path(name):
+        file = Path(name).expanduser()
+        return cache.through(Profile, read_file(str(file), OPTION), str(file), environ, parse)
+    folders = _folders(beside, environ)
+    for folder in folders:
+        file = folder / f"{name}{_SUFFIX}"
+        if file.is_file():
+            source = "shipped" if folder == _SHIPPED else str(file)
+            return cache.through(Profile, read_file(str(file), OPTION), source, environ, parse)
+    known = sorted({file.stem for folder in folders for file in folder.glob(f"*{_SUFFIX}")})
+    problem = f"no such profile; there are {', '.join(known)}"
+    hint = names.did_you_mean(name, known) or "a file of your own: --profile ./NAME.yaml"
+    raise SpecError(OPTION, (Fault("profile", names.shown(name), problem, hint),))
+
+
+def is_path(name: str) -> bool:
+    """Say whether a profile is given by its path, not by its name."""
+    return "/" in name or name.endswith(_SUFFIX)
+
+
+def parse(text: bytes, source: str) -> Profile:
+    """Give the profile that the bytes of a file describe; `source` names it in messages and in the result.
+
+    Raises:
+        SpecError: something in it is wrong: all faults, each with its path, line and value.
+    """
+    # Needed only where the cache has nothing.
+    from taco_launch.inventory import document  # noqa: PLC0415
+
+    faults = Faults(source, _HINT)
+    value = document.read(decode(text, faults), faults)
+    profile = _Reader(faults).profile(value, source)
+    faults.raise_any()
+    return profile
+
+
+def _folders(beside: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    config = environ.get("XDG_CONFIG_HOME") or environ.get("HOME", "") + "/.config"
+    own = (Path(config, "taco-launch", "profiles"),) if config.startswith("/") and config != "/.config" else ()
+    near = (Path(beside).parent / "profiles",) if os.path.isfile(beside) else ()  # noqa: PTH113 - may be no path at all
+    return (*near, *own, _SHIPPED)
+
+
+class _Reader:
+    """Checks what a document holds; faults are gathered."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+
+    def profile(self, value: Any, source: str) -> Profile:
+        document = self._mapping(value, (), _KEYS)
+        name = self._text(document, ("profile",))
+        self._text(document, ("about",))
+        options = document.get("options")
+        if not isinstance(options, tuple) or not options:
+            self._faults.add(("options",), "must be a list of options, each with add and why")
+            options = ()
+        entries = [self._entry(option, ("options", index)) for index, option in enumerate(options)]
+        return Profile(name, tuple(entries), source)
+
+    def _entry(self, value: Any, loc: Loc) -> Entry:
+        option = self._mapping(value, loc, _OPTION_KEYS)
+        words = self._words(self._text(option, (*loc, "add")), (*loc, "add"))
+        why = self._text(option, (*loc, "why"))
+        when = option.get("when", ())
+        if not isinstance(when, tuple) or not all(isinstance(condition, str) for condition in when):
+            self._faults.add((*loc, "when"), "must be a list of conditions, such as [rdma, not light]")
+            when = ()
+        for index, condition in enumerate(when):
+            found = re.fullmatch(r"(?:not )?([a-z0-9_]+)", condition)
+            if not found or found[1] not in CONDITIONS:
+                at = (*loc, "when", index)
+                self._faults.add_unknown(at, condition, CONDITIONS, f"no condition; there are {', '.join(CONDITIONS)}")
+        return Entry(words, why, when)
+
+    def _words(self, text: str, loc: Loc) -> tuple[str, ...]:
+        try:
+            words = tuple(shlex.split(text))
+        except ValueError as error:
+            self._faults.add(loc, f"cannot be split into words as a shell does it: {error}")
+            return ()
+        if not words:
+            return ()
+        if not words[0].startswith("-"):
+            self._faults.add(loc, "must be an option of mpirun and its arguments, such as --mca pml ob1")
+            return words
+        for name in (name for word in words for name in _BRACES.findall(word)):
+            if name not in VALUES:
+                self._faults.add_unknown(loc, name, VALUES, f"no value {{{name}}}; there are {', '.join(VALUES)}")
+        wanted = {"-x": 2, "-mca": 3, "--mca": 3, "--prtemca": 3, "--pmixmca": 3}.get(words[0], 0)
+        if wanted and len(words) != wanted:
+            self._faults.add(
+                loc, f"must be {wanted} words: {'-x NAME=VALUE' if wanted == 2 else f'{words[0]} NAME VALUE'}"
+            )
+            return words
+        if not _BRACES.search(text):
+            self._check_value(words, loc)
+        return words
+
+    def _check_value(self, words: tuple[str, ...], loc: Loc) -> None:
+        """Refuse what the library would silently read as something else."""
+        # Needed only where the cache has nothing.
+        from taco_launch.launch.knob_values import verbatim  # noqa: PLC0415
+
+        option = Option(tuple(Token(word, "", "") for word in words))
+        pairs = [*option.env, *([(words[1], words[2])] if option.key[0] == "mca" else [])]
+        for name, value in pairs:
+            if value is None:
+                continue
+            try:
+                verbatim(name, value)
+            except ValueError as error:
+                self._faults.add(loc, *error.args)
+
+    def _mapping(self, value: Any, loc: Loc, keys: tuple[str, ...]) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            self._faults.add(loc, f"must be a mapping with {', '.join(keys)}")
+            return {}
+        for key in value:
+            if key not in keys:
+                self._faults.add_unknown((*loc, key), key, keys, f"unknown key; known here: {', '.join(keys)}")
+        return value
+
+    def _text(self, mapping: dict[str, Any], loc: Loc) -> str:
+        value = mapping.get(str(loc[-1]))
+        if not isinstance(value, str) or not value.strip():
+            self._faults.add(loc, "must be text", value="" if str(loc[-1]) in mapping else "missing")
+            return ""
+        return value

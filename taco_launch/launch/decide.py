@@ -1,0 +1,221 @@
+"""What the facts, the inventory and the command line amount to for a placed job: the names that a profile can use.
+
+CONDITIONS are what an entry's `when` may name, VALUES what its words may hold in braces.
+"""
+
+from dataclasses import dataclass, field
+from typing import Dict, List, Optional, Tuple
+
+from taco_launch.model.facts import Facts
+from taco_launch.model.jobs import JobSpec
+from taco_launch.model.plans import Placement
+
+VALUES = {
+    "np": "number of ranks",
+    "hosts": "hosts and their ranks, as -H takes them",
+    "hostfile": "path of a hostfile with the same",
+    "concurrent": "how many ssh connections mpirun opens at a time: the hosts, at most 256",
+    "interface": "network interface between the hosts",
+    "gid_index": "GID index of the RDMA ports",
+    "ports": "first and last port that jobs may listen on, as 40000-45000",
+    "first_port": "first of these ports",
+    "port_count": "how many they are",
+    "ranks_per_host": "ranks of each host, where all have as many",
+}
+CONDITIONS = {
+    "root": "mpirun runs as root",
+    "openmpi4": "Open MPI is older than 5.0",
+    "openmpi5": "Open MPI is 5.0 or newer",
+    "several_hosts": "ranks run on more than one host",
+    "many_hosts": "ranks run on 64 hosts or more",
+    "elsewhere": "ranks run on a host that is not the head",
+    "nccl": "NCCL has something to do: GPUs, or several hosts",
+    "rdma": "RDMA is asked for, by --transport rdma or network.rdma",
+    "tcp": "TCP is asked for, by --transport tcp or network.rdma: off",
+    "gdr": "GPUDirect RDMA is asked for, by --gdr or network.gdr",
+    "no_gdr": "GPUDirect RDMA is refused, by --no-gdr or network.gdr: off",
+    "gid_needed": "the GID index has to be given: NCCL is older than 2.21, or the inventory names one",
+    "light": "--light",
+    "lightcc": "the image provides LightCC",
+    "library_path": "LD_LIBRARY_PATH is set where mpirun runs",
+    "no_single_copy": "processes may not read each other's memory there",
+}
+
+# From as many hosts on horovodrun does not let mpirun's ssh branch out either (horovod/runner/mpi_run.py, 0.28).
+MANY_HOSTS = 64
+# More ssh processes at a time than this only compete for the head's cores and descriptors.
+_MOST_CONCURRENT = 256
+# The first NCCL that finds the GID index by itself (its env.rst).
+OWN_GID = (2, 21)
+# Which source counts where several decide together.
+_RANK = {"user": 0, "inventory": 1, "fact": 2, "launcher": 3, "default": 4}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A value, its source as in Token, and why it is this one."""
+
+    text: str
+    source: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Whether something holds, and where it is from; an empty `why` where the entry itself says enough."""
+
+    holds: bool
+    source: str = "launcher"
+    why: str = ""
+
+
+@dataclass
+class Decisions:
+    """What was decided, by name: `values`, `conditions`, and in `missing` which fact a name waits for.
+
+    `host_gids` holds (host, GID index) where each host has to be given its own.
+    """
+
+    values: Dict[str, Choice] = field(default_factory=dict)
+    conditions: Dict[str, Condition] = field(default_factory=dict)
+    missing: Dict[str, str] = field(default_factory=dict)
+    host_gids: Tuple[Tuple[str, int], ...] = ()
+
+    def holds(self, name: str) -> bool:
+        """Say whether a condition is known to hold."""
+        return name in self.conditions and self.conditions[name].holds
+
+
+def decide(spec: JobSpec, placement: Placement, facts: Facts, folder: str) -> Decisions:
+    """Decide all names; `folder` is where the files go that a line names."""
+    made = Decisions()
+    _hosts(made, spec, placement, folder)
+    _interface(made, spec, facts)
+    _transport(made, spec)
+    _software(made, spec, facts)
+    _gid(made, spec, placement, facts)
+    return made
+
+
+def strongest(sources: List[str]) -> str:
+    """Give the source that counts most."""
+    return min(sources, key=lambda source: _RANK[source])
+
+
+def version(text: str) -> Tuple[int, ...]:
+    """Give a version such as `4.1.4` as numbers to compare; what is no number ends it."""
+    numbers: List[int] = []
+    for part in text.split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+    return tuple(numbers)
+
+
+def reached(spec: JobSpec, placement: Placement) -> List[Tuple[str, int]]:
+    """Give (name, ranks) of the placed hosts, by the names that mpirun has for them: its own machine is localhost."""
+    local = {host.name for host in spec.hosts if host.connection == "local"}
+    return [("localhost" if share.host in local else share.host, share.ranks) for share in placement.shares]
+
+
+def hostfile_path(folder: str) -> str:
+    """Name the hostfile of a job."""
+    return f"{folder}/hostfile" if folder else "hostfile"
+
+
+def declared(spec: JobSpec, name: str) -> Optional[str]:
+    """Give the version of openmpi, nccl or horovod that the inventory declares."""
+    return dict(spec.versions).get(name)
+
+
+def _hosts(made: Decisions, spec: JobSpec, placement: Placement, folder: str) -> None:
+    count = len(placement.shares)
+    told = ("default", "every slot of the hosts") if spec.np is None else ("user", "--np")
+    made.values["np"] = Choice(str(placement.np), *told)
+    listed = ",".join(f"{name}:{ranks}" for name, ranks in reached(spec, placement))
+    made.values["hosts"] = Choice(listed, "launcher", placement.why)
+    made.values["hostfile"] = Choice(hostfile_path(folder), "launcher", placement.why)
+    made.values["concurrent"] = Choice(str(min(count, _MOST_CONCURRENT)), "launcher", f"the job has {count} hosts")
+    made.conditions["several_hosts"] = Condition(count > 1)
+    made.conditions["many_hosts"] = Condition(count >= MANY_HOSTS, why=f"the job has {count} hosts")
+    made.conditions["elsewhere"] = Condition(any(share.host != spec.head for share in placement.shares))
+    ranks = {share.ranks for share in placement.shares}
+    if len(ranks) == 1:
+        made.values["ranks_per_host"] = Choice(str(ranks.pop()), "launcher", "every host has as many ranks")
+
+
+def _interface(made: Decisions, spec: JobSpec, facts: Facts) -> None:
+    found = {host.interface for host in facts.hosts if host.interface is not None}
+    if spec.asked.interface is not None:
+        made.values["interface"] = Choice(spec.asked.interface, "user", "--interface")
+    elif spec.network.interface != "auto":
+        made.values["interface"] = Choice(spec.network.interface, "inventory", "network.interface")
+    elif len(found) == 1:
+        made.values["interface"] = Choice(found.pop(), "fact", "it carries the address of every host")
+    else:
+        made.missing["interface"] = "the network interface between the hosts (network.interface or --interface)"
+    if spec.network.port_range is not None:
+        first, last = spec.network.port_range
+        ports = {"ports": f"{first}-{last}", "first_port": str(first), "port_count": str(last - first + 1)}
+        for name, text in ports.items():
+            made.values[name] = Choice(text, "inventory", "network.port_range")
+
+
+def _transport(made: Decisions, spec: JobSpec) -> None:
+    network, asked = spec.network, spec.asked
+    if asked.transport is not None:
+        transport, source, why = asked.transport, "user", f"--transport {asked.transport}"
+    else:
+        transport = {"on": "rdma", "off": "tcp"}.get(network.rdma, "auto")
+        source, why = "inventory", f"network.rdma: {network.rdma}"
+    for name in ("rdma", "tcp"):
+        made.conditions[name] = Condition(transport == name, source, why)
+    if asked.gdr is not None:
+        gdr, source, why = "on" if asked.gdr else "off", "user", "--gdr" if asked.gdr else "--no-gdr"
+    else:
+        gdr, source, why = network.gdr, "inventory", f"network.gdr: {network.gdr}"
+    for name, state in (("gdr", "on"), ("no_gdr", "off")):
+        made.conditions[name] = Condition(gdr == state, source, why)
+    made.conditions["light"] = Condition(asked.light, "user", "--light")
+
+
+def _software(made: Decisions, spec: JobSpec, facts: Facts) -> None:
+    provides = spec.container is not None and "lightcc" in spec.container.provides
+    made.conditions["lightcc"] = Condition(provides, "inventory", "container.provides: lightcc")
+    made.conditions["root"] = Condition(facts.root, "fact")
+    made.conditions["library_path"] = Condition("LD_LIBRARY_PATH" in dict(facts.environment), "fact", "it is set here")
+    made.conditions["nccl"] = Condition(made.holds("several_hosts") or any(host.gpus for host in facts.hosts))
+    forbidden = [host.host for host in facts.hosts if host.single_copy is False]
+    made.conditions["no_single_copy"] = Condition(bool(forbidden), "fact", f"tried on {', '.join(forbidden)}")
+    openmpi = declared(spec, "openmpi") or facts.openmpi
+    if openmpi is None:
+        made.missing["openmpi4"] = made.missing["openmpi5"] = "the version of Open MPI (versions.openmpi)"
+    else:
+        source = "fact" if declared(spec, "openmpi") is None else "inventory"
+        new = version(openmpi) >= (5,)
+        made.conditions["openmpi5"] = Condition(new, source, f"Open MPI {openmpi}")
+        made.conditions["openmpi4"] = Condition(not new, source, f"Open MPI {openmpi}")
+
+
+def _gid(made: Decisions, spec: JobSpec, placement: Placement, facts: Facts) -> None:
+    """Hosts differ in the index where one has more addresses or VLANs than another (NVIDIA/nccl#1573)."""
+    if spec.network.gid_index is not None:
+        made.values["gid_index"] = Choice(str(spec.network.gid_index), "inventory", "network.gid_index")
+        made.conditions["gid_needed"] = Condition(True, "inventory")
+        return
+    nccl = declared(spec, "nccl") or facts.nccl
+    if nccl is None:
+        made.missing["gid_needed"] = "the version of NCCL (versions.nccl), which finds the GID index itself since 2.21"
+    else:
+        source = "fact" if declared(spec, "nccl") is None else "inventory"
+        made.conditions["gid_needed"] = Condition(version(nccl) < OWN_GID, source, f"NCCL {nccl}")
+    by_host = {host.host: host.gid_index for host in facts.hosts}
+    found = [(share.host, by_host.get(share.host)) for share in placement.shares]
+    known = tuple((host, index) for host, index in found if index is not None)
+    if len(known) < len(found):
+        made.missing["gid_index"] = "the GID index of every host (network.gid_index)"
+    elif len({index for _host, index in known}) == 1:
+        made.values["gid_index"] = Choice(str(known[0][1]), "fact", "RoCE v2 over IPv4 has this index on every host")
+    elif made.holds("gid_needed") and made.holds("rdma"):
+        made.host_gids = known

@@ -1,0 +1,100 @@
+"""What is known of one knob: a row of the tables in `knobs_*.py`."""
+
+from dataclasses import dataclass
+from typing import Optional, Tuple
+
+_LIBRARIES = (("NCCL_", "nccl"), ("HOROVOD_", "horovod"), ("LIGHT_", "lightcc"), ("UCX_", "ucx"))
+
+# How a library reads what stands behind a knob of some kind; (kind, "") is for libraries that are not named.
+_READS = {
+    ("switch", "nccl"): "as a C number (strtoll): 'true' is 0, which is off",
+    ("switch", "horovod"): "as a C number (strtol), on where it is above 0: 'true' is 0, which is off",
+    ("switch", "openmpi"): "1, true or t for on; PRRTE of Open MPI 5 takes everything else for off, 'yes' included",
+    ("switch", ""): "as a number: 0 or 1",
+    ("integer", "nccl"): "as a C number (strtoll): '64M' is 64, '0x10' is 16, '010' is 8",
+    ("integer", "horovod"): "as a C number (strtol): '64M' is 64",
+    ("integer", "openmpi"): "as a C number, times 1024, 1024^2 or 1024^3 behind k, m or g",
+    ("integer", ""): "as a number",
+    ("number", ""): "as a C number with a fraction: '1ms' is 1",
+    ("level", ""): "an exact upper-case word; anything else that is no number is ignored without a message",
+    ("hca", ""): "a leading ^ excludes, then a leading = asks for exact names; both count for the whole list",
+    ("interfaces", ""): "a leading ^ excludes, then a leading = asks for exact names; both count for the whole list",
+    ("functions", ""): "words in any case; since 2.24 an unknown one ends the job, before that it was ignored",
+    ("components", ""): "a leading ^ excludes the whole list",
+    ("options", ""): "cut at spaces; quotes are taken as they stand",
+}
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One environment variable or MCA parameter.
+
+    `kind` is what may stand there: switch (0 or 1), integer, number (a fraction too), word (one of `choices`), words
+    (some of `choices`, with commas), level, hca, interfaces, functions, components, networks, ports, cidr, endpoint,
+    path, options, key or text. `unit` (bytes, ms, s) is what a number counts; `low` and `high` are included,
+    0 is not where a number has to be `positive`. `exact` words have to
+    be written in upper or lower case as `choices` has them; `choices` of a text are its best known values. `default` is
+    empty where the library decides or nothing is set, and `history` tells what it was in earlier versions. `since` is
+    the first version that has the name, `until` the first without it; `instead` is what to write for a name that no
+    current version reads. `applies` says when it has an effect at all, `why` what it is for, `source` where all this is
+    from. `aliases` are other names of the same thing, as a rule those of the other generation of Open MPI. The value of
+    a `secret` is never shown.
+    """
+
+    name: str
+    kind: str
+    default: str
+    why: str
+    source: str
+    values: str = ""
+    unit: str = ""
+    low: Optional[float] = None
+    high: Optional[float] = None
+    positive: bool = False
+    choices: Tuple[str, ...] = ()
+    exact: bool = False
+    history: str = ""
+    since: str = ""
+    until: str = ""
+    instead: str = ""
+    applies: str = ""
+    aliases: Tuple[str, ...] = ()
+    secret: bool = False
+
+    @property
+    def library(self) -> str:
+        """Who reads it: nccl, horovod, lightcc, ucx or openmpi."""
+        return next((library for prefix, library in _LIBRARIES if self.name.startswith(prefix)), "openmpi")
+
+    @property
+    def mca(self) -> bool:
+        """Whether it is an MCA parameter (`--mca NAME VALUE`) and not an environment variable."""
+        return self.name[0].islower()
+
+    @property
+    def reads(self) -> str:
+        """How the library reads the value, empty where there is nothing to say."""
+        return _READS.get((self.kind, self.library)) or _READS.get((self.kind, ""), "")
+
+    @property
+    def allowed(self) -> str:
+        """The values that may stand there, in words."""
+        if self.values:
+            return self.values
+        if self.kind == "switch":
+            return "0 or 1"
+        if self.kind in ("word", "level"):
+            return ", ".join(self.choices)
+        if self.kind == "words":
+            return f"some of {', '.join(self.choices)}; ^ first leaves them out"
+        if self.kind in ("integer", "number"):
+            return _numbers(self)
+        return self.kind
+
+
+def _numbers(knob: Knob) -> str:
+    whole = "a whole number" if knob.kind == "integer" else "a number"
+    unit = {"bytes": " of bytes", "ms": " of milliseconds", "s": " of seconds"}.get(knob.unit, knob.unit)
+    low = "" if knob.low is None else f" from {knob.low:g}"
+    high = "" if knob.high is None else f" to {knob.high:g}"
+    return f"{whole}{unit}{low}{high}"

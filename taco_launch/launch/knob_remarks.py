@@ -1,0 +1,102 @@
+"""What is to be said of knobs that are right each by itself, and together or in this place do not do what one hopes."""
+
+import re
+from typing import Dict, Mapping, Optional, Sequence, Tuple
+
+# An interface whose name is the beginning of another's: eth1 of eth10.
+_PREFIX = re.compile(r"[A-Za-z_]+[0-9]*[1-9]")
+_LIMIT_OF_TIMEOUT = 32
+_DEFAULT_STALL_CHECK = 60
+# Autotune leaves alone what is set by hand (Horovod 0.28, common/operations.cc: the second argument `true`).
+_TUNED = (
+    "HOROVOD_FUSION_THRESHOLD",
+    "HOROVOD_CYCLE_TIME",
+    "HOROVOD_CACHE_CAPACITY",
+    "HOROVOD_HIERARCHICAL_ALLREDUCE",
+    "HOROVOD_HIERARCHICAL_ALLGATHER",
+    "HOROVOD_TORUS_ALLREDUCE",
+)
+
+
+def remarks(pairs: Sequence[Tuple[str, Optional[str]]]) -> Tuple[str, ...]:
+    """Give warnings for the knobs of one job, each a sentence; none is a reason to refuse it.
+
+    `pairs` are (name, value) as the libraries get them, the value None where it is not known here.
+    """
+    given = dict(pairs)
+    known = {name: value for name, value in given.items() if value}
+    return (*_logging(given, known), *_network(known), *_horovod(known), *_light(known))
+
+
+def _logging(given: Mapping[str, Optional[str]], known: Dict[str, str]) -> Tuple[str, ...]:
+    found = []
+    level = known.get("NCCL_DEBUG", "").upper()
+    if "NCCL_DEBUG_SUBSYS" in known and level not in ("INFO", "TRACE") and not _hidden(given, "NCCL_DEBUG"):
+        found.append("NCCL_DEBUG_SUBSYS does nothing without NCCL_DEBUG=INFO")
+    file = known.get("NCCL_DEBUG_FILE", "")
+    if file and not file.startswith("/dev/std"):
+        lacking = [mark for mark in ("%h", "%p") if mark not in file]
+        if lacking:
+            who = "processes" if "%p" in lacking else "hosts that share a file system"
+            found.append(f"NCCL_DEBUG_FILE={file} lacks {' and '.join(lacking)}: {who} overwrite each other's file")
+    return tuple(found)
+
+
+def _network(known: Dict[str, str]) -> Tuple[str, ...]:
+    found = []
+    if known.get("NCCL_IB_DISABLE") == "0":
+        found.append("NCCL_IB_DISABLE=0 does nothing: 0 is the default and does not force IB; NCCL_NET=IB does")
+    names = known.get("NCCL_SOCKET_IFNAME", "")
+    sign = "^" if names.startswith("^") else ""
+    items = names[len(sign) :]
+    wide = next((item for item in items.split(",") if _PREFIX.fullmatch(item)), "")
+    if wide:
+        does = "leaves out" if sign else "takes"
+        found.append(f"NCCL_SOCKET_IFNAME={names} is a prefix: {wide} also {does} {wide}0; {sign}={items} is exact")
+    timeout = known.get("NCCL_IB_TIMEOUT", "")
+    if timeout.isdecimal() and (int(timeout) == 0 or int(timeout) >= _LIMIT_OF_TIMEOUT):
+        found.append(f"NCCL_IB_TIMEOUT={timeout} waits for ever: a lost host hangs the job instead of ending it")
+    protocols = re.split(r"[;:,]", known.get("NCCL_PROTO", "").lower())
+    if "ll128" in protocols:
+        found.append("NCCL_PROTO names LL128: where NCCL would not choose it by itself, data can be corrupted")
+    return tuple(found)
+
+
+def _horovod(known: Dict[str, str]) -> Tuple[str, ...]:
+    found = []
+    shutdown = _seconds(known, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", 0)
+    check = _seconds(known, "HOROVOD_STALL_CHECK_TIME_SECONDS", _DEFAULT_STALL_CHECK)
+    if shutdown and shutdown <= check:
+        found.append(
+            f"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS={shutdown} is not above HOROVOD_STALL_CHECK_TIME_SECONDS, which is"
+            f" {check}: it has to be"
+        )
+    cycle = known.get("HOROVOD_CYCLE_TIME", "")
+    if cycle and re.fullmatch(r"0*\.?0*", cycle):
+        found.append("HOROVOD_CYCLE_TIME=0 burns one core per rank while nothing is to be reduced; LightCC wants it so")
+    fixed = [name for name in _TUNED if name in known]
+    if known.get("HOROVOD_AUTOTUNE") == "1" and fixed:
+        found.append(f"HOROVOD_AUTOTUNE leaves alone what is set by hand: {', '.join(fixed)}")
+    return tuple(found)
+
+
+def _light(known: Dict[str, str]) -> Tuple[str, ...]:
+    found = []
+    if known.get("LIGHT_TOPK_ALLREDUCE") == "1":
+        share = known.get("LIGHT_TOPK_RATIO", "0.01")
+        found.append(
+            f"LIGHT_TOPK_ALLREDUCE=1 is lossy: of each large gradient only the share {share} of its values is sent;"
+            " compare the accuracy with a run without it"
+        )
+    if known.get("LIGHT_2D_ALLREDUCE") == "1" and known.get("HOROVOD_HIERARCHICAL_ALLREDUCE") == "1":
+        found.append("HOROVOD_HIERARCHICAL_ALLREDUCE and LIGHT_2D_ALLREDUCE do the same thing: one is enough")
+    return tuple(found)
+
+
+def _hidden(given: Mapping[str, Optional[str]], name: str) -> bool:
+    return name in given and given[name] is None
+
+
+def _seconds(known: Dict[str, str], name: str, default: int) -> int:
+    text = known.get(name, "")
+    return int(text) if text.isdecimal() else default

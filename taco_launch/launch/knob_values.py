@@ -1,0 +1,230 @@
+"""What a value is to the library that reads it: refused where it is not what it looks like, put right on request."""
+
+import math
+import re
+from fractions import Fraction
+from typing import Callable, Dict
+
+from taco_launch.launch import knob_lists
+from taco_launch.launch.knob import Knob
+from taco_launch.launch.knob_lists import FINE, Fault
+from taco_launch.launch.knob_remarks import remarks
+from taco_launch.launch.knobs import find
+
+__all__ = ["normalise", "remarks", "verbatim"]
+
+_WHO = {"nccl": "NCCL", "horovod": "Horovod", "lightcc": "LightCC", "openmpi": "Open MPI", "ucx": "UCX"}
+_ON = frozenset(("1", "true", "t", "yes", "y", "on", "enable", "enabled"))
+_OFF = frozenset(("0", "false", "f", "no", "n", "off", "disable", "disabled"))
+# What Open MPI 4.1, Open MPI 5.0 and its PRRTE all read alike (tried with ompi_info and prte_info).
+_MCA_SWITCH = frozenset(("0", "1", "true", "false", "t", "f"))
+_WHOLE = {
+    "nccl": re.compile(r"[+-]?(?:0|[1-9][0-9]*|0[xX][0-9a-fA-F]+)"),
+    "openmpi": re.compile(r"[+-]?[0-9]+[kKmMgG]?"),
+}
+_DECIMAL = re.compile(r"[+-]?[0-9]+")
+_FRACTION = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_C_START = re.compile(r"\s*([+-]?[0-9]+(?:\.[0-9]+)?)")
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)")
+_BYTES = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_SECONDS = {
+    "us": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "sec": Fraction(1),
+    "min": Fraction(60),
+    "h": Fraction(3600),
+}
+_PSK_LENGTH = 32
+
+
+def verbatim(name: str, value: str) -> None:
+    """Let a value pass that means what it looks like; an unknown name passes with any.
+
+    Raises:
+        ValueError(problem, hint): the library would read something else, ignore it, or fail; or no version of the
+            library reads that name any more. The hint may be empty.
+    """
+    knob = find(name)
+    if knob is None:
+        return
+    if knob.instead:
+        raise ValueError(f"{_WHO[knob.library]} reads it no more since {knob.until}", f"use {knob.instead}")
+    problem, hint = _fault(knob, value)
+    if problem:
+        fixed = _converted(knob, value)
+        if fixed != value and _fault(knob, fixed) == FINE:
+            hint = f"write {fixed}, or --knob {name}={value}"
+        raise ValueError(problem, hint)
+
+
+def normalise(name: str, text: str) -> str:
+    """Give the value that the library reads as people mean `text`; it passes `verbatim`.
+
+    64MiB, 64M and 64MB are all 64 * 1024 * 1024 bytes; 1ms, 0.5s, 2min and 1h are turned into what the knob counts;
+    true, yes and on are 1, false, no and off are 0; words get the case that the library wants. The rest stays.
+
+    Raises:
+        ValueError(problem, hint): there is nothing that it could mean.
+    """
+    knob = find(name)
+    value = text if knob is None else _converted(knob, text.strip())
+    verbatim(name, value)
+    return value
+
+
+def _fault(knob: Knob, value: str) -> Fault:
+    if not value:
+        # NCCL takes an empty variable for none at all; the others do not, or nobody says so
+        return FINE if knob.library == "nccl" else (f"is empty, which {_WHO[knob.library]} does not take for unset", "")
+    check = _CHECKS.get(knob.kind)
+    return check(knob, value) if check else FINE
+
+
+def _switch(knob: Knob, value: str) -> Fault:
+    if knob.library == "openmpi":
+        if value in _MCA_SWITCH:
+            return FINE
+        return "is read differently: Open MPI 5 takes 'yes' for off, 4.1 and 5 refuse 'on'", "write 1 or 0"
+    if value in ("0", "1"):
+        return FINE
+    return _no_number(knob, value) if not _DECIMAL.fullmatch(value) else ("must be 0 or 1", "")
+
+
+def _integer(knob: Knob, value: str) -> Fault:
+    if not _WHOLE.get(knob.library, _DECIMAL).fullmatch(value):
+        if knob.library == "nccl" and _DECIMAL.fullmatch(value):
+            return (
+                f"NCCL reads a number that begins with 0 as octal: {value} is not {int(value)}",
+                f"write {int(value)}",
+            )
+        return _no_number(knob, value)
+    if knob.choices:
+        return FINE if value in knob.choices else (f"must be {knob.allowed}", "")
+    shift = _BYTES.get(value[-1].lower(), 0) if knob.library == "openmpi" else 0
+    number = int(value[:-1] if shift else value, 16 if "x" in value.lower() else 10) << shift
+    return _range(knob, number, 63 if knob.unit == "bytes" or knob.library == "nccl" else 31)
+
+
+def _number(knob: Knob, value: str) -> Fault:
+    if not _FRACTION.fullmatch(value):
+        return _no_number(knob, value)
+    number = float(value)
+    return _range(knob, number, 63) if math.isfinite(number) else ("is too large", "")
+
+
+def _range(knob: Knob, number: float, bits: int) -> Fault:
+    low = -math.inf if knob.low is None else knob.low
+    high = math.inf if knob.high is None else knob.high
+    if not low <= number <= high or (knob.positive and number <= 0):
+        return f"must be {knob.allowed}", ""
+    return FINE if abs(number) < 1 << bits else (f"is too large: {_WHO[knob.library]} has {bits} bits for it", "")
+
+
+def _no_number(knob: Knob, value: str) -> Fault:
+    """Say what a C program makes of a text that is no number, or not only one."""
+    found = _C_START.match(value)
+    number = found[1] if found else "0"
+    if knob.kind != "number":
+        number = number.split(".")[0]
+    if knob.library == "lightcc":
+        return f"must be {knob.allowed}; what LightCC makes of anything else nobody tells", ""
+    meaning = {"bytes": " bytes", "ms": " milliseconds", "s": " seconds"}.get(knob.unit, "")
+    if knob.kind == "switch":
+        on = int(number) > 0 if knob.library == "horovod" else int(number) != 0
+        meaning = ", which is on" if on else ", which is off"
+    reader = {"nccl": "with strtoll", "horovod": f"with strto{'f' if knob.kind == 'number' else 'l'}"}
+    how = reader.get(knob.library, "as C does")
+    return f"{_WHO[knob.library]} reads this number {how}: {value!r} is {number}{meaning}", f"must be {knob.allowed}"
+
+
+def _word(knob: Knob, value: str) -> Fault:
+    known = knob.choices if knob.exact else tuple(choice.lower() for choice in knob.choices)
+    if (value if knob.exact else value.lower()) in known:
+        return FINE
+    if knob.name == "NCCL_DEBUG":
+        return f"NCCL knows {knob.allowed}; with any other word it logs nothing at all", ""
+    ending = ": anything else NCCL ignores without a message" if knob.library == "nccl" else ""
+    case = ", in exactly these letters" if knob.exact else ""
+    return f"must be {knob.allowed}{case}{ending}", ""
+
+
+def _level(knob: Knob, value: str) -> Fault:
+    if value in knob.choices or _DECIMAL.fullmatch(value):
+        return (
+            FINE
+            if not value.startswith("-")
+            else ("is below 0: NCCL ignores it without a message", "write LOC for never")
+        )
+    hint = "write PHB: within one host bridge or NUMA node" if value.upper() == "NODE" else ""
+    return f"NCCL knows {knob.allowed}, in upper case; anything else it ignores without a message", hint
+
+
+def _path(knob: Knob, value: str) -> Fault:
+    if value.startswith("~"):
+        return f"{_WHO[knob.library]} does not know ~: it looks for a folder of that name", "write the whole path"
+    return FINE
+
+
+def _options(_knob: Knob, value: str) -> Fault:
+    if "'" in value or '"' in value:
+        return "Open MPI cuts it at spaces and takes quotes as they stand", "without quotes, and no path with a space"
+    return FINE
+
+
+def _key(_knob: Knob, value: str) -> Fault:
+    return FINE if len(value) >= _PSK_LENGTH else (f"is shorter than {_PSK_LENGTH} characters, which NCCL refuses", "")
+
+
+def _converted(knob: Knob, text: str) -> str:
+    """Give what `text` means to people in the form that the library reads; `text` itself where nothing is known."""
+    low = text.lower()
+    if knob.kind == "switch":
+        return "1" if low in _ON else "0" if low in _OFF else text
+    if knob.kind in ("integer", "number"):
+        return _counted(knob, text)
+    if knob.kind == "words":
+        sign = "^" if text.startswith("^") else ""
+        return sign + ",".join(_spelt(knob, item.strip()) for item in text[len(sign) :].split(","))
+    return _spelt(knob, text)
+
+
+def _spelt(knob: Knob, text: str) -> str:
+    return next((choice for choice in knob.choices if choice.lower() == text.lower()), text)
+
+
+def _counted(knob: Knob, text: str) -> str:
+    found = _QUANTITY.fullmatch(text)
+    if not found:
+        return text
+    amount, unit = Fraction(found[1]), found[2].lower()
+    if knob.unit == "bytes" and unit[0] in _BYTES and unit[1:] in ("", "b", "ib") and unit not in ("bb", "bib"):
+        amount *= 1 << _BYTES[unit[0]]
+    elif knob.unit in ("ms", "s") and unit in _SECONDS:
+        amount *= _SECONDS[unit] / _SECONDS[knob.unit]
+    else:
+        return text
+    if amount.denominator == 1:
+        return str(amount.numerator)
+    return repr(float(amount)) if knob.kind == "number" else text
+
+
+_CHECKS: Dict[str, Callable[[Knob, str], Fault]] = {
+    "switch": _switch,
+    "integer": _integer,
+    "number": _number,
+    "word": _word,
+    "level": _level,
+    "path": _path,
+    "options": _options,
+    "key": _key,
+    "words": knob_lists.words,
+    "hca": knob_lists.hca,
+    "interfaces": knob_lists.interfaces,
+    "networks": knob_lists.networks,
+    "components": knob_lists.components,
+    "functions": knob_lists.functions,
+    "cidr": knob_lists.cidr,
+    "ports": knob_lists.ports,
+    "endpoint": knob_lists.endpoint,
+}

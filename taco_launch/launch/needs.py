@@ -1,0 +1,46 @@
+"""Which facts a job's line waits for: where all is declared nothing has to be asked."""
+
+import re
+from dataclasses import replace
+from typing import Any, FrozenSet, Mapping, Tuple
+
+from taco_launch.launch.decide import declared
+from taco_launch.model.facts import Facts, HostFacts
+from taco_launch.model.jobs import JobSpec
+from taco_launch.model.plans import HostSlots
+
+# Names that are decided by looking at the host itself, which costs nothing where it is this machine.
+_LOOKED = frozenset(("no_single_copy", "nccl"))
+
+
+def needs(spec: JobSpec) -> Tuple[str, ...]:
+    """Name the facts that nobody declared and the head can tell: slots, Open MPI's version, what the hosts allow."""
+    names = used(spec)
+    local = [host.name for host in spec.hosts if host.connection == "local"]
+    found = [f"slots of {host.name}" for host in spec.hosts if host.slots is None]
+    if names & {"openmpi4", "openmpi5"} and declared(spec, "openmpi") is None:
+        found.append(f"version of {spec.mpirun}")
+    if names & _LOOKED and local:
+        found.append(f"GPUs and memory access on {local[0]}")
+    return tuple(found)
+
+
+def used(spec: JobSpec) -> FrozenSet[str]:
+    """Give the names that the job's profile uses in its conditions and words."""
+    conditions = {condition.split()[-1] for entry in spec.profile.entries for condition in entry.when}
+    values = {name for entry in spec.profile.entries for word in entry.words for name in re.findall(r"{(\w+)}", word)}
+    return frozenset(conditions | values)
+
+
+def on_host(known: Facts, spec: JobSpec, found: Mapping[str, Any]) -> Facts:
+    """Add what was found by looking at this machine, for every host of the job that is this machine."""
+    local = [host.name for host in spec.hosts if host.connection == "local"]
+    return replace(known, hosts=tuple(HostFacts(host=name, **found) for name in local))
+
+
+def free_slots(spec: JobSpec, known: Facts) -> Tuple[HostSlots, ...]:
+    """Give the slots of the job's hosts: what was declared, else what was found."""
+    found = {host.host: host.slots for host in known.hosts}
+    return tuple(
+        HostSlots(host.name, (found.get(host.name) or 0) if host.slots is None else host.slots) for host in spec.hosts
+    )

@@ -1,0 +1,68 @@
+"""The options of a line as units, so that what the user gives takes the place of ours: mpirun refuses an option twice."""
+
+from dataclasses import dataclass
+from typing import Dict, Iterable, List, Optional, Tuple
+
+from taco_launch.model.plans import Token
+
+_MCA = ("-mca", "--mca", "--prtemca", "--pmixmca", "-gmca", "--gmca")
+# A list of what to use and one of what not to: mpirun takes only one of the two (Open MPI 4.1, btl_tcp and oob_tcp).
+_OPPOSITES = (("_if_exclude", "_if_include"),)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option and its arguments."""
+
+    tokens: Tuple[Token, ...]
+
+    @property
+    def key(self) -> Tuple[str, str]:
+        """What may stand on a line once: a variable, an MCA parameter under any of its names, or the option itself."""
+        first = self.tokens[0].text
+        if first == "-x":
+            return "-x", self.tokens[1].text.partition("=")[0]
+        if first in _MCA:
+            return "mca", _canonical(self.tokens[1].text)
+        return "option", first.lstrip("-")
+
+    @property
+    def env(self) -> Tuple[Tuple[str, Optional[str]], ...]:
+        """The variable that `-x` sets, None where it takes the caller's value; nothing for other options."""
+        if self.tokens[0].text != "-x":
+            return ()
+        name, equals, value = self.tokens[1].text.partition("=")
+        return ((name, value if equals else None),)
+
+
+def env_option(name: str, value: Optional[str], source: str, why: str) -> Option:
+    """Give `-x NAME=VALUE`, or `-x NAME` for the caller's value."""
+    return _option(("-x", name if value is None else f"{name}={value}"), source, why)
+
+
+def mca_option(name: str, value: str, source: str, why: str) -> Option:
+    """Give `--mca NAME VALUE`, or PRRTE's form of it for a parameter of Open MPI 5.0's runtime."""
+    flag = "--prtemca" if name.startswith("prte_") else "--mca"
+    return _option((flag, name, value), source, why)
+
+
+def replaced(options: Iterable[Option], given: Iterable[Option]) -> List[Option]:
+    """Give the options with those that are given in the place of ours, and the others behind."""
+    line: Dict[Tuple[str, str], Option] = {option.key: option for option in options}
+    line.update((option.key, option) for option in given)
+    return list(line.values())
+
+
+def _option(words: Iterable[str], source: str, why: str) -> Option:
+    return Option(tuple(Token(word, source, why) for word in words))
+
+
+def _canonical(name: str) -> str:
+    # Only needed where there are such parameters, and its table takes a while to load.
+    from taco_launch.launch import knobs  # noqa: PLC0415
+
+    for one, other in _OPPOSITES:
+        if name.endswith(one):
+            name = name[: -len(one)] + other
+    knob = knobs.find(name)
+    return knob.name if knob is not None else name

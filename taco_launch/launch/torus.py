@@ -1,0 +1,43 @@
+"""LIGHT_2D_ALLREDUCE without LightCC: Horovod has a 2D all-reduce of its own, under another name."""
+
+from typing import Dict, List, Optional, Sequence
+
+from taco_launch.launch.decide import Decisions, declared, version
+from taco_launch.launch.replace import Option, env_option
+from taco_launch.model.facts import Facts
+from taco_launch.model.jobs import JobSpec
+from taco_launch.model.plans import Placement
+
+# horovod PR 3608: HOROVOD_TORUS_ALLREDUCE came with 0.26; it needs NCCL, several hosts and a group of one host's ranks.
+_TORUS = (0, 26)
+
+
+def torus(
+    options: Sequence[Option], spec: JobSpec, placement: Placement, facts: Facts, decisions: Decisions
+) -> List[Option]:
+    """Put HOROVOD_TORUS_ALLREDUCE in the place of LIGHT_2D_ALLREDUCE where it does the same and nothing reads the other.
+
+    Only for LIGHT_2D_ALLREDUCE alone: with top-k compression besides, Horovod's would not do what was asked.
+    """
+    env: Dict[str, Optional[str]] = {name: value for option in options for name, value in option.env}
+    horovod = declared(spec, "horovod") or facts.horovod
+    applies = (
+        env.get("LIGHT_2D_ALLREDUCE") == "1"
+        and env.get("LIGHT_TOPK_ALLREDUCE", "0") == "0"
+        and not decisions.holds("lightcc")
+        and horovod is not None
+        and version(horovod) >= _TORUS
+        and len(placement.shares) > 1
+        and env.get("LIGHT_INTRA_SIZE") in (None, *map(str, {share.ranks for share in placement.shares}))
+    )
+    if not applies:
+        return list(options)
+    why = f"does in NCCL Horovod {horovod} what LIGHT_2D_ALLREDUCE does in LightCC, which the image does not provide"
+    line: List[Option] = []
+    for option in options:
+        names = [name for name, _value in option.env]
+        if names == ["LIGHT_2D_ALLREDUCE"]:
+            line.append(env_option("HOROVOD_TORUS_ALLREDUCE", "1", "launcher", why))
+        elif names != ["LIGHT_INTRA_SIZE"]:
+            line.append(option)
+    return line

@@ -1,0 +1,36 @@
+"""One entry of the table: how a known text is recognised, and what is to be told of it."""
+
+import enum
+from dataclasses import dataclass
+from typing import Tuple
+
+
+class Kind(enum.IntEnum):
+    """What a text says of a failure; what comes first here is told first."""
+
+    CAUSE = 0  # why it failed
+    OUTCOME = 1  # that a rank ended badly, and how, or that a program raised an error of its own
+    ECHO = 2  # what a rank says because another one has failed or does not answer
+    FALLBACK = 3  # told only where nothing of the kinds above explains the failure
+    NOTE = 4  # no failure: what makes a job slower than it could be, or an option that does nothing
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A known text.
+
+    A line is looked at when one of `keys` stands in it. `pattern` (a regular expression, searched in that line and the
+    `lines` - 1 after it) has to match then; without one the key is enough. Its groups fill `cause` and `next`, where
+    `host` stands for the host (for "that host" or HOST when nothing names it). A group whose name ends in a digit is
+    another place for the same value. `unless` names signatures that say the
+    same more precisely: where one of them is found this one is not told.
+    """
+
+    name: str
+    keys: Tuple[str, ...]
+    cause: str
+    next: str
+    pattern: str = ""
+    kind: Kind = Kind.CAUSE
+    lines: int = 1
+    unless: Tuple[str, ...] = ()

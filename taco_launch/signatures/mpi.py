@@ -1,0 +1,118 @@
+"""What Open MPI's library says inside the ranks: transports, components, shared memory; and notes of both versions."""
+
+from taco_launch.signatures.entry import Kind, Signature
+
+MPI = (
+    Signature(
+        "component-missing",
+        ("A requested component was not found", "No components were able to be opened in the"),
+        "This Open MPI has no {framework} component {component} that it can use on {host} (5.0 has no openib any more; "
+        "ucx is often not built in, or finds no device).",
+        "See what it has: ompi_info | grep 'MCA {framework}'. Leave the option out, or use --mca pml ob1 --mca btl "
+        "tcp,self,vader (5.0: sm for vader).",
+        r"(?:A requested component was not found|No components were able to be opened)"
+        r"[\s\S]{0,500}?Host: +(?P<host>\S+)\s+Framework: +(?P<framework>\S+)(?:\s+Component: +(?P<component>\S+))?",
+        lines=11,
+    ),
+    Signature(
+        "mpi-unreachable",
+        ("pair of MPI processes are unable to reach each other",),
+        "Two ranks, on {host} and {other}, have no transport in common (tried: {tried}).",
+        "Allow TCP besides: --mca btl tcp,self,vader (5.0: tcp,self,sm) with --mca btl_tcp_if_include the network that "
+        "the hosts share.",
+        r"pair of MPI processes are unable to reach each other(?:[\s\S]{0,500}?is on host: (?P<host>\S+)"
+        r"[\s\S]{0,120}?is on host: (?P<other>\S+)\s+BTLs attempted: (?P<tried>[^\r\n]*\S))?",
+        lines=10,
+    ),
+    Signature(
+        "mpi-tcp-connect",
+        ("Open MPI failed to TCP connect to a peer MPI process",),
+        "A rank on {host} could not connect to another rank ({message}): the address is of a network that the hosts do "
+        "not share (docker0, a second NIC), or a firewall is between.",
+        "Name the network that they share, by what to include and not by what to exclude: --mca btl_tcp_if_include "
+        "10.0.0.0/24 --mca oob_tcp_if_include 10.0.0.0/24 -x NCCL_SOCKET_IFNAME=NAME.",
+        r"failed to TCP connect to a peer(?:[\s\S]{0,300}?Local host: +(?P<host>\S+)[\s\S]{0,100}?"
+        r"Message: +(?P<message>[^\r\n]*\S))?",
+        lines=9,
+    ),
+    Signature(
+        "mpi-wrong-peer",
+        ("accepted a TCP connection from what appears to be a", "received unexpected process identifier"),
+        "A rank was answered by another process than the one it called: several hosts have the same address on some "
+        "network (docker0 is 172.17.0.1 on all of them).",
+        "Name the network that the hosts share: --mca btl_tcp_if_include 10.0.0.0/24 --mca oob_tcp_if_include "
+        "10.0.0.0/24.",
+    ),
+    Signature(
+        "mpi-init-failed",
+        ("MPI_INIT has failed", "It looks like MPI_INIT failed", "PML ucx cannot be selected"),
+        "MPI could not start in a rank, and nothing in this log says why.",
+        "Run it with -x OMPI_MCA_btl_base_verbose=30 and look at the first error; --mca pml ob1 --mca btl tcp,self "
+        "leaves out RDMA.",
+        kind=Kind.FALLBACK,
+    ),
+    Signature(
+        "ucx-device-missing",
+        ("network device '",),
+        "UCX has no device {device} on {host}.",
+        "See what there is: ucx_info -d | grep Device. Correct UCX_NET_DEVICES (mlx5_0:1 for RDMA, eth0 for TCP).",
+        r"network device '(?P<device>[^']+)' is not available",
+    ),
+    Signature(
+        "ucx-retry-exceeded",
+        ("Transport retry count exceeded",),
+        "An RDMA message of UCX got no answer over {device}: the other host is gone, or the GID index, the network or "
+        "its lossless settings are wrong.",
+        "Check the link (ibstat, show_gids), and set UCX_IB_GID_INDEX to the RoCE v2 IPv4 index; without RDMA: --mca "
+        "pml ob1 --mca btl tcp,self.",
+        r"Transport retry count exceeded on (?P<device>\S+)",
+    ),
+    Signature(
+        "openib-unused",
+        (
+            "No preset parameters were found for the device",
+            "help-mpi-btl-openib",
+            "There is at least non-excluded one OpenFabrics device found",
+            "There was an error initializing an OpenFabrics device",
+            "infiniband ports on a device are not used by default",
+        ),
+        "Open MPI's old InfiniBand transport (openib) found a device that it does not use. NCCL is not touched by it.",
+        "Say that it is not wanted: --mca btl ^openib.",
+        kind=Kind.NOTE,
+    ),
+    Signature(
+        "single-copy-denied",
+        (", errno = ",),
+        "Ranks on one host may not read each other's memory (CMA: process_vm_readv is denied), so messages between them "
+        "fail or are copied twice.",
+        "Give the container --cap-add SYS_PTRACE, or turn it off: --mca btl_vader_single_copy_mechanism none (5.0: "
+        "btl_sm_single_copy_mechanism).",
+        r"Read -1, expected \d+, errno = \d+",
+        kind=Kind.NOTE,
+    ),
+    Signature(
+        "variable-not-set",
+        ("could not find environment variable", "Could not find the environment variable"),
+        "-x {name} hands on nothing: the variable is not set where mpirun was started.",
+        "export {name}=... before, or give the value: -x {name}=VALUE.",
+        r'(?i:could not find (?:the )?environment variable):? "?(?P<name>[^"\s]+)',
+        kind=Kind.NOTE,
+    ),
+    Signature(
+        "option-deprecated",
+        ("A deprecated command line option was used", "must be prefixed with double dashes"),
+        "mpirun 5 took the option {option} under its old name; a later one will refuse it.",
+        "Write {corrected} instead, where the log names it, and two dashes before every long option.",
+        r"deprecated command line option was used(?:[\s\S]{0,200}?Deprecated option: +(?P<option>\S+)"
+        r"(?:\s+Corrected option: +(?P<corrected>[^\r\n]*\S))?)?|prefixed with double dashes",
+        kind=Kind.NOTE,
+        lines=5,
+    ),
+    Signature(
+        "prefix-twice",
+        ("Both a prefix was supplied to",),
+        "mpirun was named by its full path and given --prefix besides; --prefix wins.",
+        "Leave --prefix out: the path says it.",
+        kind=Kind.NOTE,
+    ),
+)

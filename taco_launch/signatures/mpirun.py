@@ -1,0 +1,300 @@
+"""What Open MPI's launcher says: mpirun 4.1 (ORTE) and 5.0 (PRRTE). From their help-*.txt files and from real runs."""
+
+from taco_launch.signatures.entry import Kind, Signature
+
+_ORTED = r"(?P<daemon>[\w.-]*(?:orted|prted)[\w.-]*)"
+_REMOTE = r"(?:[\s\S]{0,1500}?Remote host: +(?P<host>\S+))?"
+_NODE = r"(?=(?:[\s\S]{0,500}?Node: *(?P<host>\S+))?)"
+_RANK = r"Process name: \[.*,(?P<rank>\d+)\]\s+Exit code: +"
+
+LAUNCHER = (
+    Signature(
+        "orted-not-on-path",
+        ("orted: command not found", "prted: command not found", "orted: not found", "prted: not found"),
+        "On {host} there is no {daemon} on the PATH of a non-interactive ssh session, so mpirun cannot start its daemon "
+        "there.",
+        "Name mpirun by its full path, the same on every host (mpirun: in the inventory): that is handed on as the "
+        "prefix. Check: ssh -p PORT HOST 'command -v {daemon}', with the port of the container, not of the host.",
+        r"(?<![/\w.-])" + _ORTED + ": (?:command )?not found" + _REMOTE,
+        lines=14,
+    ),
+    Signature(
+        "orted-wrong-prefix",
+        ("orted: No such file", "prted: No such file", "orted: not found", "prted: not found"),
+        "mpirun looks for its daemon at {path}, and {host} has none there: the prefix is wrong for it.",
+        "Find where it is: ssh -p PORT HOST 'ls -d /usr/local/openmpi/bin /opt/*/bin; command -v orted prted'. Then "
+        "name mpirun by that path (mpirun: in the inventory), or install the same Open MPI in the same place.",
+        r"(?P<path>/\S*/(?:orted|prted)): (?:No such file or directory|not found)" + _REMOTE,
+        lines=14,
+    ),
+    Signature(
+        "host-lost",
+        ("has lost communication with a remote daemon",),
+        "mpirun lost its daemon on {host}: the host went down or off the network, or the daemon was killed.",
+        "ssh {host} uptime; dmesg -T | tail -50 there (out of memory? link down?). Leave the host out with -H if it is "
+        "not well.",
+        r"lost communication with a remote daemon(?:[\s\S]{0,400}?Remote daemon: \S+ on node (?P<host>\S+))?",
+        lines=6,
+    ),
+    Signature(
+        "daemon-cannot-call-back",
+        ("unable to complete a TCP connection", "was unable to establish a TCP connection"),
+        "A daemon of mpirun on {host} could not connect back to mpirun: a firewall, or an address of another network.",
+        "Say which network to use: --mca oob_tcp_if_include NAME (4.1) or --prtemca prte_if_include NAME (5.0), a name "
+        "or a subnet such as 10.0.0.0/24, and open its ports between the hosts.",
+        r"(?:A process or daemon was unable to complete|was unable to establish) a TCP connection"
+        r"(?:[\s\S]{0,300}?Local host: +(?P<host>\S+))?",
+        lines=8,
+    ),
+    Signature(
+        "launch-failed",
+        (
+            "unable to reliably start one or more daemons",
+            "A daemon failed to report back after being spawned",
+            "unexpectedly failed after launch and before communicating back",
+        ),
+        "mpirun could not start its daemon on {host}, and nothing in this log says why.",
+        "Try what it does by hand: ssh -p PORT {host} 'command -v orted prted'. See its ssh command: "
+        "--mca plm_base_verbose 5. If ssh works, the daemon cannot connect back: --mca oob_tcp_if_include NETWORK.",
+        r"unable to reliably start|after launch and before|failed to report back" + _REMOTE,
+        kind=Kind.FALLBACK,
+        lines=14,
+    ),
+    Signature(
+        "not-enough-slots",
+        ("not enough slots available in the system", "All nodes which are allocated for this job are already filled"),
+        "There are fewer slots than ranks (asked for: {asked}).",
+        "Ask for fewer ranks (-np), or give the hosts more slots: -H gpu1:8,gpu2:8 (a bare name is one slot), slots=8 in "
+        "the hostfile. More ranks than slots on purpose: --oversubscribe (5.0: --map-by :OVERSUBSCRIBE).",
+        r"not enough slots available in the system to satisfy the (?P<asked>\d+)|already filled",
+    ),
+    Signature(
+        "executable-not-found",
+        ("as it could not", "access an executable", "unable to find the specified executable"),
+        "mpirun cannot run {what} on {host}: it is not there, or not executable.",
+        "Check on that host, inside the container: command -v {what}; ls -l {what}. A script needs chmod +x and a #! "
+        "line, or python3 before it.",
+        r"(?:could not(?: access|\s+access)|unable to find the specified executable)"
+        r"(?=[\s\S]{0,500}?Executable: *(?! |none\b)(?P<what>[^\r\n]*\S))" + _NODE,
+        lines=11,
+    ),
+    Signature(
+        "single-dash-option",
+        ("unable to find the specified executable",),
+        "mpirun 5 took an option for the command: it wants two dashes before long options.",
+        "Write --bind-to none --map-by slot, with two dashes.",
+        r"unable to find the specified executable[\s\S]{0,500}?Executable: *none\b",
+        lines=11,
+    ),
+    Signature(
+        "folder-missing",
+        ("to the specified working directory",),
+        "{host} has no folder {what}, in which the ranks should start.",
+        "Mount or create it there, or start from a folder that every host has (--wdir, or cd before).",
+        r"change to the specified working directory"
+        r"(?=[\s\S]{0,300}?Working directory: *(?P<what>[^\r\n]*\S))" + _NODE,
+        lines=7,
+    ),
+    Signature(
+        "refused-root",
+        ("has detected an attempt to run as root",),
+        "mpirun does not run as root unless told.",
+        "Add --allow-run-as-root, or set OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1.",
+    ),
+    Signature(
+        "unknown-option",
+        ('Error: unknown option "', "An unrecognized option was included"),
+        "This mpirun does not know the option {option}.",
+        "Look it up: mpirun --help. 4.1 and 5.0 differ (--prtemca is 5.0's, --mca orte_... 4.1's); what belongs to the "
+        "command comes after it.",
+        r'unknown option "(?P<option>[^"]+)"|unrecognized option was included[\s\S]{0,200}?Option: +(?P<option2>\S+)',
+        lines=5,
+    ),
+    Signature(
+        "mca-given-twice",
+        ("MCA parameter has been listed multiple times", "MCA parameter was listed more than once"),
+        "The MCA parameter {name} was given twice, which mpirun refuses.",
+        "Give --mca {name} once. A file may hold the other one: ~/.openmpi/mca-params.conf, openmpi-mca-params.conf.",
+        r"MCA parameter (?:has|was)[\s\S]{0,300}?(?:MCA param|Param): +(?P<name>\S+)",
+        lines=6,
+    ),
+    Signature(
+        "hostfile-missing",
+        ("was unable to open the hostfile",),
+        "The hostfile {file} cannot be opened.",
+        "Check the name where mpirun runs, which is inside the container: ls -l {file}.",
+        r"was unable to open the hostfile:\s+(?P<file>\S+)",
+        lines=4,
+    ),
+    Signature(
+        "hostfile-wrong",
+        ("detected a bad parameter in the hostfile", "detected a parse error in the hostfile"),
+        "The hostfile {file} is wrong: {why}.",
+        "One host a line, as in: gpu1 slots=8. Check it: taco-launch -i {file} inventory.",
+        r"in the hostfile:\s+(?P<file>\S+)\s+(?P<why>[^\r\n]*[^\s:])",
+        lines=6,
+    ),
+    Signature(
+        "time-is-up",
+        ("The user-provided time limit for job execution has been reached",),
+        "mpirun ended the job after the {seconds} s that --timeout gave it.",
+        "If it should have been done by then, see what it waited for (the last lines of each rank); else give it more.",
+        r"has been reached:\s+Timeout: (?P<seconds>\d+)",
+        lines=4,
+    ),
+    Signature(
+        "interface-missing",
+        ("None of the TCP networks specified to be included", "invalid value was given for btl_tcp_if_"),
+        "{host} has no network interface {value}.",
+        "See what it has: ip -br addr. Names may differ between hosts: give the subnet instead, such as 10.0.0.0/24.",
+        r"None of the TCP networks specified to be included[\s\S]{0,200}?Value given: +(?P<value>\S+)"
+        r"|invalid value was given for btl_tcp_if_[\s\S]{0,120}?Local host: +(?P<host>\S+)\s+Value: +(?P<value2>\S+)",
+        lines=7,
+    ),
+    Signature(
+        "no-network",
+        ("No network interfaces were found for out-of-band",),
+        "None of this machine's networks is one that mpirun may use to start daemons.",
+        "See what it has: ip -br addr; correct oob_tcp_if_include (5.0: prte_if_include) or leave it out.",
+        unless=("interface-missing",),
+    ),
+    Signature(
+        "binding-overload",
+        ("would result in binding more",),
+        "{host} has fewer cores than ranks that are to be bound to one each.",
+        "Do not bind, as Horovod advises: --bind-to none.",
+        r"would result in binding more" + _NODE,
+        lines=6,
+    ),
+    Signature(
+        "mapping-failed",
+        ("Your job failed to map",),
+        "mpirun 5 could not place the ranks: {why}.",
+        "Fewer ranks, or more slots per host (-H gpu1:8), or no binding: --bind-to none --map-by slot.",
+        r"Your job failed to map(?:[\s\S]{0,300}?Mapper result: +(?P<why>[^\r\n]*\S))?",
+        lines=6,
+    ),
+    Signature(
+        "session-folder",
+        ("A call to mkdir was unable to create the desired directory",),
+        "mpirun cannot make its session folder {file} ({why}).",
+        "See room and rights there: df -h {file}; df -i {file}. Use another place: --mca orte_tmpdir_base DIR.",
+        r"Directory: +(?P<file>\S+)\s+Error: +(?P<why>[^\r\n]*\S)",
+        lines=6,
+    ),
+    Signature(
+        "limit-pipes",
+        ("limit on number of pipes", "system limit exceeded on number of pipes"),
+        "{host} lets a process open too few files for that many ranks.",
+        "Raise it where the daemon starts: docker run --ulimit nofile=65536 (or LimitNOFILE of sshd).",
+        r"number of pipes" + _NODE,
+        lines=4,
+    ),
+)
+
+RANKS = (
+    Signature(
+        "rank-command-not-found",
+        ("Process name: [",),
+        "Rank {rank} exited with code 127: its command started, and something that it calls does not exist on its host. "
+        "This is no ssh failure and no missing orted.",
+        "Read that rank's last lines for 'not found'; compare PATH there: mpirun -np 1 -H HOST env.",
+        _RANK + r"127\b",
+        kind=Kind.OUTCOME,
+        lines=3,
+    ),
+    Signature(
+        "rank-not-executable",
+        ("Process name: [",),
+        "Rank {rank} exited with code 126: it, or something that it calls, may not be executed.",
+        "chmod +x the script, and see that its folder is not mounted noexec: findmnt -T FILE.",
+        _RANK + r"126\b",
+        kind=Kind.OUTCOME,
+        lines=3,
+    ),
+    Signature(
+        "rank-exited-255",
+        ("Process name: [",),
+        "Rank {rank} itself exited with code 255 (exit(-1) in most programs): mpirun had started it, so this is no ssh "
+        "failure.",
+        "Read that rank's last lines; the program chose this code.",
+        _RANK + r"255\b",
+        kind=Kind.OUTCOME,
+        lines=3,
+    ),
+    Signature(
+        "rank-exited",
+        ("Process name: [",),
+        "Rank {rank} was the first to fail: it exited with code {code}.",
+        "Read that rank's last lines before this point.",
+        _RANK + r"(?P<code>(?!(?:126|127|255)\b)\d+)",
+        kind=Kind.OUTCOME,
+        lines=3,
+    ),
+    Signature(
+        "rank-killed",
+        ("noticed that process rank ",),
+        "Rank {rank} on {host} was killed (signal 9): by the kernel for want of memory, or by somebody.",
+        "On {host}: dmesg -T | grep -i 'killed process'. If it was memory: smaller batches, fewer data loader workers, "
+        "or a larger --memory of the container.",
+        r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal 9\b",
+        kind=Kind.OUTCOME,
+        lines=2,
+    ),
+    Signature(
+        "rank-bus-error",
+        ("noticed that process rank ",),
+        "Rank {rank} on {host} ended with a bus error, most often because /dev/shm was full.",
+        "df -h /dev/shm inside the container; give it more: docker run --shm-size=32g (shm_size in the inventory).",
+        r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal (?:7|10)\b",
+        kind=Kind.OUTCOME,
+        lines=2,
+    ),
+    Signature(
+        "rank-crashed",
+        ("noticed that process rank ",),
+        "Rank {rank} on {host} crashed ({why}).",
+        "Look at the stack above, if there is one. In Python: run it with -x PYTHONFAULTHANDLER=1. A library built for "
+        "another CUDA, NCCL or CPU does this too.",
+        r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal (?:4|6|8|11) "
+        r"\((?P<why>[^)]+)\)",
+        kind=Kind.OUTCOME,
+        lines=2,
+    ),
+    Signature(
+        "rank-terminated",
+        ("noticed that process rank ",),
+        "Rank {rank} on {host} was ended by signal {signal} from outside.",
+        "Somebody, a time limit or a shutdown ended it: on {host}, last -x | head and journalctl -n 100.",
+        r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal "
+        r"(?P<signal>(?!(?:4|6|7|8|9|10|11)\b)\d+ \([^)]+\))",
+        kind=Kind.OUTCOME,
+        lines=2,
+    ),
+    Signature(
+        "mpi-abort",
+        ("MPI_ABORT was invoked on rank",),
+        "Rank {rank} called MPI_Abort, which ends all ranks.",
+        "Read that rank's last lines before this point: the program, or the library under it, found a fault.",
+        r"MPI_ABORT was invoked on rank (?P<rank>\d+)",
+        kind=Kind.OUTCOME,
+    ),
+    Signature(
+        "exited-without-finalize",
+        ("exiting improperly", "exiting\nimproperly", "has exited due to process rank"),
+        "Rank {rank} on {host} exited with code 0 in the middle of the job, without MPI_Finalize (in Horovod: an early "
+        "sys.exit, or ranks with different numbers of steps).",
+        "See that every rank does the same number of steps and returns from main.",
+        r"exited due to process rank (?P<rank>\d+) with PID \d+ on\s+node (?P<host>\S+) exiting\s+improperly",
+        kind=Kind.OUTCOME,
+        lines=2,
+    ),
+    Signature(
+        "rank-failed",
+        ("terminated normally, but",),
+        "A rank ended with a code that is not 0, and mpirun ended the others; this log does not say which.",
+        "Read the last lines of each rank.",
+        "terminated normally, but",
+        kind=Kind.FALLBACK,
+    ),
+)

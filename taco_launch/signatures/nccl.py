@@ -1,0 +1,186 @@
+"""What NCCL says, 2.4 to 2.30 (src/misc/ibvwrap.cc, misc/socket.cc, transport/net_ib, bootstrap.cc, init.cc)."""
+
+from taco_launch.signatures.entry import Kind, Signature
+
+_COMPLETION = r"Got completion (?:from peer (?P<peer>[^\s<]+)\S* )?with (?:error |status=)(?:\w+\()?"
+
+NCCL = (
+    Signature(
+        "nccl-ib-no-answer",
+        ("NET/IB : Got completion",),
+        "An RDMA message of {host} to {peer} got no answer (status 12, retries exceeded): wrong GID index or no route if "
+        "it came at once; a link, cable or lossless-Ethernet (PFC) fault if it came late; or the other rank is gone.",
+        "show_gids on both hosts, and -x NCCL_IB_GID_INDEX= the index of RoCE v2 with the IPv4 address (from NCCL 2.21 on "
+        "leave it out). Test the pair: ib_write_bw -d mlx5_0 -x INDEX. Late only: -x NCCL_IB_TIMEOUT=22.",
+        _COMPLETION + r"12\b",
+    ),
+    Signature(
+        "nccl-ib-flushed",
+        ("NET/IB : Got completion",),
+        "An RDMA queue of {host} was emptied (status 5, flushed), which follows another error.",
+        "Look for what came before it, on any host.",
+        _COMPLETION + r"5\b",
+        kind=Kind.ECHO,
+    ),
+    Signature(
+        "nccl-ib-error",
+        ("NET/IB : Got completion",),
+        "An RDMA operation of {host} failed with status {status} (4: local protection, 10: remote access, 13: receiver "
+        "not ready).",
+        "Update firmware and MLNX_OFED to the same version on all hosts, and try without GPUDirect: "
+        "-x NCCL_NET_GDR_LEVEL=LOC.",
+        _COMPLETION + r"(?P<status>(?!(?:5|12)\b)\d+)",
+    ),
+    Signature(
+        "nccl-gid-index",
+        ("ibv_modify_qp",),
+        "{host} could not set up an RDMA connection ({why}): the GID index does not fit, or the hosts' networks are not "
+        "connected.",
+        "show_gids on every host, and -x NCCL_IB_GID_INDEX= the index of RoCE v2 with the IPv4 address, often 3. From NCCL "
+        "2.21 on leave it out, or where hosts differ: -x NCCL_IB_ADDR_RANGE=10.0.0.0/24. On rail networks: -x "
+        "NCCL_CROSS_NIC=0.",
+        r"ibv_modify_qp failed(?: with error)?:? ?(?P<why>[^\r\n,]*)",
+    ),
+    Signature(
+        "memlock",
+        ("ibv_reg_mr", "ibv_create_qp", "ibv_create_cq", "locked memory"),
+        "{host} could not lock memory for RDMA: the memlock limit of that process is too low.",
+        "docker run --ulimit memlock=-1:-1 --cap-add IPC_LOCK; on the host itself, limits.conf or LimitMEMLOCK of sshd. "
+        "Check through mpirun, not in a login: mpirun ... bash -c 'ulimit -l'.",
+        r"ibv_(?:reg_mr|create_qp|create_cq)\w*[^\r\n]{0,80}?(?:failed|Cannot allocate memory)"
+        r"|to allocate some locked memory|set max locked memory",
+    ),
+    Signature(
+        "nccl-version-mismatch",
+        ("Mismatched NCCL version detected",),
+        "The ranks have different versions of NCCL: their images or Python environments differ.",
+        "Use the same image digest on every host: docker image inspect --format '{{{{.Id}}}}' IMAGE on each.",
+    ),
+    Signature(
+        "nccl-gpu-shared",
+        ("Duplicate GPU detected",),
+        "Two ranks use the same GPU: {ranks}.",
+        "One rank per GPU: in the program, torch.cuda.set_device(local_rank); slots per host no more than its GPUs; and "
+        "host names that differ.",
+        r"Duplicate GPU detected ?: (?P<ranks>[^\r\n]*\S)",
+    ),
+    Signature(
+        "nccl-no-interface",
+        ("no socket interface found", "No socket interface found", "No interface found"),
+        "{host} has no network interface that NCCL_SOCKET_IFNAME allows.",
+        "See what it has: ip -br addr. The name has to exist on every host: -x NCCL_SOCKET_IFNAME==bond0 (the second = "
+        "asks for exactly that name).",
+        r"(?i:NCCL.*no (?:socket )?interface found)",
+    ),
+    Signature(
+        "nccl-connect",
+        ("onnect to ",),
+        "{host} cannot connect to {peer} for NCCL's start ({why}): an address of a network that the hosts do not share, "
+        "a firewall, or a rank that never started.",
+        "Name the network: -x NCCL_SOCKET_IFNAME==bond0. If that is set, open the ports between the hosts: nc -vz {peer} "
+        "22 from {host}.",
+        r"onnect to (?P<peer>[^\s<]+)<\d+> (?:failed|returned|timed out)\s*:? ?"
+        r"(?P<why>Connection refused|No route to host|Connection timed out|Network is unreachable|[^\r\n]*)",
+    ),
+    Signature(
+        "nccl-network-unknown",
+        ("Error: network ",),
+        "NCCL has no network {name}, which NCCL_NET asks for.",
+        "NCCL_NET is IB, Socket or the name of a plugin that is in the image. IB is not to be had without libibverbs and "
+        "/dev/infiniband in the container.",
+        r"Error: network (?P<name>\S+) not found",
+    ),
+    Signature(
+        "shm-too-small",
+        (
+            "dev/shm",
+            "insufficient shared memory (shm)",
+            "out of shared memory",
+        ),
+        "Shared memory (/dev/shm) of {host} is too small.",
+        "docker run --shm-size=32g (shm_size in the inventory; 64 MB is docker's default), or --ipc=host. Check: df -h "
+        "/dev/shm inside the container. Without it: fewer data loader workers.",
+        r"failed to extend /dev/shm|(?:posix_)?fallocate[^\r\n]*/dev/shm|/dev/shm[^\r\n]*No space left"
+        r"|No space left[^\r\n]*/dev/shm|insufficient shared memory|out of shared memory",
+    ),
+    Signature(
+        "cuda-driver-old",
+        ("CUDA driver version is insufficient", "driver on your system is too old"),
+        "The NVIDIA driver of {host} is older than this image's CUDA needs.",
+        "Update the driver, or use an image for an older CUDA: nvidia-smi shows the newest CUDA that the driver can run.",
+    ),
+    Signature(
+        "fabricmanager",
+        ("system not yet initialized", "cudaErrorSystemNotReady"),
+        "The NVSwitch fabric of {host} is not ready: nvidia-fabricmanager does not run, or is of another version than the "
+        "driver.",
+        "systemctl status nvidia-fabricmanager; install the version of the driver exactly, then systemctl restart it.",
+    ),
+    Signature(
+        "nccl-cuda-failure",
+        ("NCCL WARN Cuda failure",),
+        "A CUDA call of NCCL failed on {host}: {why}.",
+        "nvidia-smi on {host}: is the GPU there, free, and without Xid errors (dmesg -T | grep Xid)?",
+        r"NCCL WARN Cuda failure (?:\d+ )?'?(?P<why>[^'\r\n]*[^'\s])",
+        unless=("cuda-driver-old", "fabricmanager", "cuda-out-of-memory"),
+    ),
+    Signature(
+        "nccl-peer-gone",
+        (
+            "remote process exited or there was a network error",
+            "onnection closed by remote peer",
+            "NCCL WARN Net : Call to ",
+            "ncclRemoteError",
+        ),
+        "NCCL on {host} lost another rank.",
+        "Look for the rank that ended first, and at its host.",
+        kind=Kind.ECHO,
+    ),
+    Signature(
+        "nccl-failed",
+        ("unhandled system error", "unhandled cuda error", "ncclSystemError", "ncclInternalError", "ncclUnhandledCuda"),
+        "NCCL failed, and this log does not say why.",
+        "Run it again with -x NCCL_DEBUG=INFO: the reason stands in the NCCL WARN lines before the error.",
+        kind=Kind.FALLBACK,
+    ),
+    Signature(
+        "nccl-foreign-connection",
+        ("wrong type", "wrong magic"),
+        "Something that is no NCCL connected to a port of NCCL: a port scanner, or a rank left over from another job.",
+        "See that no rank of an older job is alive on the hosts: nvidia-smi, ps. Scanners do no harm.",
+        r"socket\w*: wrong (?:type|magic)",
+        kind=Kind.NOTE,
+    ),
+    Signature(
+        "nccl-no-verbs",
+        ("Failed to open libibverbs.so",),
+        "The image of {host} has no libibverbs, so NCCL uses TCP.",
+        "For RDMA install the user-space drivers in the image, of the host's MLNX_OFED: apt-get install libibverbs1 "
+        "ibverbs-providers.",
+        kind=Kind.NOTE,
+    ),
+    Signature(
+        "nccl-no-ib-device",
+        ("NET/IB : No device found",),
+        "NCCL found no RDMA device on {host}, so it uses TCP.",
+        "For RDMA: ls /sys/class/infiniband on the host, and /dev/infiniband in the container (docker run --device "
+        "/dev/infiniband); NCCL_IB_HCA may name one that is not there.",
+        kind=Kind.NOTE,
+    ),
+    Signature(
+        "nccl-on-tcp",
+        ("NCCL_IB_DISABLE set by environment to 1",),
+        "RDMA is turned off by NCCL_IB_DISABLE=1, so NCCL uses TCP.",
+        "Leave NCCL_IB_DISABLE out where the hosts have RDMA.",
+        kind=Kind.NOTE,
+    ),
+    Signature(
+        "nccl-gdr-off",
+        ("GPU Direct RDMA Disabled for HCA",),
+        "GPUDirect RDMA is off for {hca} on {host}: data goes through the host's memory.",
+        "On the host: lsmod | grep peermem; modprobe nvidia-peermem, and its name in /etc/modules-load.d/ for the next "
+        "start. All hosts need it.",
+        r"GPU Direct RDMA Disabled for HCA \d+ '(?P<hca>[^']+)'",
+        kind=Kind.NOTE,
+    ),
+)

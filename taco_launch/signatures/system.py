@@ -1,0 +1,199 @@
+"""What docker, the NVIDIA container toolkit, the driver and the Linux kernel say."""
+
+from taco_launch.signatures.entry import Kind, Signature
+
+SYSTEM = (
+    Signature(
+        "docker-not-running",
+        ("Cannot connect to the Docker daemon",),
+        "The Docker engine does not run on {host}.",
+        "systemctl start docker (systemctl enable docker for the next start); if it fails: journalctl -u docker -n 50.",
+    ),
+    Signature(
+        "docker-not-allowed",
+        ("permission denied while trying to connect to the Docker",),
+        "This user may not talk to the Docker engine.",
+        "Use sudo, or add the user to the group: usermod -aG docker USER, and log in again.",
+    ),
+    Signature(
+        "docker-no-gpu-support",
+        (
+            "could not select device driver",
+            "nknown runtime specified nvidia",
+            "unknown or invalid runtime name: nvidia",
+        ),
+        "Docker on {host} has no GPU support: the NVIDIA Container Toolkit is not installed or not configured.",
+        "Install nvidia-container-toolkit, then nvidia-ctk runtime configure --runtime=docker; systemctl restart docker.",
+    ),
+    Signature(
+        "nvidia-driver-not-loaded",
+        ("driver not loaded", "couldn't communicate with the NVIDIA driver"),
+        "The NVIDIA driver is not loaded on {host}.",
+        "modprobe nvidia; if that fails, dmesg -T | tail. After a kernel update the driver has to be built again (dkms "
+        "autoinstall).",
+    ),
+    Signature(
+        "image-needs-newer-driver",
+        ("unsatisfied condition: ",),
+        "The image needs {condition}, and the driver of {host} is older.",
+        "Update the driver, or use an image for an older CUDA.",
+        r"unsatisfied condition: (?P<condition>[^,\r\n]*[^,\s])",
+    ),
+    Signature(
+        "nvidia-container",
+        ("nvidia-container-cli: ",),
+        "The NVIDIA container runtime could not prepare the container: {why}.",
+        "Check on the host: nvidia-container-cli -k -d /dev/tty info; nvidia-smi -L.",
+        r"nvidia-container-cli: (?P<why>[^\r\n]*[^\s.])",
+        unless=("nvidia-driver-not-loaded", "image-needs-newer-driver"),
+    ),
+    Signature(
+        "image-missing",
+        ("pull access denied for ", "manifest unknown", "No such image: ", "repository does not exist"),
+        "The image {image} is not to be had.",
+        "Check the name and tag, and docker login for a private registry; see what is there: docker image ls.",
+        r"pull access denied for (?P<image>[^\s,]+)|manifest (?:for (?P<image2>\S+) not found: )?manifest unknown"
+        r"|No such image: (?P<image3>\S+)|repository does not exist",
+    ),
+    Signature(
+        "container-missing",
+        ("No such container: ", "is not running"),
+        "The training container {name} does not run on {host}.",
+        "docker ps -a on {host}; docker start {name}, and see why it ended: docker logs {name}.",
+        r"No such container: (?P<name>\S+)|[Cc]ontainer (?P<name2>\S+) is not running",
+    ),
+    Signature(
+        "device-missing",
+        ("error gathering device information",),
+        "{host} has no device {device} to hand to the container.",
+        "Load its driver before the container starts: ls -l {device}; for /dev/infiniband, modprobe ib_uverbs rdma_ucm.",
+        r'custom device \\?"(?P<device>[^"\\]+)',
+    ),
+    Signature(
+        "engine-not-privileged",
+        ("error setting rlimit", "unable to apply caps"),
+        "The Docker engine itself lacks the rights that the container asks for: it runs in a container, or with limits.",
+        "Ask for less: no --privileged, a memlock no higher than the engine's own (ulimit -Hl).",
+    ),
+    Signature(
+        "gpu-access-lost",
+        ("Failed to initialize NVML: Unknown Error",),
+        "The container on {host} has lost its GPUs, as happens when systemd is reloaded on the host (daemon-reload).",
+        "Start the container again. For good: CDI (--device nvidia.com/gpu=all), or native.cgroupdriver=cgroupfs in "
+        "daemon.json.",
+    ),
+    Signature(
+        "driver-mismatch",
+        ("Driver/library version mismatch",),
+        "The loaded NVIDIA driver of {host} is of another version than its libraries: it was updated and not reloaded.",
+        "Reboot {host}, or unload and load the nvidia modules with nothing using the GPUs.",
+    ),
+    Signature(
+        "gpu-lost",
+        ("GPU is lost", "Unable to determine the device handle for", "fallen off the bus"),
+        "A GPU of {host} no longer answers.",
+        "Leave {host} out with -H; power it off and on (a reboot may not be enough), and have the GPU checked.",
+    ),
+    Signature(
+        "gpu-xid-fatal",
+        ("NVRM: Xid",),
+        "GPU {gpu} of {host} reports Xid {xid}, a fault of the hardware.",
+        "Leave {host} out with -H; nvidia-smi -q, reset the GPU or reboot, and dcgmi diag -r 3 before it is used again.",
+        r"Xid \(PCI:(?P<gpu>[0-9a-fA-F:.]+)[^)]*\): (?P<xid>48|64|7[49]|95|119|120)\b",
+    ),
+    Signature(
+        "gpu-xid",
+        ("NVRM: Xid",),
+        "GPU {gpu} of {host} reports Xid {xid} (13, 31, 43 and 94 come of the program most often).",
+        "Run the job again; if it comes back on the same GPU only, have that checked: dcgmi diag -r 3.",
+        r"Xid \(PCI:(?P<gpu>[0-9a-fA-F:.]+)[^)]*\): (?P<xid>(?!(?:48|64|7[49]|95|119|120)\b)\d+)",
+    ),
+    Signature(
+        "out-of-memory",
+        ("ut of memory: Kill", "oom-kill:"),
+        "The kernel of {host} killed {what} for want of memory.",
+        "Smaller batches, fewer data loader workers, or a larger --memory of the container; free -g shows what there is.",
+        r"ut of memory: Kill(?:ed)? process \d+,? \((?P<what>[^)]+)\)|oom-kill:.*task=(?P<what2>[^,\s]+)",
+    ),
+    Signature(
+        "peermem-not-built",
+        ("could not insert 'nv", "could not insert module nv"),
+        "The GPUDirect module {module} cannot be loaded ({why}): the NVIDIA driver was built without the RDMA driver's "
+        "symbols, or that one was updated since.",
+        "Install MLNX_OFED first and the NVIDIA driver (or nv_peer_mem) again after it, so that it is built against it; "
+        "then modprobe nvidia-peermem.",
+        r"could not insert '?(?:module )?(?P<module>nv[\w-]*peer[\w-]*)'?: (?P<why>Invalid argument|Unknown symbol[^(\r\n]*"
+        r"[^(\s]|[^\r\n]*\S)",
+    ),
+    Signature(
+        "peermem-symbols",
+        ("Unknown symbol ib_",),
+        "The GPUDirect module {module} was built against another RDMA driver than the one that is loaded.",
+        "Build it again: dkms autoinstall, or reinstall the NVIDIA driver; then modprobe {module}.",
+        r"(?P<module>nv[\w-]*peer[\w-]*): Unknown symbol ib_(?:un)?register_peer_memory_client",
+        unless=("peermem-not-built",),
+    ),
+    Signature(
+        "peermem-missing",
+        ("FATAL: Module nv",),
+        "There is no kernel module {module} on {host}.",
+        "nvidia-peermem comes with the driver from version 470 on; for older ones build nv_peer_mem.",
+        r"Module (?P<module>nv[\w-]*peer[\w-]*) not found",
+    ),
+    Signature(
+        "peermem-callback",
+        ("nv_get_p2p_free_callback",),
+        "nvidia-peermem found memory that was freed already. It is known to say so without harm.",
+        "Nothing, unless ranks fail at that moment: then update the driver.",
+        kind=Kind.NOTE,
+    ),
+    Signature(
+        "link-down",
+        ("Link down", "NIC Link is Down", "lost carrier"),
+        "The network link {interface} of {host} went down.",
+        "Check cable and switch port: ip -s link show {interface}; ethtool {interface}. Leave {host} out with -H until "
+        "it stays up.",
+        r"(?:mlx5_core \S+:? )?(?P<interface>[\w.-]+): (?:NIC )?(?:Link [Dd]own|Link is Down|[Ll]ost carrier)",
+    ),
+    Signature(
+        "hardware-error",
+        ("[Hardware Error]",),
+        "The processor or memory of {host} reports a hardware error.",
+        "Leave {host} out with -H and have it checked: journalctl -k | grep -i 'hardware error'; ipmitool sel list.",
+    ),
+    Signature(
+        "file-server",
+        ("nfs: server ", "Stale file handle"),
+        "The file server {server} does not answer {host}.",
+        "ls and df there hang as well: see the server, or mount again.",
+        r"nfs: server (?P<server>\S+) not responding|Stale file handle",
+    ),
+    Signature(
+        "disk-full",
+        ("No space left on device",),
+        "A disk of {host} is full.",
+        "df -h; df -i: the folder that is named there, /tmp, or the one for checkpoints.",
+        unless=("shm-too-small", "session-folder"),
+    ),
+    Signature(
+        "too-many-files",
+        ("Too many open files",),
+        "A process on {host} may open no more files.",
+        "docker run --ulimit nofile=65536, or ulimit -n 65536 before; fewer data loader workers.",
+    ),
+    Signature(
+        "too-many-processes",
+        ("Resource temporarily unavailable", "can't start new thread"),
+        "{host} lets this user or container start no more processes.",
+        "docker run --pids-limit -1, ulimit -u; fewer threads: -x OMP_NUM_THREADS=4.",
+        r"(?:fork|pthread_create|clone)\b[^\r\n]*Resource temporarily unavailable|can't start new thread",
+    ),
+    Signature(
+        "segfault",
+        ("]: segfault at ",),
+        "The kernel of {host} saw {what} crash.",
+        "Its rank's log tells more with -x PYTHONFAULTHANDLER=1.",
+        r"(?P<what>\S+)\[\d+\]: segfault at ",
+        kind=Kind.OUTCOME,
+    ),
+)

@@ -1,0 +1,10 @@
+"""The whole table, in the order in which texts of one line are told."""
+
+from taco_launch.signatures.mpi import MPI
+from taco_launch.signatures.mpirun import LAUNCHER, RANKS
+from taco_launch.signatures.nccl import NCCL
+from taco_launch.signatures.ssh import SSH
+from taco_launch.signatures.system import SYSTEM
+from taco_launch.signatures.training import TRAINING
+
+TABLE = (*SSH, *LAUNCHER, *MPI, *NCCL, *TRAINING, *SYSTEM, *RANKS)

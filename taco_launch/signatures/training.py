@@ -1,0 +1,246 @@
+"""What the program in the ranks says: Horovod 0.28 (stall_inspector.cc, controller.cc, operations.cc), torch, Python."""
+
+from taco_launch.signatures.entry import Kind, Signature
+
+TRAINING = (
+    Signature(
+        "horovod-stall-shutdown",
+        ('marked by "!") is stalled for longer than',),
+        "Ranks waited for others until Horovod gave up: the ranks marked by ! in the lines before did not come.",
+        "See where those ranks are: their logs, or py-spy dump --pid PID. Every rank has to do the same steps.",
+    ),
+    Signature(
+        "horovod-stalled",
+        ("submitted to be reduced, gathered or broadcasted by subset of ranks",),
+        "Ranks {ranks} have not come to a collective that the others wait in.",
+        "See what those ranks do: their logs, or py-spy dump --pid PID. One that has failed, waits for data or does other "
+        "steps than the rest holds them all up.",
+        r"by subset of ranks(?:[\s\S]{0,500}?Missing ranks:\s+(?P<ranks>\d+!?: [^\r\n]{1,80}))?",
+        kind=Kind.ECHO,
+        lines=4,
+    ),
+    Signature(
+        "horovod-mismatch",
+        (": One rank ",),
+        "The ranks do not do the same: mismatched {what} in one collective.",
+        "See that all ranks have the same model, data types and batch shapes (drop_last=True for the last batch).",
+        r"Mismatched (?P<what>[A-Za-z /]+?): One rank",
+    ),
+    Signature(
+        "horovod-not-built",
+        ("has not been built", "has not been compiled"),
+        "This Horovod was built without {framework}.",
+        "Build it again: HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_MPI=1 HOROVOD_GPU_OPERATIONS=NCCL pip install "
+        "--no-cache-dir horovod; check: horovodrun --check-build.",
+        r"Extension (?P<framework>horovod\.\w+) has not been built|(?P<framework2>Horovod \w+) has not been compiled",
+    ),
+    Signature(
+        "horovod-not-initialized",
+        ("Horovod has not been initialized",),
+        "Horovod was used before hvd.init().",
+        "Call hvd.init() first, before hvd.rank(), hvd.size() or the optimizer.",
+    ),
+    Signature(
+        "horovod-shut-down",
+        ("Horovod has been shut down. This was caused by an exception on one of the ranks",),
+        "Horovod ended here because another rank failed or finished before.",
+        "Look for the rank that failed first; this one is not the reason.",
+        kind=Kind.ECHO,
+    ),
+    Signature(
+        "cuda-out-of-memory",
+        ("CUDA out of memory", "CUDA error: out of memory", "Cuda failure 'out of memory'", "CUDA_ERROR_OUT_OF_MEMORY"),
+        "A GPU of {host} ran out of memory.",
+        "Smaller batches. See whether the GPU was free: nvidia-smi on {host}; a rank of an older job may hold memory, or "
+        "all ranks of a host use GPU 0.",
+    ),
+    Signature(
+        "cuda-device-number",
+        ("invalid device ordinal",),
+        "A rank on {host} asked for a GPU number that is not there: more ranks than GPUs, or rank used for local rank.",
+        "torch.cuda.set_device(local_rank); slots per host no more than nvidia-smi -L shows inside the container.",
+    ),
+    Signature(
+        "cuda-architecture",
+        ("no kernel image is available for execution",),
+        "The image's CUDA code was not built for the GPUs of {host}.",
+        "Use an image that was: python3 -c 'import torch; print(torch.cuda.get_arch_list())' against the GPU's compute "
+        "capability.",
+    ),
+    Signature(
+        "gpu-memory-fault",
+        ("uncorrectable ECC error",),
+        "A GPU of {host} has an uncorrectable memory error.",
+        "Leave {host} out with -H; nvidia-smi -q -d ECC,ROW_REMAPPER there, then reset the GPU or reboot.",
+    ),
+    Signature(
+        "cuda-error",
+        ("CUDA error: ",),
+        "A CUDA call failed on {host}: {why}.",
+        "Run it with -x CUDA_LAUNCH_BLOCKING=1 so that the trace shows where; dmesg -T | grep Xid on {host}.",
+        r"CUDA error: (?P<why>(?!out of memory|invalid device ord|no kernel image|uncorrectable|system not|"
+        r"CUDA driver version)[^\r\n]*\S)",
+    ),
+    Signature(
+        "no-cuda-in-torch",
+        ("Torch not compiled with CUDA enabled",),
+        "This torch is built for CPUs only.",
+        "Install the CUDA build in that environment, or let the program use the CPU.",
+    ),
+    Signature(
+        "no-gpu",
+        ("No CUDA GPUs are available", "Found no NVIDIA driver on your system", "no CUDA-capable device is detected"),
+        "A rank on {host} sees no GPU.",
+        "nvidia-smi -L inside the container on {host}; the container needs --gpus all, and CUDA_VISIBLE_DEVICES must not "
+        "be empty.",
+    ),
+    Signature(
+        "port-in-use",
+        ("EADDRINUSE", "ddress already in use", "port is already allocated"),
+        "A port that the job wants to listen on is taken on {host}.",
+        "See by what: ss -ltnp on {host}. A job of before may still run there; else give another MASTER_PORT.",
+        unless=("ssh-refused",),
+    ),
+    Signature(
+        "torch-master-unreachable",
+        ("The client socket has", "TCP client failed to connect"),
+        "A rank could not reach rank 0's port {port} at {host}: it has not started, its name means another address there, "
+        "or a firewall is between.",
+        "MASTER_ADDR has to be an address that every host reaches: getent hosts {host} on each; nc -vz {host} {port}.",
+        r"(?:failed to connect to any network address of|while trying to connect to|connect/validate to host)"
+        r" \(?(?P<host>[^\s,:)]+)[,:]\s?(?P<port>\d+)",
+        unless=("port-in-use",),
+    ),
+    Signature(
+        "torch-rendezvous",
+        ("RendezvousTimeoutError", "RendezvousConnectionError", "RendezvousClosedError"),
+        "The ranks did not find each other in time: one never started, or cannot reach the first host's port.",
+        "See that every host has started its part, and nc -vz MASTER_ADDR MASTER_PORT from each.",
+    ),
+    Signature(
+        "torch-collective-timeout",
+        ("Watchdog caught collective operation timeout",),
+        "A collective of torch did not end in time on {host}: {what}. Another rank was missing, or the network stands.",
+        "Compare the ranks' last lines: the one without this line did not come. -x NCCL_DEBUG=INFO -x "
+        "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 tells more.",
+        r"collective operation timeout: (?P<what>\w+\([^)\r\n]{0,160})",
+        kind=Kind.ECHO,
+    ),
+    Signature(
+        "peer-gone",
+        ("Connection reset by peer", "onnection closed by peer"),
+        "A rank lost its connection to another one.",
+        "Look for the rank that ended first; this one is not the reason.",
+        r"^(?!.*(?:_exchange_identification|ssh)).*onnection (?:reset|closed) by peer",
+        kind=Kind.ECHO,
+        unless=("nccl-peer-gone",),
+    ),
+    Signature(
+        "data-worker-killed",
+        ("DataLoader worker (pid",),
+        "A data loader worker on {host} was killed ({why}).",
+        "Bus error: a larger /dev/shm (docker run --shm-size=32g). Killed: out of memory, so fewer workers.",
+        r"DataLoader worker \(pid[^)]*\) (?:is killed by signal: (?P<why>[^.\r\n]+)|exited unexpectedly)",
+        unless=("shm-too-small",),
+    ),
+    Signature(
+        "command-missing",
+        ("taco-launch: cannot run ",),
+        "On {host} there is no {what}, or the interpreter that its first line names is not there.",
+        "Check on that host, inside the container: command -v {what}. Give the full path, install it, or hand on the PATH "
+        "that has it: -x PATH.",
+        r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): No such file or directory",
+    ),
+    Signature(
+        "command-not-executable",
+        ("taco-launch: cannot run ",),
+        "On {host} the file {what} is not marked as executable, or its file system is mounted noexec.",
+        "chmod +x {what}, or put its interpreter before it: python3 {what}.",
+        r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): Permission denied",
+    ),
+    Signature(
+        "command-no-program",
+        ("taco-launch: cannot run ",),
+        "{what} is a script without a #! line, or a program for another kind of processor.",
+        "Put its interpreter before it (bash {what}), or a #! line into it.",
+        r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): Exec format error",
+    ),
+    Signature(
+        "windows-line-ends",
+        (
+            "\\r': No such file",
+            "\\r\u2019: No such file",
+            "^M: bad interpreter",
+            "\\r: command not found",
+            "\\r': command not found",
+        ),
+        "A script has Windows line ends, so its interpreter is not found.",
+        "sed -i 's/\\r$//' SCRIPT",
+    ),
+    Signature(
+        "command-not-found",
+        (": command not found", ": not found"),
+        "The program {what} is not on the PATH of a rank on {host}.",
+        "Install it in the image, name it by its full path, or hand on the PATH: -x PATH.",
+        r"\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
+        r"|\b(?:ba|z)sh: (?P<what2>(?!\S*(?:orted|prted))\S+): command not found",
+        kind=Kind.OUTCOME,
+    ),
+    Signature(
+        "script-missing",
+        ("can't open file '",),
+        "Python finds no script {file} on {host}.",
+        "Mount or copy it there, under the same path on every host; a relative path counts from the folder the job starts "
+        "in.",
+        r"can't open file '(?P<file>[^']+)'",
+    ),
+    Signature(
+        "module-missing",
+        ("ModuleNotFoundError: No module named",),
+        "The Python of a rank on {host} has no module {module}.",
+        "Install it in the image or environment that the ranks use: python3 -m pip install PACKAGE. If it is there for "
+        "you, the ranks run another Python: name it by its full path.",
+        r"No module named '?(?P<module>[^'\s]+)",
+    ),
+    Signature(
+        "library-missing",
+        ("cannot open shared object file",),
+        "The shared library {library} is not found on {host}.",
+        "Hand on the path: -x LD_LIBRARY_PATH (sshd in a container drops the image's environment), or install it; check: "
+        "ldconfig -p | grep {library}.",
+        r"(?P<library>[\w.+-]+\.so[\w.]*): cannot open shared object file",
+    ),
+    Signature(
+        "library-too-old",
+        ("' not found (required by", "undefined symbol: "),
+        "Libraries on {host} do not fit each other: {what} is missing.",
+        "The program was built against other versions. Build or install it inside the image that runs it.",
+        r"version `(?P<what>[^']+)' not found|undefined symbol: (?P<what2>\S+)",
+    ),
+    Signature(
+        "arguments-refused",
+        (": error: unrecognized arguments:",),
+        "The script does not know {what}.",
+        "Correct the arguments after the script's name; options of taco-launch go before the --.",
+        r"error: unrecognized arguments: (?P<what>[^\r\n]*\S)",
+    ),
+    Signature(
+        "torchrun-child-failed",
+        ("ChildFailedError",),
+        "torchrun ended because one of its ranks failed; it does not say why.",
+        "Read that rank's own lines before this point. For the trace in this place: @record of "
+        "torch.distributed.elastic.multiprocessing.errors before main.",
+        kind=Kind.FALLBACK,
+    ),
+    Signature(
+        "python-exception",
+        ("Traceback (most recent call last)",),
+        "The program raised {error}.",
+        "Read the traceback that ends there: its last File line of your own is the place.",
+        r"(?m)^(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
+        r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|ChildFailed|"
+        r"remote process exited))(?:: [^\r\n]*\S)?)",
+        kind=Kind.OUTCOME,
+        lines=60,
+    ),
+)

@@ -1,0 +1,70 @@
+"""Why a job failed: from the beginning and the end of the log of the rank to blame, and of mpirun's own."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taco_launch.agent import logs
+from taco_launch.agent.folders import JobFolder
+from taco_launch.agent.why import why
+from tests.agent.conftest import scratch
+
+OUT_OF_MEMORY = b"RuntimeError: CUDA out of memory.\n"
+BANNER = b"  Process name: [[17350,1],4]\n  Exit code:    1\n"
+REFUSED = b"ssh: connect to host gpu2 port 22: Connection refused\n"
+
+
+def write(stem: Path, data: bytes, max_bytes: int = 1 << 30) -> None:
+    writer = logs.Writer(stem, max_bytes)
+    writer.write(data)
+    writer.close()
+
+
+def told(folder: JobFolder, *, ended_itself: bool = True) -> list[tuple[str, str, int]]:
+    found = why(folder, 4, "gpu1", ended_itself=ended_itself)
+    return [(finding.signature, finding.host, finding.line) for finding in found]
+
+
+def test_nothing_is_told_of_empty_logs(folder: JobFolder) -> None:
+    assert told(folder) == []
+
+
+def test_the_rank_to_blame_comes_before_mpirun_whose_banner_says_nothing_new(folder: JobFolder) -> None:
+    write(folder.rank(4), b"one\n" + OUT_OF_MEMORY)
+    write(folder.rank(3), REFUSED)
+    write(folder.launcher, b'[gpu1:1] Warning: could not find environment variable "A"\n' + BANNER)
+    assert told(folder) == [("cuda-out-of-memory", "gpu1", 2)]
+
+
+def test_what_mpirun_says_is_of_no_host_of_its_own(folder: JobFolder) -> None:
+    write(folder.launcher, b"bash: orted: command not found\n" + REFUSED)
+    assert told(folder) == [("orted-not-on-path", "", 1), ("ssh-refused", "gpu2", 2)]
+
+
+@pytest.mark.parametrize("ended_itself", [True, False])
+def test_of_a_job_that_we_ended_only_what_came_before_is_told(folder: JobFolder, ended_itself: bool) -> None:
+    stall = b"tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and\nMissing ranks:\n1: [a]\n"
+    write(folder.rank(4), stall + b"Traceback (most recent call last):\nKeyboardInterrupt\n")
+    names = [name for name, _host, _line in told(folder, ended_itself=ended_itself)]
+    assert names == (["python-exception", "horovod-stalled"] if ended_itself else ["horovod-stalled"])
+
+
+def test_a_long_log_is_told_of_from_both_ends_with_the_right_lines(folder: JobFolder) -> None:
+    middle = b"nothing\n" * (1 << 19)
+    write(folder.rank(4), b"one\n" + REFUSED + middle + REFUSED.replace(b"gpu2", b"gpu7") + middle + OUT_OF_MEMORY)
+    lines = 2 * (1 << 19) + 4
+    assert told(folder) == [("ssh-refused", "gpu2", 2), ("cuda-out-of-memory", "gpu1", lines)]
+
+
+@given(st.binary(max_size=60).map(lambda data: data.replace(b"\xff", b"\n")), st.integers(1, 30), st.integers(2, 40))
+def test_the_ends_of_a_log_and_the_lines_between(data: bytes, most: int, segment: int) -> None:
+    with scratch() as folder:
+        write(folder / "log", data, segment)
+        kept = b"".join(path.read_bytes() for _offset, path in logs.segments(folder / "log"))
+        head, between, tail = logs.ends(folder / "log", most)
+        assert head == kept[:most].decode("utf-8", "replace")
+        rest = kept[most:]
+        assert tail == rest[-most:].decode("utf-8", "replace")
+        assert between == rest[: len(rest) - most if len(rest) > most else 0].count(b"\n")

@@ -1,0 +1,241 @@
+"""--dry-run: the guides' lines, what --explain, --json and --out give, and what is refused."""
+
+import json
+import shlex
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.test_cli import call
+
+ROOT = Path(__file__).parents[2]
+GUIDES = yaml.safe_load((Path(__file__).parent / "cases" / "guide_lines.yaml").read_text())
+
+TWO = """\
+cluster: two
+network: {interface: eth0}
+versions: {openmpi: "4.1.4"}
+mpirun: /usr/bin/mpirun
+hosts:
+  n[1-2]: {slots: 2}
+"""
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    file = tmp_path / "two.yaml"
+    file.write_text(TWO)
+    return file
+
+
+def words(line: str) -> list[str]:
+    return ["--mca" if word == "-mca" else word for word in shlex.split(line)]
+
+
+def planned(*args: str, file: Path) -> dict[str, Any]:
+    result = call("-i", str(file), "run", "--dry-run", "--json", *args)
+    assert result.exit_code == 0, result.stderr
+    plan: dict[str, Any] = json.loads(result.stdout)
+    return plan
+
+
+@pytest.mark.parametrize("case", GUIDES, ids=lambda case: case["guide"])
+def test_the_guides_lines(case: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    result = call(*shlex.split(case["typed"]))
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.count("\n") == 1
+    assert words(result.stdout) == words(case["line"])
+
+
+def test_the_line_is_pasted_as_it_is(two: Path) -> None:
+    result = call("-i", str(two), "run", "--dry-run", "--", "sh", "-c", "echo $RANK; echo 'x'")
+    assert shlex.split(result.stdout)[-3:] == ["sh", "-c", "echo $RANK; echo 'x'"]
+
+
+def test_explain_has_a_row_for_each_word(two: Path) -> None:
+    line = call("-i", str(two), "run", "--dry-run", "--", "true").stdout
+    result = call("-i", str(two), "run", "--dry-run", "--explain", "-x", "A=1", "--", "true")
+    rows = [row for row in result.stdout.split("\n\n")[0].splitlines() if row.strip()][1:]
+    assert [shlex.split(row.split()[0])[0] for row in rows] == [*shlex.split(line)[:-1], "-x", "A=1", "true"]
+    assert "Executed: " in result.stdout
+    assert "agent rank" in result.stdout
+    assert "TACO_LAUNCH_JOB_ID" in result.stdout
+
+
+def test_json_has_all_of_it(two: Path) -> None:
+    plan = planned("--name", "j", "--", "true", file=two)
+    assert shlex.split(plan["line"]) == [token["text"] for token in plan["tokens"]]
+    eth0 = next(token for token in plan["tokens"] if token["text"] == "eth0")
+    assert eth0["source"] == "inventory"
+    assert "network.interface" in eth0["why"]
+    assert plan["executed"][-5:] == ["agent", "rank", "j", "--", "true"]
+    assert plan["env"]["TACO_LAUNCH_JOB"] == "j"
+    assert {"files", "host_env", "warnings"} <= plan.keys()
+
+
+def test_nothing_is_asked_where_all_is_declared(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_settings: object) -> None:
+        raise AssertionError("a connection was opened")
+
+    monkeypatch.setattr("taco_launch.cli.options.Settings.head", refuse)
+    result = call("-i", str(two), "run", "--dry-run", "--", "true")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("line", ["network: {interface: eth0}", 'versions: {openmpi: "4.1.4"}', "slots: 2"])
+def test_what_is_not_declared_is_named(two: Path, line: str) -> None:
+    assert line in TWO
+    two.write_text(TWO.replace(line, ""))
+    result = call("-i", str(two), "run", "--dry-run", "--", "true")
+    said = {"network": "network interface", "versions": "version of Open MPI", "slots": "host n1: its slots"}
+    assert said[line.partition(":")[0]] in result.stderr
+    assert result.exit_code == (2 if line[:5] == "slots" else 0)
+    assert ("-H n1:2,n2:2" in result.stdout) == (result.exit_code == 0)
+
+
+def test_from_64_hosts_on_a_hostfile_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "many.yaml"
+    file.write_text(TWO.replace("n[1-2]", "n[1-64]"))
+    out = tmp_path / "out dir"
+    result = call("-i", str(file), "run", "--dry-run", "--out", str(out), "--", "true")
+    line = shlex.split(result.stdout)
+    hostfile = Path(line[line.index("--hostfile") + 1])
+    assert hostfile == out / "hostfile"
+    assert hostfile.read_text() == "".join(f"n{number} slots=2\n" for number in range(1, 65))
+    assert stat.S_ISREG(hostfile.stat().st_mode)
+    assert "-H" not in line
+    assert f"wrote {hostfile}" in result.stderr
+    for words in (["plm_rsh_no_tree_spawn", "1"], ["plm_rsh_num_concurrent", "64"]):
+        at = line.index(words[0])
+        assert line[at : at + 2] == words
+    without = call("-i", str(file), "run", "--dry-run", "--", "true")
+    assert "--out DIR" in without.stderr
+    file.write_text(TWO.replace("n[1-2]", "n[1-63]"))
+    assert "-H" in shlex.split(call("-i", str(file), "run", "--dry-run", "--", "true").stdout)
+
+
+def test_what_the_user_gives_takes_the_place_of_ours(two: Path) -> None:
+    given = ("--mca", "pml", "ucx", "--mca", "btl_tcp_if_exclude", "lo,docker0", "-x", "NCCL_SOCKET_IFNAME==ib0")
+    line = shlex.split(planned(*given, "--", "true", file=two)["line"])
+    assert [line[at + 1 : at + 3] for at, word in enumerate(line) if word == "--mca"][:1] == [["pml", "ucx"]]
+    assert "ob1" not in line
+    assert "btl_tcp_if_include" not in line
+    assert [word for word in line if word.startswith("NCCL_SOCKET_IFNAME")] == ["NCCL_SOCKET_IFNAME==ib0"]
+
+
+def test_knobs_are_normalised_and_x_is_taken_at_its_word(two: Path) -> None:
+    line = planned(
+        "--knob", "HOROVOD_FUSION_THRESHOLD=64MiB", "--knob", "btl_tcp_if_include=eth1", "--", "true", file=two
+    )
+    assert "HOROVOD_FUSION_THRESHOLD=67108864" in line["line"]
+    assert "--mca btl_tcp_if_include eth1" in line["line"]
+    refused = call("-i", str(two), "run", "--dry-run", "-x", "HOROVOD_FUSION_THRESHOLD=64MiB", "--", "true")
+    assert refused.exit_code == 2
+    assert "--knob HOROVOD_FUSION_THRESHOLD=64MiB" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--explain"], "--dry-run"),
+        (["--out", "x"], "--dry-run"),
+        (["--json"], "--dry-run"),
+        (["--dry-run", "--profile", "atuo"], "did you mean 'auto'"),
+        (["--dry-run", "--profile", "./nosuch.yaml"], "No such file"),
+        (["--dry-run", "--interface", "eth0;reboot"], "is not a network interface"),
+        (["--dry-run", "--transport", "roce"], "rdma"),
+        (["--dry-run", "-x", "NCCL_IB_HAC=mlx5"], "did you mean 'NCCL_IB_HCA'"),
+        (["--dry-run", "--np", "5"], "4 slots"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_what_is_refused(two: Path, args: list[str], said: str) -> None:
+    result = call("-i", str(two), "run", *args, "--", "true")
+    assert result.exit_code == (4 if "--np" in args else 2)
+    assert said in result.stderr
+    assert result.stdout == ""
+
+
+def test_an_unknown_knob_passes_where_it_is_allowed(two: Path) -> None:
+    assert (
+        "NCCL_IB_HAC=mlx5" in planned("--allow-unknown-knobs", "-x", "NCCL_IB_HAC=mlx5", "--", "true", file=two)["line"]
+    )
+
+
+def test_ipv6_needs_a_name() -> None:
+    result = call("run", "--dry-run", "-H", "[fd00::1]:2,localhost:1", "--np", "3", "--mca", "x", "1", "--", "true")
+    assert result.exit_code == 2
+    assert "IPv6" in result.stderr
+    assert "address: " in result.stderr
+
+
+def test_a_profile_of_ones_own(two: Path) -> None:
+    folder = two.parent / "profiles"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text(
+        "profile: mine\nabout: only what I need\noptions:\n"
+        '  - {add: "-np {np}", why: ranks}\n  - {add: "-H {hosts}", why: hosts, when: [not many_hosts]}\n'
+        "  - {add: \"-x NOTE='two words'\", why: a note, when: [rdma]}\n"
+    )
+    assert planned("--profile", "mine", "--", "true", file=two)["line"] == "/usr/bin/mpirun -np 4 -H n1:2,n2:2 true"
+    rdma = planned("--profile", "mine", "--transport", "rdma", "--", "true", file=two)
+    assert rdma["line"] == "/usr/bin/mpirun -np 4 -H n1:2,n2:2 -x 'NOTE=two words' true"
+    assert {token["source"] for token in rdma["tokens"] if "NOTE" in token["text"]} == {"user"}
+
+
+def test_a_profile_of_the_inventory_lies_beside_it(two: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text('profile: mine\nabout: x\noptions: [{add: "-np {np}", why: ranks}]\n')
+    two.write_text(TWO + "profile: ./mine.yaml\n")
+    monkeypatch.chdir("/")
+    assert planned("--", "true", file=two)["line"] == "/usr/bin/mpirun -np 4 true"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("profile: x\nabout: x\noptions: []\n", "must be a list of options"),
+        ("profile: x\noptions: [{add: --bind-to none, why: x}]\n", "about: missing: must be text"),
+        ("about: x\nprofile: x\noptions: [{add: none, why: x}]\n", "must be an option of mpirun"),
+        ("about: x\nprofile: x\noptions: [{add: --bind-to none}]\n", "options[0].why"),
+        ('about: x\nprofile: x\noptions: [{add: "-H {host}", why: x}]\n', "did you mean 'hosts'"),
+        ("about: x\nprofile: x\noptions: [{add: -x A=1, why: x, when: [rmda]}]\n", "did you mean 'rdma'"),
+        ("about: x\nprofile: x\noptions: [{add: -x NCCL_NET_GDR_LEVEL=pxb, why: x}]\n", "upper case"),
+        ("about: x\nprofile: x\noptions: [{add: --mca pml, why: x}]\n", "--mca NAME VALUE"),
+        ('about: x\nprofile: x\noptions: [{add: "-x A=\'", why: x}]\n', "cannot be split into words"),
+        ("about: x\nprofile: x\noption: []\noptions: [{ad: 1, why: x}]\n", "did you mean 'options'"),
+        ("- 1\n", "must be a mapping"),
+        ("a: [\n", "no YAML"),
+    ],
+)
+def test_a_profile_that_is_wrong(two: Path, tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(text)
+    result = call("-i", str(two), "run", "--dry-run", "--profile", str(file), "--", "true")
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert str(file) in result.stderr
+
+
+def test_light_is_lossy_and_says_so(two: Path) -> None:
+    plan = planned("--light", "--", "true", file=two)
+    assert "LIGHT_TOPK_ALLREDUCE=1" in plan["line"]
+    assert "HOROVOD_CYCLE_TIME" not in plan["line"]
+    assert any("lossy" in warning for warning in plan["warnings"])
+    assert any("LightCC" in warning for warning in plan["warnings"])
+
+
+def test_2d_alone_becomes_horovods_torus(two: Path) -> None:
+    two.write_text(TWO.replace('"4.1.4"', '"4.1.4", horovod: "0.28.1"'))
+    plan = planned("-x", "LIGHT_2D_ALLREDUCE=1", "--", "true", file=two)
+    assert "HOROVOD_TORUS_ALLREDUCE=1" in plan["line"]
+    assert "LIGHT_" not in plan["line"]
+    token = next(token for token in plan["tokens"] if token["text"] == "HOROVOD_TORUS_ALLREDUCE=1")
+    assert token["source"] == "launcher"
+    assert "LIGHT_2D_ALLREDUCE" in token["why"]
+    both = planned("-x", "LIGHT_2D_ALLREDUCE=1", "-x", "LIGHT_TOPK_ALLREDUCE=1", "--", "true", file=two)
+    assert "TORUS" not in both["line"]

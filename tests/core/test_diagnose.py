@@ -1,0 +1,221 @@
+"""What explain does with any text: it never fails, finds what is there, keeps order and bounds, and takes linear time."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taco_launch.diagnose import Scan, explain, is_consequence
+from taco_launch.signatures.table import TABLE
+
+REFUSED = "ssh: connect to host gpu2 port 12222: Connection refused"
+SHUT_DOWN = (
+    "RuntimeError: Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt"
+)
+DRESSES = {
+    "plain": "{}",
+    "merged": "gpu1/mpirun | {}",
+    "merged rank": "gpu-1.rack/12  | {}",
+    "tagged": "[1,0]<stderr>:{}",
+    "tagged 5": "[1,3]<stderr>: {}",
+    "time and tag": "Fri Nov 20 15:18:13 2026[1,0]<stderr>:{}",
+    "docker time": "2026-11-20T15:18:13.123456789Z {}",
+    "nccl time": "[2026-11-20 15:18:13] {}",
+    "dmesg": "[12345.678901] {}",
+    "torch": "[rank3]: {}",
+    "colour": "\x1b[1;31m{}\x1b[0m",
+    "title": "\x1b]0;title\x07{}",
+    "windows": "{}\r",
+    "progress": " 10%|#  |\r{}\r 20%|## |",
+    "nul": "\0{}",
+    "far right": "." * 100_000 + " {}",
+    "far left": "{} " + "." * 100_000,
+    "all": "gpu1/mpirun | Fri Nov 20 15:18:13 2026[1,0]<stderr>:\x1b[31m{}\x1b[0m\r",
+}
+# What other programs print; none of it holds a known text.
+NOISE = st.sampled_from(
+    [
+        "",
+        "Iter #3: 343.2 img/sec per GPU",
+        "gpu1:31:87 [0] NCCL INFO Channel 00/0 : 1[1] -> 8[0] [receive] via NET/IB/0/GDRDMA",
+        " 45%|####      | 3/10 [00:01<00:02]\r 46%",
+        "\x1b[32mok\x1b[0m",
+        "\udcff\udcfe broken",
+        "x" * 5000,
+    ]
+)
+
+
+def names(text: str) -> list[str]:
+    return [finding.signature for finding in explain(text.split("\n"))]
+
+
+@settings(max_examples=200)
+@given(st.lists(st.text() | NOISE | st.sampled_from([key for entry in TABLE for key in entry.keys])))
+def test_any_text_is_explained_without_failing(lines: list[str]) -> None:
+    for finding in explain(lines):
+        assert 1 <= finding.line <= len(lines)
+        assert finding.cause
+        assert finding.next
+    is_consequence("\n".join(lines))
+
+
+@given(st.lists(NOISE, max_size=200), st.lists(NOISE, max_size=200), st.sampled_from(sorted(DRESSES)))
+def test_a_known_line_is_found_among_noise(before: list[str], after: list[str], dress: str) -> None:
+    found = explain([*before, DRESSES[dress].format(REFUSED), *after])
+    assert [(finding.signature, finding.host, finding.line) for finding in found] == [
+        ("ssh-refused", "gpu2", len(before) + 1)
+    ]
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1 << 19), st.integers(1, 1 << 18), st.sampled_from("x\n"))
+def test_where_a_log_is_cut_into_pieces_does_not_matter(ahead: int, piece: int, filler: str) -> None:
+    text = filler * ahead + "\n" + REFUSED + "\n" + filler * ahead
+    scan = Scan()
+    for begin in range(0, len(text), piece):
+        scan.feed(text[begin : begin + piece])
+    assert [(finding.signature, finding.line) for finding in scan.findings()] == [
+        ("ssh-refused", text[: text.index(REFUSED)].count("\n") + 1)
+    ]
+    assert scan.lines == text.count("\n") + (not text.endswith("\n"))
+
+
+@pytest.mark.parametrize("behind", [*range(70), 1000, 20_000])
+def test_a_text_of_several_lines_is_found_across_the_pieces_of_a_log(behind: int) -> None:
+    """Wherever a block ends: within the text, or behind so many characters more."""
+    text = "gpu1/mpirun | Process name: [[17350,1],4]\ngpu1/mpirun |   Exit code:    255\n"
+    scan = Scan()
+    scan.feed("-" * ((1 << 18) - behind) + "\n" + text[:behind])
+    scan.feed(text[behind:] + "more\n")
+    assert [(finding.signature, finding.line) for finding in scan.findings()] == [("rank-exited-255", 2)]
+
+
+def test_lines_with_and_without_their_ends_are_the_same() -> None:
+    lines = ["one", REFUSED, "", "Host key verification failed."]
+    assert explain(lines) == explain([f"{line}\n" for line in lines]) == explain([f"{line}\r\n" for line in lines])
+    assert [finding.line for finding in explain(lines)] == [2, 4]
+
+
+def test_a_failure_stands_before_what_follows_from_it_and_before_notes() -> None:
+    text = "\n".join(
+        (
+            'Warning: Could not find the environment variable: "PATH2"',
+            f"gpu1/0 | {SHUT_DOWN}",
+            "gpu1/mpirun | ORTE was unable to reliably start one or more daemons.",
+            "gpu1/mpirun | mpirun noticed that process rank 1 with PID 0 on node gpu2 exited on signal 9 (Killed).",
+            "gpu2/9 | RuntimeError: CUDA out of memory.",
+        )
+    )
+    assert names(text) == ["cuda-out-of-memory", "rank-killed", "horovod-shut-down", "variable-not-set"]
+
+
+def test_the_launchers_general_words_are_told_only_alone() -> None:
+    general = "ORTE was unable to reliably start one or more daemons."
+    assert names(general) == ["launch-failed"]
+    assert names(f"{REFUSED}\n{general}") == ["ssh-refused"]
+    assert names(f"{general}\n{REFUSED}") == ["ssh-refused"]
+
+
+@pytest.mark.parametrize(
+    ("text", "signature"),
+    [
+        (REFUSED, "ssh-refused"),
+        ("bash: orted: command not found", "orted-not-on-path"),
+        ("bash: line 1: /opt/wrong/bin/orted: No such file or directory", "orted-wrong-prefix"),
+        ("sh: 1: /opt/wrong/bin/prted: not found", "orted-wrong-prefix"),
+        ("  Process name: [[17350,1],4]\n  Exit code:    255", "rank-exited-255"),
+        ("   Process name: [prterun-gpu1-31@1,4]\n   Exit code:    127", "rank-command-not-found"),
+        ("  Process name: [[17350,1],4]\n  Exit code:    126", "rank-not-executable"),
+        ("  Process name: [[17350,1],4]\n  Exit code:    1", "rank-exited"),
+        ("  Process name: [[17350,1],4]\n  Exit code:    1270", "rank-exited"),
+    ],
+)
+def test_what_one_exit_code_may_mean_is_told_apart_by_text(text: str, signature: str) -> None:
+    assert names(text) == [signature]
+    labelled = "\n".join(f"gpu1/mpirun | {line}" for line in text.split("\n"))
+    assert names(labelled) == [signature]
+
+
+def test_a_rank_speaks_for_its_host_and_mpirun_for_none() -> None:
+    text = "RuntimeError: CUDA out of memory."
+    assert explain([f"gpu2/9 | {text}"])[0].host == "gpu2"
+    assert explain([f"gpu2/mpirun | {text}"])[0].host == ""
+    assert explain(["gpu7:12:13 [0] NCCL WARN Duplicate GPU detected : rank 0 and 1"])[0].host == "gpu7"
+
+
+@pytest.mark.parametrize(
+    ("said", "host"),
+    [("gpu2", "gpu2"), ("[gpu2]:2222", "gpu2"), ("[fd00::2]:2222", "fd00::2"), ("10.0.0.2", "10.0.0.2")],
+)
+def test_a_host_is_told_without_its_port(said: str, host: str) -> None:
+    line = f"No ED25519 host key is known for {said} and you have requested strict checking."
+    assert explain([line])[0].host == host
+
+
+def test_the_same_of_the_same_host_is_told_once_and_the_first_line_counts() -> None:
+    lines = [f"ssh: connect to host gpu{number % 3} port 22: Connection refused" for number in range(1, 1000)]
+    assert [(finding.host, finding.line) for finding in explain(lines)] == [("gpu1", 1), ("gpu2", 2), ("gpu0", 3)]
+
+
+def test_the_findings_are_bounded() -> None:
+    one = [f"ssh: connect to host gpu{number} port 22: Connection refused" for number in range(5000)]
+    assert len(explain(one)) == 16
+    more = [f"gpu{number}:1:2 [0] NCCL WARN {key}" for number in range(40) for entry in TABLE for key in entry.keys]
+    assert len(explain([*one, *more])) == 64
+
+
+def test_several_logs_are_told_in_their_order() -> None:
+    scan = Scan()
+    scan.begin("gpu2")
+    scan.feed("one\nRuntimeError: CUDA out of memory.")
+    scan.begin()
+    scan.feed(f"{REFUSED}\n")
+    assert [(finding.signature, finding.host, finding.line) for finding in scan.findings()] == [
+        ("cuda-out-of-memory", "gpu2", 2),
+        ("ssh-refused", "gpu2", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("head", "between", "line"),
+    [("one\ntwo\n", 10, 13), ("one\ntw", 10, 12), ("one\ntw", 0, 2), ("", 0, 1), ("", 5, 6)],
+)
+def test_lines_that_are_passed_over_are_counted(head: str, between: int, line: int) -> None:
+    scan = Scan()
+    scan.feed(head)
+    scan.skip(between)
+    scan.feed(REFUSED)
+    assert [finding.line for finding in scan.findings()] == [line]
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (f"Traceback ...\n{SHUT_DOWN}\n", True),
+        (f"Traceback (most recent call last):\n  File 'x'\n{SHUT_DOWN}\n", True),
+        ("RuntimeError: [gloo/transport/tcp/pair.cc:537] Read error [10.0.0.2]:29084: Connection reset by peer", True),
+        (f"Traceback (most recent call last):\n  File 'x'\nKeyError: 'lr'\n{SHUT_DOWN}\n", False),
+        (f"RuntimeError: CUDA out of memory.\n{SHUT_DOWN}\n", False),
+        ("RuntimeError: mine\n", False),
+        ("kex_exchange_identification: read: Connection reset by peer", False),
+        ("", False),
+    ],
+)
+def test_what_blames_another_rank(text: str, answer: bool) -> None:
+    assert is_consequence(text) is answer
+
+
+def test_no_text_takes_long() -> None:
+    """Texts that are near misses, repeated: as long lines and as many lines. Twice as much takes about twice as long."""
+    near = [f"{key} " for entry in TABLE for key in entry.keys]
+
+    def seconds(text: str) -> float:
+        begin = time.perf_counter()
+        explain(text.split("\n"))
+        return time.perf_counter() - begin
+
+    once = "".join(near)
+    text = "\n".join([*near, once * 20, *(key * 200 for key in near)])
+    assert seconds(text * 2) < 4 * seconds(text) + 1

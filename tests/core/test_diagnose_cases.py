@@ -1,0 +1,77 @@
+"""Every log in `cases/explain` gives the findings beside it: what `taco-launch explain --json` prints for it.
+
+The names with `ompi41` or `ompi50` are what those versions printed in real runs (hosts renamed), the rest short excerpts.
+"""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from taco_launch.diagnose import Scan, explain
+from taco_launch.signatures.entry import Kind
+from taco_launch.signatures.table import TABLE
+
+FOLDER = Path(__file__).parent / "cases" / "explain"
+LOGS = sorted(FOLDER.glob("*.txt"))
+EXTRA = os.environ.get("TACO_LAUNCH_EXTRA_CORPUS")
+EXTRA_LOGS = sorted(path for path in Path(EXTRA).rglob("*") if path.is_file()) if EXTRA else []
+
+
+def read(log: Path) -> str:
+    return log.read_bytes().decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda path: path.stem)
+def test_case(log: Path) -> None:
+    found = [asdict(finding) for finding in explain(read(log).split("\n"))]
+    assert found == json.loads(log.with_suffix(".json").read_text("utf-8"))
+
+
+def test_each_case_has_one_expectation_and_no_expectation_is_left_over() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == {f"{log.stem}{end}" for log in LOGS for end in (".txt", ".json")}
+
+
+def test_every_signature_has_a_case() -> None:
+    found = {entry["signature"] for log in FOLDER.glob("*.json") for entry in json.loads(log.read_text("utf-8"))}
+    assert found == {entry.name for entry in TABLE}
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda path: path.stem)
+def test_the_quoted_text_stands_in_its_line(log: Path) -> None:
+    """Also where the log comes in pieces, each of them cut within lines."""
+    text = read(log)
+    scan = Scan()
+    for begin in range(0, len(text), 7):
+        scan.feed(text[begin : begin + 7])
+    matches = scan.matches()
+    assert tuple(match.finding for match in matches) == explain(text.split("\n"))
+    lines = text.split("\n")
+    for match in matches:
+        words = lines[match.finding.line - 1].split()
+        assert set(match.text.split()[1:-1]) <= set(words), match
+    assert [match.kind for match in matches] == sorted(match.kind for match in matches)
+
+
+def test_each_signature_is_told_one_way() -> None:
+    assert len({entry.name for entry in TABLE}) == len(TABLE)
+    names = {entry.name for entry in TABLE}
+    for entry in TABLE:
+        assert set(entry.unless) <= names - {entry.name}
+        assert entry.name == entry.name.lower()
+        assert entry.cause.endswith((".", ")"))
+        assert entry.next
+        assert not {entry.kind} & {Kind.FALLBACK, Kind.ECHO} or "ssh" not in entry.name
+
+
+@pytest.mark.skipif(EXTRA is None, reason="cannot: TACO_LAUNCH_EXTRA_CORPUS names no folder of logs")
+@pytest.mark.parametrize("log", EXTRA_LOGS, ids=str)
+def test_extra_corpus(log: Path) -> None:
+    text = read(log)
+    for finding in explain(text.splitlines()):
+        assert 1 <= finding.line <= text.count("\n") + 1
+        assert "?" not in finding.signature
+        assert finding.cause
+        assert finding.next

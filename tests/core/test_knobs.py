@@ -1,0 +1,187 @@
+"""The table of knobs: nothing is missing or said twice, each row is whole, and names are found as people write them."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taco_launch.launch import knobs
+from taco_launch.launch.knob_values import normalise, verbatim
+from taco_launch.launch.knobs import TABLE, Knob
+
+LINES = (Path(__file__).parent / "cases" / "knobs" / "names.txt").read_text("utf-8").splitlines()
+NAMES = tuple(line for line in LINES if not line.startswith("#"))
+KINDS = {
+    "switch", "integer", "number", "word", "words", "level", "hca", "interfaces", "functions", "components", "networks",
+    "ports", "cidr", "endpoint", "path", "options", "key", "text",
+}  # fmt: skip
+# Defaults that are told of by somebody else: what stands there is not read back by the library.
+TOLD = {"plm_rsh_agent", "coll_tuned_allreduce_algorithm", "pml_ucx_devices"}
+
+
+def test_the_table_knows_every_name_of_the_guides_and_documents() -> None:
+    assert [name for name in NAMES if knobs.find(name) is None] == []
+    assert [name for name, count in Counter(NAMES).items() if count > 1] == []
+
+
+def test_no_name_or_alias_stands_for_two_knobs() -> None:
+    names = Counter(name for knob in TABLE for name in (knob.name, *knob.aliases))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("knob", TABLE, ids=lambda knob: knob.name)
+def test_each_row_is_whole(knob: Knob) -> None:
+    assert knob.kind in KINDS
+    assert knob.unit in ("", "bytes", "ms", "s")
+    assert knob.why.endswith(".")
+    assert knob.source
+    assert knob.allowed
+    assert bool(knob.choices) or knob.kind not in ("word", "words", "level", "functions")
+    assert knob.low is None or knob.high is None or knob.low < knob.high
+    assert knob.instead == "" or (knobs.find(knob.instead) and knob.until)
+    assert knob.mca == (knob.library == "openmpi" and not knob.name.startswith("OMPI_"))
+
+
+@pytest.mark.parametrize(
+    "knob", [knob for knob in TABLE if knob.default and knob.name not in TOLD], ids=lambda k: k.name
+)
+def test_each_default_is_a_right_value(knob: Knob) -> None:
+    verbatim(knob.name, knob.default)
+    assert normalise(knob.name, knob.default).lower() == knob.default.strip().lower()
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "unit"),
+    [
+        ("LIGHT_2D_ALLREDUCE", "0", ""),
+        ("LIGHT_INTRA_SIZE", "8", ""),
+        ("LIGHT_HIERARCHICAL_THRESHOLD", "1073741824", "bytes"),
+        ("LIGHT_TOPK_ALLREDUCE", "0", ""),
+        ("LIGHT_TOPK_RATIO", "0.01", ""),
+        ("LIGHT_TOPK_THRESHOLD", "1048576", "bytes"),
+        ("LIGHT_TOPK_FP16", "0", ""),
+    ],
+)
+def test_lightcc_has_the_defaults_of_the_guide(name: str, default: str, unit: str) -> None:
+    knob = knobs.find(name)
+    assert knob
+    assert (knob.library, knob.default, knob.unit) == ("lightcc", default, unit)
+
+
+def test_lightcc_has_seven_and_says_which_way_its_thresholds_go() -> None:
+    assert len(knobs.matching("LIGHT_")) == 7
+    assert "(<=)" in knobs.matching("LIGHT_HIERARCHICAL_THRESHOLD")[0].why
+    assert "(>=)" in knobs.matching("LIGHT_TOPK_THRESHOLD")[0].why
+    assert "lossy" in knobs.matching("LIGHT_TOPK_ALLREDUCE")[0].why
+
+
+def test_an_alias_is_the_same_knob() -> None:
+    assert knobs.find("prte_keep_fqdn_hostnames") is knobs.find("orte_keep_fqdn_hostnames")
+    assert knobs.find("plm_ssh_args") is knobs.find("plm_rsh_args")
+
+
+def test_matching_is_exact_or_by_beginning_in_any_case() -> None:
+    assert [knob.name for knob in knobs.matching("NCCL_NET")] == ["NCCL_NET"]
+    assert {knob.name for knob in knobs.matching("nccl_net_gdr_")} == {
+        "NCCL_NET_GDR_LEVEL", "NCCL_NET_GDR_READ", "NCCL_NET_GDR_C2C",
+    }  # fmt: skip
+    assert "orte_launch_agent" in {knob.name for knob in knobs.matching("prte_")}
+    assert knobs.matching("") == TABLE
+    assert knobs.matching("nothing") == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("NCCL_IB_HAC", "NCCL_IB_HCA"),
+        ("nccl_ib_gid_indx", "NCCL_IB_GID_INDEX"),
+        ("nccl_debug", "NCCL_DEBUG"),
+        ("HOROVOD_FUSION_TRESHOLD", "HOROVOD_FUSION_THRESHOLD"),
+        ("LIGHT_TOP_K_RATIO", "LIGHT_TOPK_RATIO"),
+        ("btl_tcp_include", "btl_tcp_if_include"),
+        ("XYZZY", ""),
+    ],
+)
+def test_near(name: str, near: str) -> None:
+    assert knobs.near(name) == near
+
+
+@pytest.mark.parametrize(
+    ("name", "slip"),
+    [
+        ("btl_tcp_if_inlcude", "btl_tcp_if_include"),
+        ("btl_tcp_if_includ", "btl_tcp_if_include"),
+        ("btl_tcp_if_incllude", "btl_tcp_if_include"),
+        ("btl_tcp_if_includa", "btl_tcp_if_include"),
+        ("blt_tcp_if_include", "btl_tcp_if_include"),
+        ("BTL_tcp_if_include", "btl_tcp_if_include"),
+        ("UCX_NET_DEVICE", "UCX_NET_DEVICES"),
+        # these exist, and the table has not all of them
+        ("btl_tcp_if_include", ""),
+        ("btl_tcp_disable_family", ""),
+        ("btl_tcp_port_min_v5", ""),
+        ("btl_tcp_link5", ""),
+        ("bml", ""),
+        ("rml", ""),
+        ("coll_tuned_allgather_algorithm", ""),
+        ("pml_base_verbose", ""),
+        ("UCX_RC_TLS", ""),
+    ],
+)
+def test_slip(name: str, slip: str) -> None:
+    assert knobs.slip(name) == slip
+
+
+@given(st.sampled_from(NAMES), st.data())
+def test_any_letter_left_out_of_a_long_name_is_a_slip(name: str, data: st.DataObject) -> None:
+    index = data.draw(st.integers(0, len(name) - 1))
+    typed = name[:index] + name[index + 1 :]
+    if name[index].isdigit() or len(typed) < 6 or knobs.find(typed) or typed.endswith("_base_verbose"):
+        return
+    assert knobs.slip(typed)
+
+
+@pytest.mark.parametrize(
+    ("name", "strict"),
+    [
+        ("NCCL_FOO", True),
+        ("HOROVOD_X", True),
+        ("LIGHT_X", True),
+        ("nccl_debug", True),
+        ("nccl_foo", False),
+        ("light_mode", False),
+        ("UCX_FOO", False),
+        ("TORCH_NCCL_BLOCKING_WAIT", False),
+        ("btl_foo", False),
+        ("PATH", False),
+    ],
+)
+def test_strict(name: str, strict: bool) -> None:
+    assert knobs.strict(name) is strict
+
+
+def test_how_a_library_reads_a_knob_is_said() -> None:
+    reads = {
+        name: knobs.matching(name)[0].reads
+        for name in ("HOROVOD_AUTOTUNE", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_PSK")
+    }
+    assert "strtol" in reads["HOROVOD_AUTOTUNE"]
+    assert "strtoll" in reads["NCCL_IB_DISABLE"]
+    assert "^ excludes" in reads["NCCL_IB_HCA"]
+    assert reads["NCCL_PSK"] == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        ("NCCL_IB_SL", "a whole number from 0 to 15"),
+        ("HOROVOD_CYCLE_TIME", "a number of milliseconds from 0"),
+        ("NCCL_SOCKET_FAMILY", "AF_INET, AF_INET6"),
+        ("HOROVOD_AUTOTUNE", "0 or 1"),
+        ("NCCL_TOPO_FILE", "path"),
+    ],
+)
+def test_allowed(name: str, allowed: str) -> None:
+    assert knobs.matching(name)[0].allowed == allowed

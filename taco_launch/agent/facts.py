@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import shutil
 import socket
 import subprocess
 from typing import Any, Dict, Mapping, Optional
@@ -16,18 +17,20 @@ _VERSION_SECONDS = 10.0
 _PR_SET_PTRACER, _PR_SET_PTRACER_ANY = 0x59616D61, -1  # prctl(2): Yama; Open MPI's ranks allow it each other as well
 
 
-def host() -> Dict[str, Any]:
+def host(*, count_slots: bool) -> Dict[str, Any]:
     """Give slots, GPUs and `single_copy`, as HostFacts names them. The slots are the GPUs, else max(2, cores).
 
     Raises:
-        HostError: as `gpus` does.
+        HostError: nobody knows how many GPUs there are, and the slots are to be counted.
     """
-    found = gpus()
-    return {
-        "slots": found or max(2, len(os.sched_getaffinity(0))),
-        "gpus": found,
-        "single_copy": single_copy(),
-    }
+    found: Optional[int] = None
+    try:
+        found = gpus()
+    except HostError:
+        if count_slots:
+            raise
+    slots = None if found is None else found or max(2, len(os.sched_getaffinity(0)))
+    return {"slots": slots, "gpus": found, "single_copy": single_copy()}
 
 
 def openmpi(program: str, environment: Mapping[str, str]) -> Optional[str]:
@@ -89,14 +92,14 @@ def gpus() -> int:
     Raises:
         HostError: the tool is there but does not answer, so that nobody knows.
     """
+    if shutil.which("nvidia-smi") is None:  # a folder of PATH that may not be searched makes no error of it
+        return 0
     argv = ["nvidia-smi", "-L"]
     hint = "repair the driver, or say how many ranks the host takes: slots in the inventory, or -H HOST:N"
     try:
         listing = subprocess.run(
             argv, capture_output=True, text=True, errors="replace", timeout=_SMI_SECONDS, check=False
         )
-    except FileNotFoundError:
-        return 0
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(f"nvidia-smi -L: {error}", hint) from None
     if listing.returncode not in (0, _NO_DEVICES):

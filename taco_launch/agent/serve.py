@@ -184,7 +184,7 @@ def _delete(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
 def _facts(_jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
     """Give what a plan has to know of this host, and of the Open MPI that a program on the caller's PATH is of."""
     openmpi = facts.openmpi(request["mpirun"], {**os.environ, "PATH": request["path"]})
-    yield {"host": facts.host(), "openmpi": openmpi}
+    yield {"host": facts.host(count_slots=request["count_slots"]), "openmpi": openmpi}
 
 
 def _shown(folder: JobFolder) -> Dict[str, Any]:

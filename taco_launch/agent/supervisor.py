@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from taco_launch import state
 from taco_launch.agent import facts, logs, processes, program, records
 from taco_launch.agent.folders import JobFolder
+from taco_launch.agent.launcher import IGNORED, spawn
 from taco_launch.agent.protocol import Line
 from taco_launch.agent.why import why
 from taco_launch.diagnose import is_consequence
@@ -29,8 +30,6 @@ from taco_launch.model.jobs import JobSpec, JobState, RankEnd
 from taco_launch.placement import place
 
 _TICK_MS = 50
-# What a terminal or a lost connection sends: none of the supervisor's business.
-_IGNORED = (signal.SIGHUP, signal.SIGINT)
 _HEARTBEAT_SECONDS = 5.0
 # Of a thousand ranks that fail together, the events of the first tell enough.
 _MOST_FAILURES = 64
@@ -40,7 +39,7 @@ _GUARD_SECONDS = 45.0
 
 def main(folder: JobFolder, agent: str, guard_process: "subprocess.Popen[bytes]") -> int:
     """Supervise the job to its end; `guard_process` is this host's guard, started already."""
-    for number in _IGNORED:
+    for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     processes.become_subreaper()
     supervisor = _Supervisor(folder, agent, guard_process)
@@ -120,6 +119,7 @@ class _Supervisor:
                 "job_id": self._id,
                 "host_loss_timeout": spec.policy.host_loss_timeout,
                 "look": bool(wanted),
+                "count_slots": any(host.slots is None for host in spec.hosts),
             }
         )
         known = Facts(
@@ -152,7 +152,8 @@ class _Supervisor:
         welcome = {"environment": shared, "log_max_bytes": spec.policy.log_max_bytes}
         guard.send({"op": "prepare", "welcome": welcome})
         self._label(hosts)
-        self._mpirun = self._spawn(launch.executed, {**caller["environment"], **dict(launch.env)}, caller["umask"])
+        environment = {**caller["environment"], **dict(launch.env)}
+        self._mpirun = spawn(launch.executed, spec.cwd, environment, caller["umask"])
         entry = processes.identify(self._mpirun.pid)
         if entry is not None:
             guard.send({"op": "launched", "root": [entry.pid, entry.start]})
@@ -167,29 +168,6 @@ class _Supervisor:
         for rank in range(self._np):
             self._merge.add(self._folder.rank(rank), f"{host}/{rank}".ljust(width))
         self._merge.add(self._folder.launcher, f"{host}/mpirun")
-
-    def _spawn(self, argv: Sequence[str], environment: Dict[str, str], umask: int) -> "subprocess.Popen[bytes]":
-        def before_exec() -> None:
-            for number in _IGNORED:  # what is ignored here would be ignored by every rank
-                signal.signal(number, signal.SIG_DFL)
-            # Orphans of a rank that is killed stay descendants of the launcher; ours would be the next in line.
-            processes.become_subreaper()
-            os.umask(umask)
-
-        try:
-            return subprocess.Popen(
-                argv,
-                cwd=self._spec.cwd,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=before_exec,  # noqa: PLW1509 - this process has one thread
-            )
-        except OSError as error:
-            what = error.filename or argv[0]
-            raise HostError(f"cannot run {argv[0]}: {what}: {error.strerror}") from None
 
     # -- run
 

@@ -110,7 +110,8 @@ def _print_plan(settings: Settings, spec: "JobSpec", out: str, *, explain: bool)
     def ask(missing: tuple[str, ...]) -> "Mapping[str, Any]":
         settings.talk(f"asking the head for: {', '.join(missing)}")
         path = os.environ.get("PATH", os.defpath)
-        return settings.head().call("facts", mpirun=spec.mpirun, path=path)[-1]
+        count_slots = any(host.slots is None for host in spec.hosts)
+        return settings.head().call("facts", mpirun=spec.mpirun, path=path, count_slots=count_slots)[-1]
 
     launch = plan.dry_run(spec, os.environ, ask, root=os.geteuid() == 0, folder=out)
     for warning in launch.warnings:

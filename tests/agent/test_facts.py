@@ -37,8 +37,8 @@ def test_gpus(tools: Path, listing: str, code: int, count: int) -> None:
     )
     tool.chmod(0o755)
     assert facts.gpus() == count
-    assert facts.host()["slots"] == (count or max(2, len(os.sched_getaffinity(0))))
-    assert facts.host()["gpus"] == count
+    assert facts.host(count_slots=True)["slots"] == (count or max(2, len(os.sched_getaffinity(0))))
+    assert facts.host(count_slots=True)["gpus"] == count
 
 
 @pytest.mark.parametrize("code", [9, 15])
@@ -47,14 +47,17 @@ def test_a_tool_that_fails_is_no_host_without_gpus(tools: Path, code: int) -> No
     tool.write_text(f"#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit {code}\n", encoding="ascii")
     tool.chmod(0o755)
     with pytest.raises(HostError, match=f"nvidia-smi -L: exit {code}: NVIDIA-SMI has failed") as caught:
-        facts.host()
+        facts.host(count_slots=True)
     assert "-H HOST:N" in (caught.value.hint or "")
+    # Where the slots are declared it is no reason to start nothing.
+    found = facts.host(count_slots=False)
+    assert (found["slots"], found["gpus"]) == (None, None)
 
 
 def test_no_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert facts.gpus() == 0
-    assert facts.host()["slots"] >= 2
+    assert facts.host(count_slots=True)["slots"] >= 2
 
 
 def test_a_tool_that_hangs(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:

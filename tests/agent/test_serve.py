@@ -361,5 +361,5 @@ def test_what_stands_in_a_frame_is_json(jobs: Jobs) -> None:
 
 @pytest.mark.usefixtures("jobs")
 def test_facts() -> None:
-    (frame,) = call("facts", mpirun="/no/such/mpirun", path="/bin").frames
-    assert frame == {"host": facts.host(), "openmpi": None}
+    (frame,) = call("facts", mpirun="/no/such/mpirun", path="/bin", count_slots=True).frames
+    assert frame == {"host": facts.host(count_slots=True), "openmpi": None}

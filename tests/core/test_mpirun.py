@@ -12,6 +12,7 @@ from taco_launch.launch import mpirun
 from taco_launch.launch.decide import CONDITIONS, VALUES, decide, version
 from taco_launch.launch.env import JOB_ID, JOB_NAME
 from taco_launch.launch.needs import needs
+from taco_launch.launch.replace import Option
 from taco_launch.launch.separator import escape, unescape
 from taco_launch.model.facts import Facts, HostFacts
 from taco_launch.model.hosts import Container, Host, Network
@@ -45,6 +46,18 @@ def settings(made: LaunchPlan) -> dict[str, str]:
         (words[at + 1], words[at + 2]) for at, word in enumerate(words) if word in ("--mca", "--prtemca", "--pmixmca")
     ]
     return {**{name: value for name, _equals, value in env}, **dict(mca)}
+
+
+def options_of(made: LaunchPlan) -> list[Option]:
+    """Cut the line between mpirun and the command into its options."""
+    tokens = [token for token in made.tokens if token.why != "the job's command"][1:]
+    options, at = [], 0
+    while at < len(tokens):
+        word = tokens[at].text
+        count = 1 if word == "--allow-run-as-root" else 3 if word.endswith("mca") else 2
+        options.append(Option(tuple(tokens[at : at + count])))
+        at += count
+    return options
 
 
 def missing(made: LaunchPlan) -> list[str]:
@@ -134,7 +147,7 @@ def gids(nccl: str | None, *indexes: int | None, **network: Any) -> LaunchPlan:
 def test_the_gid_index_where_nccl_needs_it() -> None:
     assert settings(gids("2.9.9", 3, 3))["NCCL_IB_GID_INDEX"] == "3"
     assert settings(gids("2.20.5", 5, 5))["NCCL_IB_GID_INDEX"] == "5"
-    assert "NCCL_IB_GID_INDEX" not in settings(gids("2.21.5", 3, 3))
+    assert "NCCL_IB_GID_INDEX" not in settings(gids("2.21", 3, 3))
     differ = gids("2.9.9", 3, 5)
     assert "NCCL_IB_GID_INDEX" not in settings(differ)
     assert dict(differ.host_env) == {"gpu1": (("NCCL_IB_GID_INDEX", "3"),), "gpu2": (("NCCL_IB_GID_INDEX", "5"),)}
@@ -355,3 +368,75 @@ def test_the_line_can_be_pasted() -> None:
     assert mpirun.line(plan(command=("sh", "-c", "echo $RANK\n")).tokens) == (
         "mpirun -np 2 -H localhost:2 --bind-to none --map-by slot sh -c $'echo $RANK\\012'"
     )
+
+
+PROFILES = [AUTO, *(profile.load(name, "", {}) for name in ("taco-bare-metal", "ack"))]
+NAMES = st.sampled_from(["NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "PATH", "LIGHT_2D_ALLREDUCE", "MINE"])
+PARAMETERS = st.sampled_from(
+    ["pml", "btl", "btl_tcp_if_exclude", "oob_tcp_if_include", "prte_keep_fqdn_hostnames", "mine"]
+)
+VERSIONS = st.none() | st.sampled_from(["2.9.9", "2.21.5", "4.0", "4.1.4", "5.0.11", "0.28.1"])
+
+
+@given(
+    chosen=st.sampled_from(PROFILES),
+    slots=st.lists(st.integers(1, 8), min_size=1, max_size=70),
+    openmpi=VERSIONS,
+    nccl=VERSIONS,
+    horovod=VERSIONS,
+    asked=st.builds(
+        Asked,
+        transport=st.sampled_from([None, "auto", "tcp", "rdma"]),
+        interface=st.sampled_from([None, "eth0"]),
+        gdr=st.sampled_from([None, True, False]),
+        light=st.booleans(),
+    ),
+    network=st.builds(
+        Network,
+        interface=st.sampled_from(["auto", "bond0"]),
+        rdma=st.sampled_from(["auto", "on", "off"]),
+        gid_index=st.none() | st.integers(0, 255),
+        gdr=st.sampled_from(["auto", "on", "off"]),
+        port_range=st.none() | st.just((40000, 41000)),
+    ),
+    env=st.dictionaries(NAMES, st.none() | st.sampled_from(["1", "x y"])),
+    mca=st.dictionaries(PARAMETERS, st.sampled_from(["1", "x y"])),
+)
+def test_whatever_is_asked(
+    *,
+    chosen: Profile,
+    slots: list[int],
+    openmpi: str | None,
+    nccl: str | None,
+    horovod: str | None,
+    asked: Asked,
+    network: Network,
+    env: dict[str, str | None],
+    mca: dict[str, str],
+) -> None:
+    hosts = tuple(Host(f"gpu{index}", f"gpu{index}", slots=count) for index, count in enumerate(slots))
+    facts = Facts(root=True, openmpi=openmpi, nccl=nccl, horovod=horovod)
+    more: dict[str, Any] = {"profile": chosen, "asked": asked, "network": network, "env": tuple(env.items()), "mca": tuple(mca.items())}
+    made = plan(facts, hosts=hosts, head="gpu0", **more)
+    # Each option once, under whatever name: mpirun refuses some of them twice, and of others the last wins.
+    keys = [option.key for option in options_of(made)]
+    assert len(set(keys)) == len(keys)
+    assert all(
+        token.why and token.source in {"user", "inventory", "fact", "profile", "default", "launcher"}
+        for token in made.tokens
+    )
+    assert not any("{" in token.text for token in made.tokens)
+    # Hosts and their ranks are told in one way, and all of them.
+    told = [made.argv[at + 1] for at, word in enumerate(made.argv) if word == "-H"]
+    files = [file.text for file in made.files]
+    assert len(told) + len(files) == 1
+    assert (told + files)[0] in (
+        ",".join(f"gpu{index}:{count}" for index, count in enumerate(slots)),
+        "".join(f"gpu{index} slots={count}\n" for index, count in enumerate(slots)),
+    )
+    # What the user gave is there, but for the one variable that may become Horovod's own.
+    found = settings(made)
+    for name, value in {**mca, **{name: value or "" for name, value in env.items()}}.items():
+        assert found.get(name, "1" if "HOROVOD_TORUS_ALLREDUCE" in found else None) == value
+    interfaces = {found[name].lstrip("=") for name in ("btl_tcp_if_include", "NCCL_SOCKET_IFNAME") if name in found}
+    assert interfaces <= {asked.interface or network.interface, *mca.values(), *(value or "" for value in env.values())}

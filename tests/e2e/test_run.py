@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from taco_launch.inventory import profile
 from taco_launch.model.codec import to_json
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import JobSpec
@@ -250,7 +251,8 @@ def agent_call(python: str, agent: Path, op: str, request: dict[str, Any], **mor
 
 def request_of(name: str, *command: str, env: dict[str, str]) -> dict[str, Any]:
     host = Host("localhost", "127.0.0.1", slots=2, connection="local")
-    spec = JobSpec(name=name, command=command, hosts=(host,), np=2)
+    auto = profile.load("auto", "", {})
+    spec = JobSpec(name=name, command=command, hosts=(host,), np=2, head="localhost", profile=auto)
     return {"follow": False, "spec": to_json(spec), "caller": {"environment": env, "umask": 0o022}}
 
 

@@ -1,0 +1,42 @@
+"""How the supervisor starts mpirun: apart from its own session, with the caller's environment and umask."""
+
+import os
+import signal
+import subprocess
+from typing import Mapping, Sequence
+
+from taco_launch.agent import processes
+from taco_launch.errors import HostError
+
+# What a terminal or a lost connection sends: none of the supervisor's business.
+IGNORED = (signal.SIGHUP, signal.SIGINT)
+
+
+def spawn(argv: Sequence[str], cwd: str, environment: Mapping[str, str], umask: int) -> "subprocess.Popen[bytes]":
+    """Start the launcher in `cwd`; its stdout and stderr are one pipe.
+
+    Raises:
+        HostError: it cannot be run.
+    """
+
+    def before_exec() -> None:
+        for number in IGNORED:  # what is ignored here would be ignored by every rank
+            signal.signal(number, signal.SIG_DFL)
+        # Orphans of a rank that is killed stay descendants of the launcher; the supervisor would be the next in line.
+        processes.become_subreaper()
+        os.umask(umask)
+
+    try:
+        return subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=before_exec,  # noqa: PLW1509 - the supervisor has one thread
+        )
+    except OSError as error:
+        what = error.filename or argv[0]
+        raise HostError(f"cannot run {argv[0]}: {what}: {error.strerror}") from None

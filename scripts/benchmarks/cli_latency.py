@@ -14,13 +14,16 @@ import pairing
 import verdicts
 
 _IMPORT = "python -c 'import click'"
-_DRY_RUN = "taco-launch run --dry-run -H localhost:2"
+_DRY_RUN = "taco-launch run --dry-run, asking nobody"
 _ASKING = "taco-launch run --dry-run, asking the agent"
 _CONTENDERS = (
     pairing.Contender(_IMPORT, (sys.executable, "-c", "import click")),
     pairing.Contender("taco-launch --version", ("taco-launch", "--version")),
     pairing.Contender("taco-launch --help", ("taco-launch", "--help")),
-    pairing.Contender(_DRY_RUN, ("taco-launch", "run", "--np", "2", "-H", "localhost:2", "--dry-run", "--", "true")),
+    pairing.Contender(
+        _DRY_RUN,
+        ("taco-launch", "run", "-H", "gpu1:8,gpu2:8", "--interface", "eth0", "--profile", "ack", "--dry-run", "--", "true"),
+    ),
     pairing.Contender(_ASKING, ("taco-launch", "run", "--np", "2", "--dry-run", "--", "true")),
     pairing.Contender("horovodrun --version", ("horovodrun", "--version")),
     pairing.Contender("ansible --version", ("ansible", "--version")),

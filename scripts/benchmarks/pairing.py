@@ -70,8 +70,12 @@ class FailedError(Exception):
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """Give this process's environment with the programs beside this Python first, and no inventory of the user's."""
-    inherited = {name: value for name, value in os.environ.items() if name != "TACO_LAUNCH_INVENTORY"}
+    """Give this process's environment with the programs beside this Python first, and no inventory of the user's.
+
+    Compiled code may be written, as it is where a package was installed.
+    """
+    left_out = ("TACO_LAUNCH_INVENTORY", "PYTHONDONTWRITEBYTECODE")
+    inherited = {name: value for name, value in os.environ.items() if name not in left_out}
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     return {**inherited, "PATH": path, **settings}
 

@@ -1,12 +1,13 @@
 """What the agent has to know of its own host before a job is placed and its line is made."""
 
+import contextlib
 import ctypes
 import os
 import re
 import shutil
 import socket
 import subprocess
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Sequence
 
 from taco_launch.errors import HostError
 
@@ -108,11 +109,23 @@ def gpus() -> int:
     return len(re.findall(r"^GPU \d+:", listing.stdout, re.MULTILINE))
 
 
-def free_port() -> int:
-    """Give a TCP port that is free now, for the ranks' rendezvous."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
+def free_port(allowed: Optional[Sequence[int]] = None) -> int:
+    """Give a TCP port that is free now, for the ranks' rendezvous, of the `allowed` (first, last) if there are such.
+
+    The last ones first: mpirun and MPI begin with the first.
+
+    Raises:
+        HostError: all allowed ports are taken.
+    """
+    candidates: Sequence[int] = (0,) if allowed is None else range(allowed[1], allowed[0] - 1, -1)
+    for port in candidates:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return int(probe.getsockname()[1])
+    raise HostError(
+        f"no port from {candidates[-1]} to {candidates[0]} is free on {socket.gethostname()}",
+        hint="widen network.port_range, or see who has them: ss -ltnp",
+    )
 
 
 def boot_id() -> str:

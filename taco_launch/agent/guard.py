@@ -75,7 +75,7 @@ class _Guard:
             self._supervisor, self._supervised = line, True
             self._job_id = message["job_id"]
             self._host_loss_timeout = message["host_loss_timeout"]
-            line.send({"op": "facts", **_facts(look=message["look"], count_slots=message["count_slots"])})
+            line.send({"op": "facts", **_facts(message)})
         elif op == "prepare":
             self._welcome = {"op": "welcome", **message["welcome"]}
         elif op == "launched":
@@ -137,9 +137,10 @@ class _Guard:
         self._done = lock is not None or silent
 
 
-def _facts(*, look: bool, count_slots: bool) -> Dict[str, Any]:
+def _facts(message: Dict[str, Any]) -> Dict[str, Any]:
     try:
-        found = facts.host(count_slots=count_slots) if look else {}
+        found = facts.host(count_slots=message["count_slots"]) if message["look"] else {}
+        port = facts.free_port(message["ports"])
     except HostError as error:
         return {"error": f"{error.message}\nhint: {error.hint}"}
-    return {"host": found, "port": facts.free_port(), "boot": facts.boot_id()}
+    return {"host": found, "port": port, "boot": facts.boot_id()}

@@ -120,6 +120,7 @@ class _Supervisor:
                 "host_loss_timeout": spec.policy.host_loss_timeout,
                 "look": bool(wanted),
                 "count_slots": any(host.slots is None for host in spec.hosts),
+                "ports": spec.network.port_range,
             }
         )
         known = Facts(

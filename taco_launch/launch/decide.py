@@ -17,9 +17,9 @@ VALUES = {
     "concurrent": "how many ssh connections mpirun opens at a time: the hosts, at most 256",
     "interface": "network interface between the hosts",
     "gid_index": "GID index of the RDMA ports",
-    "ports": "first and last port that jobs may listen on, as 40000-45000",
-    "first_port": "first of these ports",
-    "port_count": "how many they are",
+    "daemon_ports": "first and last of the ports for mpirun and its daemons, as 40000-40015",
+    "first_port": "first of the ports for the ranks",
+    "port_count": "how many ports the ranks have",
     "ranks_per_host": "ranks of each host, where all have as many",
 }
 CONDITIONS = {
@@ -45,6 +45,7 @@ CONDITIONS = {
 MANY_HOSTS = 64
 # More ssh processes at a time than this only compete for the head's cores and descriptors.
 _MOST_CONCURRENT = 256
+_MOST_DAEMON_PORTS = 16
 # The first NCCL that finds the GID index by itself (its env.rst).
 OWN_GID = (2, 21)
 # Which source counts where several decide together.
@@ -156,10 +157,17 @@ def _interface(made: Decisions, spec: JobSpec, facts: Facts) -> None:
     else:
         made.missing["interface"] = "the network interface between the hosts (network.interface or --interface)"
     if spec.network.port_range is not None:
-        first, last = spec.network.port_range
-        ports = {"ports": f"{first}-{last}", "first_port": str(first), "port_count": str(last - first + 1)}
-        for name, text in ports.items():
-            made.values[name] = Choice(text, "inventory", "network.port_range")
+        _ports(made, *spec.network.port_range)
+
+
+def _ports(made: Decisions, first: int, last: int) -> None:
+    """Divide the ports: mpirun listens on all that it is given (seen with 4.1.4 and 5.0.11), and ranks need their own."""
+    daemons = max(1, min(_MOST_DAEMON_PORTS, (last - first + 1) // 8))
+    ports = {"daemon_ports": f"{first}-{first + daemons - 1}"}
+    if last - first + 1 > daemons:
+        ports.update(first_port=str(first + daemons), port_count=str(last - first + 1 - daemons))
+    for name, text in ports.items():
+        made.values[name] = Choice(text, "inventory", "network.port_range")
 
 
 def _transport(made: Decisions, spec: JobSpec) -> None:

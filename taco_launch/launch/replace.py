@@ -41,9 +41,8 @@ def env_option(name: str, value: Optional[str], source: str, why: str) -> Option
 
 
 def mca_option(name: str, value: str, source: str, why: str) -> Option:
-    """Give `--mca NAME VALUE`, or PRRTE's form of it for a parameter of Open MPI 5.0's runtime."""
-    flag = "--prtemca" if name.startswith("prte_") else "--mca"
-    return _option((flag, name, value), source, why)
+    """Give `--mca NAME VALUE`, which Open MPI 5.0 hands on to its runtime where the parameter is of that."""
+    return _option(("--mca", name, value), source, why)
 
 
 def replaced(options: Iterable[Option], given: Iterable[Option]) -> List[Option]:

@@ -1,11 +1,29 @@
-"""mpirun takes a lone `:` among its arguments as the start of a second program: how one gets through to the ranks."""
+"""What mpirun takes for its own among a program's arguments, and how such words get through to the ranks.
+
+A lone `:` begins a second program. Open MPI 4.1 obeys `--mca NAME VALUE` wherever it stands; 5.0 also rewrites
+`--bind-to`, `--map-by` and `--rank-by`, even behind `--` (tried with 4.1.4 and 5.0.11).
+"""
+
+from typing import Sequence, Tuple
+
+_TAKEN = ("mca", "gmca", "tune", "bind-to", "map-by", "rank-by")
 
 
 def escape(word: str) -> str:
-    """Protect an argument of nothing but colons by one more."""
-    return word + ":" if word and not word.strip(":") else word
+    """Protect a word that mpirun might take for its own by a `:` before it: colons alone, and all long options."""
+    return f":{word}" if word and _protected(word) else word
 
 
 def unescape(word: str) -> str:
     """Undo `escape`."""
-    return word[:-1] if word and not word.strip(":") else word
+    return word[1:] if word.startswith(":") and _protected(word) else word
+
+
+def taken(command: Sequence[str]) -> Tuple[str, ...]:
+    """Give the words of a command that mpirun is known to take for its own, where nothing protects them."""
+    return tuple(word for word in command[1:] if word == ":" or (word.startswith("-") and word.lstrip("-") in _TAKEN))
+
+
+def _protected(word: str) -> bool:
+    rest = word.lstrip(":")
+    return not rest or (rest.startswith("-") and len(rest) > 2)

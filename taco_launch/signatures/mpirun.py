@@ -297,4 +297,12 @@ RANKS = (
         "terminated normally, but",
         kind=Kind.FALLBACK,
     ),
+    Signature(
+        "setpgid-race",
+        ("Warning: setpgid(",),
+        "A harmless race in mpirun while it started ssh: nothing is wrong.",
+        "Nothing: the line can be left alone.",
+        r"plm:(?:rsh|ssh): Warning: setpgid\(\d+,\d+\) failed in parent",
+        kind=Kind.NOTE,
+    ),
 )

@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -105,6 +106,17 @@ def test_whether_ranks_may_read_each_others_memory() -> None:
         [sys.executable, "-c", _FORBID.format(number=number)], capture_output=True, text=True, check=True
     )
     assert said.stdout == "False\n"
+
+
+def test_a_free_port_of_the_allowed_ones() -> None:
+    assert facts.free_port() >= 1024
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert facts.free_port((port - 1, port)) == port - 1
+        with pytest.raises(HostError, match=f"no port from {port} to {port} is free"):
+            facts.free_port((port, port))
 
 
 def test_the_boot_has_a_name() -> None:

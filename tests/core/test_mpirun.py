@@ -87,7 +87,8 @@ def missing(made: LaunchPlan) -> list[str]:
             (
                 *("/opt/ompi/bin/mpirun", "-np", "12", "-H", "gpu1:8,gpu2:4", *BINDING),
                 *("-x", "PATH", "-x", "NCCL_DEBUG=WARN", "-x", "NCCL_SOCKET_IFNAME==bond0"),
-                *("--mca", "pml", "ob1", "--mca", "btl", "^openib", "--mca", "btl_tcp_if_include", "bond0"),
+                *("--mca", "pml", "ob1", "--mca", "coll", "^hcoll", "--mca", "btl", "^openib"),
+                *("--mca", "btl_tcp_if_include", "bond0"),
                 *("--mca", "oob_tcp_if_include", "bond0", "--mca", "orte_keep_fqdn_hostnames", "1"),
             ),
             id="two-hosts",
@@ -109,8 +110,9 @@ def test_open_mpi_5_is_given_nothing_of_4() -> None:
         "oob_tcp_if_include",
         "oob_tcp_dynamic_ipv4_ports",
     }
-    assert four["btl_tcp_port_min_v4"] == "40000"
-    assert four["btl_tcp_port_range_v4"] == "100"
+    assert four["oob_tcp_dynamic_ipv4_ports"] == "40000-40011"
+    assert four["btl_tcp_port_min_v4"] == "40012"
+    assert four["btl_tcp_port_range_v4"] == "88"
     assert not {name for name in five if name.startswith(("orte_", "btl_vader", "plm_rsh"))}
     assert five["btl_tcp_if_include"] == "bond0"
     assert "btl" not in five  # openib is gone
@@ -354,14 +356,68 @@ def test_executed_is_the_line_with_the_wrapper_before_the_command(command: list[
     assert ":" not in wrapped
 
 
-@given(st.text() | st.text(":", max_size=5))
+@given(st.text() | st.text(":-a", max_size=5))
 def test_escape_is_undone(word: str) -> None:
     assert unescape(escape(word)) == word
+    # Neither the start of a second program nor an option that mpirun might take.
+    assert escape(word) != ":"
+    assert not (escape(word).startswith("-") and len(escape(word)) > 2)
 
 
-def test_escape_touches_colons_only() -> None:
-    given = ["", ":", "::", "a:", ":a", " :", "x"]
-    assert [escape(word) for word in given] == ["", "::", ":::", "a:", ":a", " :", "x"]
+def test_escape_touches_colons_and_long_options_only() -> None:
+    given = ["", ":", "::", "a:", ":a", " :", "x", "-c", "-", "--", "--mca", ":--mca", "-mca", "--map-by=slot", "a--b"]
+    wanted = [
+        "",
+        "::",
+        ":::",
+        "a:",
+        ":a",
+        " :",
+        "x",
+        "-c",
+        "-",
+        "--",
+        ":--mca",
+        "::--mca",
+        ":-mca",
+        ":--map-by=slot",
+        "a--b",
+    ]
+    assert [escape(word) for word in given] == wanted
+
+
+def test_what_mpirun_takes_from_a_program_is_said() -> None:
+    made = plan(command=("train.py", "--epochs", "1", "--mca", "a", "b", "--map-by", "slot", ":"))
+    (said,) = made.warnings
+    assert said.startswith("--mca, --map-by, :: run by taco-launch")
+    assert plan(command=("--mca", "--epochs")).warnings == ()
+
+
+def test_a_range_of_ports_that_is_too_small() -> None:
+    def said(first: int, last: int, np: int) -> list[str]:
+        made = plan(hosts=FAR, np=np, network=Network(interface="bond0", port_range=(first, last)))
+        return [warning for warning in made.warnings if "port_range" in warning]
+
+    assert said(40000, 40000, 16)
+    assert said(40000, 40007, 16)
+    assert not said(40000, 40008, 16)
+    assert not said(40000, 40000, 8)
+
+
+def test_open_mpi_5_and_the_guides_single_dashes() -> None:
+    guide = PROFILES[1]
+    facts = Facts(False, openmpi="5.0.11")
+    assert any(
+        warning.startswith("-bind-to, -map-by: ") for warning in plan(facts, profile=guide, network=RDMA).warnings
+    )
+    assert not any("two dashes" in warning for warning in plan(profile=guide, network=RDMA).warnings)
+    assert not any("two dashes" in warning for warning in plan(facts).warnings)
+
+
+def test_an_exclude_of_the_environment_stands_against_our_include() -> None:
+    facts = Facts(False, openmpi="4.1.4", environment=(("OMPI_MCA_btl_tcp_if_exclude", "docker0"),))
+    assert any("unset it" in warning for warning in plan(facts, hosts=FAR, network=BOND).warnings)
+    assert not any("unset it" in warning for warning in plan(facts).warnings)
 
 
 def test_the_line_can_be_pasted() -> None:
@@ -416,7 +472,13 @@ def test_whatever_is_asked(
 ) -> None:
     hosts = tuple(Host(f"gpu{index}", f"gpu{index}", slots=count) for index, count in enumerate(slots))
     facts = Facts(root=True, openmpi=openmpi, nccl=nccl, horovod=horovod)
-    more: dict[str, Any] = {"profile": chosen, "asked": asked, "network": network, "env": tuple(env.items()), "mca": tuple(mca.items())}
+    more: dict[str, Any] = {
+        "profile": chosen,
+        "asked": asked,
+        "network": network,
+        "env": tuple(env.items()),
+        "mca": tuple(mca.items()),
+    }
     made = plan(facts, hosts=hosts, head="gpu0", **more)
     # Each option once, under whatever name: mpirun refuses some of them twice, and of others the last wins.
     keys = [option.key for option in options_of(made)]

@@ -52,9 +52,14 @@ def run(ctx: click.Context, /, command: tuple[str, ...], *, sizes: tuple[int, ..
 
     settings = settings_of(ctx)
     spec = spec_of(settings, command, options)
+    said: set[str] = set()
     with render.waiting(settings.quiet, spec.name) as wait:
 
         def report(progress: flow.Progress) -> None:
+            for warning in progress.warnings:
+                if warning not in said:
+                    render.warning(settings, warning)
+                    said.add(warning)
             if progress.state == "SUCCEEDED":
                 settings.talk(f"np {progress.np}: {progress.line}")
             wait.state(f"np {progress.np}: {progress.state} {render.printable(progress.line)}"[:100])

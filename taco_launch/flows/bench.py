@@ -15,12 +15,13 @@ _EVIDENCE_LINES = 15
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a benchmark is: `state` of the job of `np` ranks, and the last line it wrote."""
+    """How far a benchmark is: `state` of the job of `np` ranks, the last line it wrote, and warnings about its line."""
 
     np: int
     job: str
     state: str
     line: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 def run(
@@ -43,15 +44,19 @@ def _one(head: Head, spec: JobSpec, environ: Mapping[str, str], report: Callable
         pieces.append(chunk)
         report(Progress(np, name, "RUNNING", chunk.rstrip().rpartition(b"\n")[2].decode("utf-8", "replace")))
 
+    def started(job: jobs.Job) -> None:
+        report(Progress(np, name, job.record.state.value, warnings=job.record.warnings))
+
     try:
-        job = jobs.run(head, spec, environ, output, lambda _job: None, lambda state: report(Progress(np, name, state)))
+        job = jobs.run(head, spec, environ, output, started, lambda state: report(Progress(np, name, state)))
     except KeyboardInterrupt:
         jobs.stop(head, name, "Ctrl-C", signal.SIGINT)
         jobs.follow(head, jobs.Follow(name, tail=0), lambda _data: None)  # until nothing of it is left
         raise
     text = b"".join(pieces).decode("utf-8", "replace")
     if job.record.state is not JobState.SUCCEEDED:
-        raise _failed(name, job.record.exit_code or FAILED, job.record.reason, text)
+        why = "\ncause: ".join([job.record.reason, *(finding.cause for finding in job.record.findings[:1])])
+        raise _failed(name, job.record.exit_code or FAILED, why, text)
     sample = parse(text)
     if isinstance(sample, NoSample):
         raise _failed(name, FAILED, f"no sample: {sample.why}", text)
@@ -62,7 +67,10 @@ def _one(head: Head, spec: JobSpec, environ: Mapping[str, str], report: Callable
 
 
 def _failed(name: str, code: int, why: str, text: str) -> TacoLaunchError:
-    evidence = "\n".join(f"  {line}" for line in text.rstrip().splitlines()[-_EVIDENCE_LINES:])
+    lines = text.rstrip().splitlines()
+    # What mpirun says of a rank's failure stands in the reason; where it alone has said something, that is the evidence.
+    own = [line for line in lines if "/mpirun " not in line.partition("|")[0]] or lines
+    evidence = "\n".join(f"  {line}" for line in own[-_EVIDENCE_LINES:])
     error = TacoLaunchError(f"job {name}: {why}\n{evidence}".rstrip(), hint=f"taco-launch logs {name}")
     error.exit_code = code
     return error

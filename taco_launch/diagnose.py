@@ -1,7 +1,7 @@
 """What a log tells of a failure: the known texts in it, each with cause and next step, pure."""
 
 import re
-from typing import Dict, Iterable, List, NamedTuple, Set, Tuple
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from taco_launch.model.jobs import Finding
 from taco_launch.signatures.entry import Kind, Signature
@@ -21,12 +21,15 @@ _OVERLAP = 4096
 _MOST_HOSTS = 16
 _MOST_FINDINGS = 64
 _MOST_SHOWN = 200
+# A text of several lines whose key stands in millions of lines without the rest is given up after so many lines.
+_MOST_IN_VAIN = 1 << 20
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
 _TAGS = re.compile(r"\[\d+(?:,\d+)?\]<std(?:out|err|diag)>: ?")
 _PREFIX = re.compile(
     r"(?P<label>[^\s/|]+)/(?:(?P<rank>\d+)|mpirun) *\| ?"  # the merged log
-    r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?\]? *"  # docker logs -t, NCCL
+    r"|(?P<bracket>\[)?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?"  # docker logs -t, NCCL
+    r"(?(bracket)\]|(?=\s|$)) *"  # but no time that goes on, as in Horovod's and TensorFlow's own lines
     r"|\[?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]? *"  # mpirun, dmesg -T
     r"|\[ *\d+\.\d+\] "  # dmesg
     r"|\[rank\d+\]: ?"  # torch
@@ -34,6 +37,8 @@ _PREFIX = re.compile(
 _SPEAKER = re.compile(
     r"(?P<nccl>[\w.-]+):\d+:\d+ \[|\[(?P<mpi>[\w.-]+):\d+\] |[A-Z][a-z]{2} [ \d]\d [\d:]{8} (?P<syslog>[\w.-]+) kernel:"
 )
+# A part of a text that is told only if a value is known: [[value?then]] or [[value?then||else]].
+_PART = re.compile(r"\[\[(?P<name>\w+)\?(?P<then>.*?)(?:\|\|(?P<other>.*?))?\]\]")
 _HOST = re.compile(r"(?:.*@)?(?:\[(?P<quoted>[^\]]+)\](?::\d+)?|(?P<plain>[^\s\[\]]+?))[,:;.]?$")
 
 
@@ -48,8 +53,14 @@ class Match(NamedTuple):
 class Scan:
     """Looks through the text of one log or several; memory is bounded however long they are."""
 
-    def __init__(self) -> None:
-        """Begin with a log that no host is known of."""
+    def __init__(self, names: Optional[Mapping[str, str]] = None, *, failed: bool = False) -> None:
+        """Begin with a log that no host is known of.
+
+        `names` gives the names that hosts are to be told by, where logs have others (an address, the machine's own
+        name). `failed` says that a job is known to have failed, so that its warnings may be why.
+        """
+        self._names = names or {}
+        self._failed = failed
         self.lines = 0  # of the log that is being read, so far
         self.last_words = ""
         self._host = ""
@@ -59,11 +70,13 @@ class Scan:
         self._log = 0
         self._found: List[Tuple[int, Match]] = []
         self._hosts: Dict[str, Set[str]] = {}
+        self._in_vain: Dict[str, int] = {}
+        self._end = ""  # the last characters of what was looked through
 
     def begin(self, host: str = "") -> None:
         """Go on with another log, which was written on `host`. What it tells comes after what the others told."""
         self._examine(last=True)
-        self.lines, self._host, self._open_line = 0, host, False
+        self.lines, self._host, self._open_line, self._end = 0, host, False, ""
         self._log += 1
 
     def feed(self, text: str) -> None:
@@ -76,20 +89,24 @@ class Scan:
     def skip(self, lines: int) -> None:
         """Go on behind a part of the log that is not looked at, in which so many lines end."""
         self._examine(last=True)
-        self.lines += lines
+        self.lines, self._end = self.lines + lines, ""
 
     def matches(self) -> Tuple[Match, ...]:
         """Give what was found: failures before what follows from them, before notes; then in the order of the lines."""
         self._examine(last=True)
         names = {match.finding.signature for _log, match in self._found}
+        with_host = {match.finding.signature for _log, match in self._found if match.finding.host}
         explained = {(log, match.finding.line) for log, match in self._found if match.kind is Kind.CAUSE}
         told = [
             match
             for log, match in self._found
-            if not names.intersection(_UNLESS[match.finding.signature])
+            if _goes_with(_ENTRIES[match.finding.signature], names)
+            and (match.finding.host or match.finding.signature not in with_host)
             # An error whose text is a known one need not be told twice.
             and not (match.kind is Kind.OUTCOME and (log, match.finding.line) in explained)
         ]
+        if not self._failed and not any(match.kind < Kind.NOTE and not _warns(match) for match in told):
+            told = [match for match in told if not _warns(match) or self._ends_with(match)]
         if any(match.kind < Kind.FALLBACK for match in told):
             told = [match for match in told if match.kind is not Kind.FALLBACK]
         return tuple(sorted(told, key=lambda match: match.kind)[:_MOST_FINDINGS])
@@ -97,6 +114,10 @@ class Scan:
     def findings(self) -> Tuple[Finding, ...]:
         """Give `matches` without the rest."""
         return tuple(match.finding for match in self.matches())
+
+    def _ends_with(self, match: Match) -> bool:
+        """Say whether the log ends where a warning stands: nothing came after it."""
+        return re.search(_ENTRIES[match.finding.signature].at_end, self.last_words) is not None
 
     def _examine(self, *, last: bool) -> None:
         """Look through what has come, but for the end, which what comes next may continue."""
@@ -114,6 +135,7 @@ class Scan:
             # What is cut within a line has counted it already.
             self.lines += seen.count("\n") + (not seen.endswith("\n")) - self._open_line
             self._open_line = not seen.endswith("\n")
+            self._end = seen[-_LINE:]
             words = seen[-_BLOCK // 64 :].strip() or seen.strip()
             if words:
                 self.last_words = _clean(words[words.rfind("\n") + 1 :])[1].strip()[-_MOST_SHOWN:]
@@ -134,31 +156,43 @@ class Scan:
 
     def _look(self, entry: Signature, block: str, start: int, position: int, number: int) -> None:
         """See whether the text around a key is the one that is known, and note it if it is new."""
+        if self._in_vain.get(entry.name, 0) > _MOST_IN_VAIN:
+            return
         end = block.find("\n", position)
         end = len(block) if end < 0 else end
-        host = _clean(block[start : min(end, start + _LINE)])[0] or self._host
+        host = self._host or self._named(_clean(block[start : min(end, start + _LINE)])[0])
         told = self._hosts.setdefault(entry.name, set())
         if "(?P<host>" not in entry.pattern and _known(host, told):
             return
+        if entry.not_after:
+            above = block[max(0, start - _LINE) : start] if start else self._end
+            if entry.not_after in above[:-1].rpartition("\n")[2]:
+                return
         text = _with_following(_around(block, start, position, end), block, end, entry.lines - 1)
         match = re.search(entry.pattern, text)
         if match is None:
+            if entry.lines > 1:
+                self._in_vain[entry.name] = self._in_vain.get(entry.name, 0) + entry.lines
             return
         values = _values(match)
-        host = _host(values.get("host", "")) or host
+        host = self._named(_host(values.pop("host", ""))) or host
         if _known(host, told) or len(told) >= _MOST_HOSTS:
             return
         told.add(host)
-        values["host"] = host or ("That host" if entry.cause.startswith("{host}") else "that host")
-        cause = entry.cause.format_map(_Filling(values))
-        values["host"] = host or "HOST"
+        values = {name: self._named(value) for name, value in values.items()}
+        if host:
+            values["host"] = host
+        cause = _filled(entry.cause, values, "That host" if entry.cause.startswith("{host}") else "that host")
         down = text.count("\n", 0, match.start())
-        finding = Finding(entry.name, cause, entry.next.format_map(_Filling(values)), host, number + down)
+        finding = Finding(entry.name, cause, _filled(entry.next, values, "HOST"), host, number + down)
         shown = text.split("\n")[down].strip()[: 2 * _MOST_SHOWN]
         self._found.append((self._log, Match(finding, entry.kind, shown)))
 
+    def _named(self, host: str) -> str:
+        return self._names.get(host, host)
 
-_UNLESS = {entry.name: entry.unless for entry in TABLE}
+
+_ENTRIES = {entry.name: entry for entry in TABLE}
 
 
 class _Filling(Dict[str, str]):
@@ -178,7 +212,7 @@ def explain(lines: Iterable[str]) -> Tuple[Finding, ...]:
 
 def is_consequence(last_words: str) -> bool:
     """Say whether the end of a failed rank's log blames another rank, and tells of no failure of its own."""
-    scan = Scan()
+    scan = Scan(failed=True)
     scan.feed(last_words)
     found = scan.matches()
     return bool(found) and found[0].kind is Kind.ECHO
@@ -244,6 +278,21 @@ def _values(match: "re.Match[str]") -> Dict[str, str]:
         if value:
             values.setdefault(name.rstrip("0123456789"), value[:_MOST_SHOWN])
     return values
+
+
+def _filled(text: str, values: Mapping[str, str], no_host: str) -> str:
+    """Put values into a text of the table, and leave out its parts that need one that is not known."""
+    text = _PART.sub(lambda part: (part["then"] if part["name"] in values else part["other"]) or "", text)
+    return text.format_map(_Filling({"host": no_host, **values}))
+
+
+def _goes_with(entry: Signature, names: Set[str]) -> bool:
+    """Say whether a text is to be told beside what else is found."""
+    return not names.intersection(entry.unless) and (not entry.only_with or bool(names.intersection(entry.only_with)))
+
+
+def _warns(match: Match) -> bool:
+    return bool(_ENTRIES[match.finding.signature].at_end)
 
 
 def _host(text: str) -> str:

@@ -1,9 +1,13 @@
 """Which hosts a job's ranks run on: all or nothing, in inventory order, pure."""
 
+from collections import Counter
 from typing import List, Optional, Sequence
 
 from taco_launch.errors import PlacementError
 from taco_launch.model.plans import HostSlots, Placement, Share
+
+# More hosts than this are told by their number.
+_MOST_TOLD = 8
 
 
 def place(np: Optional[int], free: Sequence[HostSlots]) -> Placement:
@@ -15,15 +19,7 @@ def place(np: Optional[int], free: Sequence[HostSlots]) -> Placement:
     total = sum(entry.slots for entry in free)
     wanted = total if np is None else np
     if wanted > total or wanted < 1:
-        reasons = tuple((entry.host, _slots(entry.slots)) for entry in free)
-        names = ",".join(f"{entry.host}:{wanted if index == 0 else entry.slots}" for index, entry in enumerate(free))
-        raise PlacementError(
-            f"{'1 rank does' if wanted == 1 else f'{wanted} ranks do'} not fit: there "
-            f"{'is' if total == 1 else 'are'} {_slots(total)}",
-            reasons,
-            hint=(f"ask for at most --np {total}, or " if total else "")
-            + f"allow more ranks than cores or GPUs with -H {names}",
-        )
+        raise _refused(wanted, total, free)
     shares: List[Share] = []
     left = wanted
     for entry in free:
@@ -31,7 +27,25 @@ def place(np: Optional[int], free: Sequence[HostSlots]) -> Placement:
         if here:
             shares.append(Share(entry.host, here))
         left -= here
-    return Placement(tuple(shares), "hosts in inventory order, each filled before the next")
+    return Placement(tuple(shares), "hosts in the order of -H or the inventory, each filled before the next")
+
+
+def _refused(wanted: int, total: int, free: Sequence[HostSlots]) -> PlacementError:
+    ranks = "1 rank does" if wanted == 1 else f"{wanted} ranks do"
+    message = f"{ranks} not fit: there {'is' if total == 1 else 'are'} {_slots(total)}"
+    fewer = f"ask for at most --np {total}, or " if total else ""
+    if len(free) > _MOST_TOLD:
+        counts = Counter(entry.slots for entry in free)
+        reasons = tuple(
+            (f"{hosts} host{'' if hosts == 1 else 's'}", f"{_slots(slots)} each") for slots, hosts in counts.items()
+        )
+        more = f"{free[0].host}:{free[0].slots + 1},..."
+    else:
+        reasons = tuple((entry.host, _slots(entry.slots)) for entry in free)
+        # the first takes what is left over
+        given = [entry.slots + (wanted - total if index == 0 else 0) for index, entry in enumerate(free)]
+        more = ",".join(f"{entry.host}:{slots}" for entry, slots in zip(free, given))
+    return PlacementError(message, reasons, f"{fewer}allow more ranks than cores or GPUs with -H {more}")
 
 
 def _slots(count: int) -> str:

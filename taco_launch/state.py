@@ -106,9 +106,14 @@ def verdict(
     return JobState.SUCCEEDED, OK, "every rank exited with 0"
 
 
-def explained(reason: str, started: int, findings: Sequence[Finding]) -> str:
-    """Give a failed job's reason: where none of its ranks started, the cause that the launcher's log tells of."""
-    return reason if started or not findings else f"no rank started: {findings[0].cause}"
+def explained(reason: str, started: int, findings: Sequence[Finding], last_words: str) -> str:
+    """Give a failed job's reason: where none of its ranks started, the cause that the launcher's log tells of.
+
+    Where nothing known explains the failure, what the rank to blame wrote last is added.
+    """
+    if findings:
+        return reason if started else f"no rank started: {findings[0].cause}"
+    return f"{reason}; its last words: {last_words}" if last_words else reason
 
 
 def ending(exit_code: int) -> str:

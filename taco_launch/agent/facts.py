@@ -35,21 +35,32 @@ def host(*, count_slots: bool) -> Dict[str, Any]:
 
 
 def openmpi(program: str, environment: Mapping[str, str]) -> Optional[str]:
-    """Give the version of the Open MPI that `program` on the environment's PATH is of, None where it does not say."""
+    """Give the version of the Open MPI that `program` on the environment's PATH is of, None where it does not say.
+
+    Raises:
+        HostError: it is not there, or is another MPI's.
+    """
+    hint = "install Open MPI (apt-get install openmpi-bin), or name its own in an inventory: mpirun: /PATH/bin/mpirun"
+    where = shutil.which(program, path=environment.get("PATH", os.defpath))
+    if where is None:
+        raise HostError(f"{program}: not found on {socket.gethostname()}", hint)
     try:
-        said = subprocess.run(
-            [program, "--version"],
+        told = subprocess.run(
+            [where, "--version"],
             env=dict(environment),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
             timeout=_VERSION_SECONDS,
             check=False,
-        )
+        ).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.match(r"\S+ \(Open MPI\) (\d+(?:\.\d+)+)", said.stdout)
+    found = re.search(r"^\S+ \(Open MPI\) (\d+(?:\.\d+)+)", told, re.MULTILINE)
+    if found is None and re.search("HYDRA|MPICH|Intel\\(R\\) MPI|MVAPICH", told):
+        raise HostError(f"{where} is not of Open MPI: it says {told.splitlines()[0]!r}", hint)
     return found[1] if found else None
 
 
@@ -60,17 +71,24 @@ def single_copy() -> bool:
     ready, hold = os.pipe(), os.pipe()
     owner = os.fork()
     if owner == 0:  # the sibling: it lives until its pipe is closed
-        os.close(hold[1])
-        libc.prctl(_PR_SET_PTRACER, ctypes.c_long(_PR_SET_PTRACER_ANY), 0, 0, 0)
-        os.write(ready[1], b"1")
-        os.read(hold[0], 1)
-        os._exit(0)
+        try:
+            os.close(hold[1])
+            libc.prctl(_PR_SET_PTRACER, ctypes.c_long(_PR_SET_PTRACER_ANY), 0, 0, 0)
+            os.write(ready[1], b"1")
+            os.read(hold[0], 1)
+        finally:
+            os._exit(0)
+    os.close(ready[1])
     os.read(ready[0], 1)
     reader = os.fork()
     if reader == 0:
-        os._exit(0 if _can_read(libc, owner, shown) else 1)
+        can = False
+        try:
+            can = _can_read(libc, owner, shown)
+        finally:
+            os._exit(0 if can else 1)
     _pid, status = os.waitpid(reader, 0)
-    for descriptor in (*ready, *hold):
+    for descriptor in (ready[0], *hold):
         os.close(descriptor)
     os.waitpid(owner, 0)
     return status == 0

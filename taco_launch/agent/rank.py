@@ -14,6 +14,7 @@ import subprocess
 import sys
 import termios
 import time
+from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.agent import logs, processes
@@ -51,6 +52,16 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
     log = logs.Writer(folder.rank(rank), int(welcome["log_max_bytes"]))
     terminating = any(message["op"] == "terminate" for message in behind)
     return _Rank(guard, rank, log, terminating=terminating).run([unescape(word) for word in command], environment)
+
+
+def _advice(program: str) -> str:
+    """Say what a program that is not there may have been meant as."""
+    if len(program.split()) > 1:
+        return " (all of it is taken for one name: leave the quotes out)"
+    if "/" not in program and Path(program).is_file():
+        by_python = f"python3 {program}, or " if program.endswith(".py") else ""
+        return f" (it lies in this folder: {by_python}./{program})"
+    return ""
 
 
 def _refuse(why: str) -> int:
@@ -107,7 +118,7 @@ class _Rank:
                 command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=write_end, stderr=write_end
             )
         except OSError as error:
-            why = f"cannot run {command[0]!r}: {error.strerror}"
+            why = f"cannot run {command[0]!r}: {error.strerror}{_advice(command[0])}"
             self._log.write(f"taco-launch: {why}\n".encode("utf-8", "backslashreplace"))
             self._log.close()
             return self._report(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE, why)

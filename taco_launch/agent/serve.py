@@ -12,7 +12,7 @@ from typing import IO, Any, Callable, Dict, Iterable, Mapping, Optional
 from taco_launch import state
 from taco_launch.agent import facts, logs, program, protocol, records, recovery
 from taco_launch.agent.folders import JobFolder, Jobs, state_folder
-from taco_launch.errors import CANNOT_PLACE, TacoLaunchError, UsageError
+from taco_launch.errors import CANNOT_PLACE, HostError, TacoLaunchError, UsageError
 from taco_launch.launch.env import JOB_ID, JOB_NAME
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
@@ -183,8 +183,12 @@ def _delete(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
 
 def _facts(_jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
     """Give what a plan has to know of this host, and of the Open MPI that a program on the caller's PATH is of."""
-    openmpi = facts.openmpi(request["mpirun"], {**os.environ, "PATH": request["path"]})
-    yield {"host": facts.host(count_slots=request["count_slots"]), "openmpi": openmpi}
+    openmpi, problem = None, ""
+    try:
+        openmpi = facts.openmpi(request["mpirun"], {**os.environ, "PATH": request["path"]})
+    except HostError as error:
+        problem = error.message
+    yield {"host": facts.host(count_slots=request["count_slots"]), "openmpi": openmpi, "problem": problem}
 
 
 def _shown(folder: JobFolder) -> Dict[str, Any]:

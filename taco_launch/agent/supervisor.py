@@ -31,6 +31,7 @@ from taco_launch.placement import place
 
 _TICK_MS = 50
 _HEARTBEAT_SECONDS = 5.0
+_MOST_SHOWN = 200
 # Of a thousand ranks that fail together, the events of the first tell enough.
 _MOST_FAILURES = 64
 # To start, and to answer: counting GPUs and ending processes take at most 30 and 10 seconds.
@@ -81,7 +82,8 @@ class _Supervisor:
         except PlacementError as error:
             self._cut_short = (JobState.FAILED, CANNOT_PLACE, f"{error.message}\nhint: {error.hint}")
         except HostError as error:
-            self._cut_short = (JobState.FAILED, NO_JOB, error.message)
+            hint = f"\nhint: {error.hint}" if error.hint else ""
+            self._cut_short = (JobState.FAILED, NO_JOB, f"{error.message}{hint}")
         self._finish()
 
     def on_term(self, _number: int, _frame: object) -> None:
@@ -150,6 +152,8 @@ class _Supervisor:
         )
         caller = records.read_json(self._folder.caller) or {}
         shared = local_env(spec, placement, found["port"])
+        for name, value in dict(launch.host_env).get(hosts[0], ()):  # all ranks run on one host in this version
+            shared.setdefault(name, value)
         welcome = {"environment": shared, "log_max_bytes": spec.policy.log_max_bytes}
         guard.send({"op": "prepare", "welcome": welcome})
         self._label(hosts)
@@ -305,7 +309,8 @@ class _Supervisor:
         ended_itself = self._cut_short is None
         findings = why(self._folder, rank, host, ended_itself=ended_itself) if job_state is JobState.FAILED else ()
         if ended_itself:
-            reason = state.explained(reason, len(self._started), findings)
+            words = logs.last_words(self._folder.rank(rank)).rstrip().rpartition("\n")[2].strip() if failure else ""
+            reason = state.explained(reason, len(self._started), findings, words[:_MOST_SHOWN])
         for stem in (self._folder.launcher, *map(self._folder.rank, range(self._np))):
             self._merge.finish(stem)
         while self._merge.step():

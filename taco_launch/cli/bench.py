@@ -7,7 +7,7 @@ import click
 
 from taco_launch.cli import render
 from taco_launch.cli.options import inventory_option, output_options, settings_of, talk_options
-from taco_launch.cli.spec import job_options, spec_of
+from taco_launch.cli.spec import JobCommand, job_options, spec_of
 from taco_launch.errors import FAILED
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def bench() -> None:
     """Run benchmarks and read their logs."""
 
 
-@bench.command("run")
+@bench.command("run", cls=JobCommand)
 @inventory_option
 @output_options
 @talk_options

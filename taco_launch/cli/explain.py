@@ -12,6 +12,7 @@ from taco_launch.cli.options import complete_file, output_options, settings_of, 
 from taco_launch.errors import UsageError
 
 _CHUNK = 1 << 18
+_END = 1 << 12
 
 
 @click.command()
@@ -22,8 +23,9 @@ _CHUNK = 1 << 18
 def explain(ctx: click.Context, log: str) -> None:
     """Say what a log tells of a failure: each known text with its cause and what to do, the first failure first.
 
-    LOG is a file, or - for standard input. Known are texts of mpirun 4.1 and 5.0, ssh, Horovod, NCCL, torch, docker, the
-    NVIDIA container toolkit and the kernel, with or without the prefixes that mpirun, docker or `logs` put before them.
+    LOG is a file, or - for standard input. Known are texts of mpirun 4.1 and 5.0, UCX, ssh, Horovod, NCCL, torch,
+    TensorFlow, docker, Slurm, the NVIDIA container toolkit and the kernel, with or without the prefixes that mpirun,
+    docker or `logs` put before them.
 
     \b
     Examples:
@@ -36,13 +38,20 @@ def explain(ctx: click.Context, log: str) -> None:
 
     settings = settings_of(ctx)
     scan = Scan()
+    end = ""
     for text in _text(log):
         scan.feed(text)
+        end = text or end
     found = scan.matches()
     if all(match.kind is Kind.NOTE for match in found):
         name = "standard input" if log == "-" else log
         read = f"{scan.lines} line{'' if scan.lines == 1 else 's'} read"
         last = f"; its last words: {scan.last_words}" if scan.last_words else ""
+        if _is_binary(end):
+            read, last = (
+                "it is no text, or not in UTF-8",
+                "; name a log, or a job's: taco-launch logs NAME | taco-launch explain -",
+            )
         settings.talk(render.printable(f"no known failure in {name}: {read}{last}"))
     render.findings(found, settings.output)
 
@@ -66,6 +75,12 @@ def _text(log: str) -> Iterator[str]:
         raise UsageError(f"explain {log}: {error.strerror or error}", hint=hint) from None
     except ValueError:  # a null character, which no file name has
         raise UsageError(f"explain {log}: no such file", hint=hint) from None
+
+
+def _is_binary(text: str) -> bool:
+    """Say whether a quarter of what was read last is no text; a log that was cut while open may begin with nulls."""
+    end = text[-_END:]
+    return 4 * (end.count("\0") + end.count("\ufffd")) > len(end)
 
 
 def _decoded(file: BinaryIO) -> Iterator[str]:

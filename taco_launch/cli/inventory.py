@@ -12,7 +12,7 @@ from taco_launch.cli.options import inventory_option, output_options, settings_o
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of an inventory, for an editor's completion.")
 @click.pass_context
 def inventory(ctx: click.Context, *, schema: bool) -> None:
-    """Check an inventory, or a host file, and show its hosts with all defaults filled in.
+    """Check an inventory, or a hostfile, and show its hosts with all defaults filled in.
 
     \b
     Examples:

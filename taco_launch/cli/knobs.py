@@ -1,5 +1,8 @@
 """knobs: the environment variables and MCA parameters that are known, what they do and what they take."""
 
+import re
+import shutil
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,11 +15,19 @@ from taco_launch.errors import UsageError
 if TYPE_CHECKING:
     from taco_launch.launch.knobs import Knob
 
+# What is wider in the table of a terminal is cut; a reason is left this much at least.
+_WIDEST_DEFAULT = 14
+_NARROWEST_WHY = 10
+# Spaces between two columns of a table on a terminal.
+_BETWEEN = 3
+_CLAUSE_END = re.compile(r"[.:;](?: |$)|, (?:and|which|so|also) ")
+
 
 def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from taco_launch.launch import knobs as table
 
-    return [CompletionItem(knob.name) for knob in table.matching(incomplete)]
+    start = incomplete.lower()
+    return [CompletionItem(knob.name) for knob in table.matching(incomplete) if knob.name.lower().startswith(start)]
 
 
 @click.command()
@@ -26,12 +37,14 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 def knobs(ctx: click.Context, names: tuple[str, ...]) -> None:
     """Show what NCCL, Horovod, LightCC, Open MPI and UCX can be told, and where that is from.
 
-    One whole name shows all that is known of it; a beginning shows a table of those with it, nothing shows all.
+    A name, or a part of a name that one knob alone has, shows all that is known of it; any other beginning or part of
+    a name shows a table of those with it, nothing shows all. On a terminal the table is cut to its width.
 
     \b
     Examples:
       taco-launch knobs NCCL_IB_HCA
       taco-launch knobs NCCL_IB_ LIGHT_
+      taco-launch knobs gdr
       taco-launch knobs btl_tcp -o wide
     """
     from taco_launch.launch import knobs as table
@@ -40,7 +53,7 @@ def knobs(ctx: click.Context, names: tuple[str, ...]) -> None:
     output = settings_of(ctx).output
     if output in ("json", "yaml"):
         render.data({"knobs": [_data(knob) for knob in found]}, output)
-    elif len(names) == 1 and table.find(names[0]):
+    elif len(names) == len(found) == 1:
         _print_entry(found[0])
     else:
         _print_table(found, wide=output == "wide")
@@ -53,7 +66,7 @@ def _matching(name: str) -> "tuple[Knob, ...]":
     if not found:
         near = table.near(name)
         hint = f"did you mean {near}?" if near else "taco-launch knobs shows all names"
-        raise UsageError(f"no knob begins with {name!r}", hint=hint)
+        raise UsageError(f"no knob has {name!r} in its name", hint=hint)
     return found
 
 
@@ -93,11 +106,32 @@ def _print_entry(knob: "Knob") -> None:
 
 
 def _print_table(found: "tuple[Knob, ...]", *, wide: bool) -> None:
-    header = ["NAME", "LIBRARY", "DEFAULT", "VALUES", "SINCE", "WHY"]
-    more = ["UNTIL", "APPLIES", "ALIASES", "SOURCE"] if wide else []
-    rows = []
-    for knob in found:
-        why = knob.why if wide else knob.why.partition(". ")[0].rstrip(".")
-        row = [knob.name, knob.library, knob.default, knob.allowed, knob.since, why]
-        rows.append(row + ([knob.until, knob.applies, ",".join(knob.aliases), knob.source] if wide else []))
-    render.table(header + more, rows)
+    if wide:
+        header = ["NAME", "LIBRARY", "DEFAULT", "VALUES", "SINCE", "UNTIL", "APPLIES", "ALIASES", "WHY", "SOURCE"]
+        render.table(header, [_wide(knob) for knob in found])
+        return
+    rows = [[knob.name, knob.default, _clause(knob.why)] for knob in found]
+    if sys.stdout.isatty():
+        rows = _fitted(rows, shutil.get_terminal_size().columns)
+    render.table(["NAME", "DEFAULT", "WHY"], rows)
+
+
+def _wide(knob: "Knob") -> list[str]:
+    first = [knob.name, knob.library, knob.default, knob.allowed, knob.since, knob.until, knob.applies]
+    return [*first, ",".join(knob.aliases), knob.why, knob.source]
+
+
+def _clause(text: str) -> str:
+    """Give the first clause of a sentence."""
+    return _CLAUSE_END.split(text, maxsplit=1)[0]
+
+
+def _fitted(rows: list[list[str]], width: int) -> list[list[str]]:
+    """Cut defaults and reasons so that a table of (name, default, why) is no wider than `width`; names stay whole."""
+    rows = [[name, _cut(default, _WIDEST_DEFAULT), why] for name, default, why in rows]
+    before = sum(max(len(row[column]) for row in rows) + _BETWEEN for column in (0, 1))
+    return [[name, default, _cut(why, max(width - before, _NARROWEST_WHY))] for name, default, why in rows]
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."

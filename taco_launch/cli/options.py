@@ -94,7 +94,7 @@ def inventory_option(function: F) -> F:
         expose_value=False,
         callback=_keep,
         shell_complete=complete_file,
-        help="Inventory of hosts (YAML), or a host file. Default: $TACO_LAUNCH_INVENTORY, else this machine.",
+        help="Inventory of hosts (YAML), or a hostfile. Default: $TACO_LAUNCH_INVENTORY, else this machine.",
     )(function)
 
 

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
@@ -196,13 +197,14 @@ def ending(settings: Settings, found: "Job") -> None:
     record = found.record
     colour = {"SUCCEEDED": "green", "FAILED": "red", "LOST": "red"}.get(record.state.value, "yellow")
     took = f" after {age(record.ended - record.started)}" if record.ended and record.started else ""
-    settings.talk(f"job {found.spec.name}: {click.style(record.state.value, fg=colour)}{took}: {record.reason}")
+    failed = record.state.value in ("FAILED", "LOST")
+    say = replace(settings, quiet=settings.quiet and not failed).talk  # -q says errors all the same
+    say(f"job {found.spec.name}: {click.style(record.state.value, fg=colour)}{took}: {printable(record.reason)}")
     for name, text in _told(record):
-        settings.talk(f"{name.lower()}: {printable(text)}")
-    if record.state.value in ("FAILED", "LOST"):
-        rank = record.first_failure.rank if record.first_failure else None
-        which = "" if rank is None else f" --rank {rank}"
-        settings.talk(f"its log: taco-launch logs{which} {found.spec.name}")
+        say(f"{name.lower()}: {printable(text)}")
+    if failed:
+        rank = f" (that rank alone: --rank {record.first_failure.rank})" if record.first_failure else ""
+        settings.talk(f"its log: taco-launch logs {found.spec.name}{rank}")
 
 
 def _told(record: "JobRecord") -> list[tuple[str, str]]:
@@ -240,7 +242,11 @@ class LogOutput:
         self._colour = colour and sys.stdout.isatty() and colour_wanted()
 
     def write(self, chunk: bytes) -> None:
-        """Write whole lines."""
+        """Write whole lines.
+
+        Raises:
+            OSError: they cannot be written, or nobody reads them any more (BrokenPipeError).
+        """
         self._before()
         self._out.write(_PREFIX.sub(_coloured, chunk) if self._colour else chunk)
         self._out.flush()

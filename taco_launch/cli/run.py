@@ -9,17 +9,17 @@ import click
 
 from taco_launch.cli import render
 from taco_launch.cli.options import Settings, inventory_option, output_options, settings_of, talk_options
-from taco_launch.cli.spec import job_options, np_option, spec_of
+from taco_launch.cli.spec import JobCommand, job_options, np_option, spec_of
 from taco_launch.errors import SIGNAL_BASE, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from taco_launch.flows.jobs import Job
     from taco_launch.model.jobs import JobSpec
 
 
-@click.command()
+@click.command(cls=JobCommand)
 @inventory_option
 @output_options
 @talk_options
@@ -51,7 +51,7 @@ def run(
     """
     settings = settings_of(ctx)
     if not dry_run and (explain or out or settings.output != "table"):
-        asked = "--explain" if explain else "--out" if out else f"-o {settings.output}"
+        asked = "--explain" if explain else "--out" if out else f"--json (or -o {settings.output})"
         raise UsageError(f"{asked} goes with --dry-run", hint="add --dry-run, which starts nothing")
     spec = spec_of(settings, command, options)
     if dry_run:
@@ -60,7 +60,7 @@ def run(
     return _run(settings, spec).record.exit_code or 0
 
 
-@click.command()
+@click.command(cls=JobCommand)
 @inventory_option
 @output_options
 @talk_options
@@ -140,9 +140,25 @@ def _run(settings: Settings, spec: "JobSpec") -> "Job":
 
     with render.waiting(settings.quiet, spec.name) as wait:
         out = render.LogOutput(sys.stdout.buffer, wait.hide)
-        job = jobs.run(settings.head(), spec, os.environ, out.write, started, wait.state)
+        job = jobs.run(settings.head(), spec, os.environ, _until_closed(out.write), started, wait.state)
     render.ending(settings, job)
     return job
+
+
+def _until_closed(write: "Callable[[bytes], None]") -> "Callable[[bytes], None]":
+    """Write as long as somebody reads; the job goes on when `| head` has seen enough."""
+    closed = False
+
+    def output(chunk: bytes) -> None:
+        nonlocal closed
+        if not closed:
+            try:
+                write(chunk)
+            except BrokenPipeError:
+                closed = True
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    return output
 
 
 class _Signals:

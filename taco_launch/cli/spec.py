@@ -19,14 +19,35 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-np_option = click.option("--np", "np", type=click.IntRange(min=1), help="Number of ranks. Default: every slot.")
+class JobCommand(click.Command):
+    """A command whose arguments behind `--` are another program's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse what stands before `--` and is no option: it would be taken for the program."""
+        if "--" in args:
+            before, _, _ = self.make_parser(ctx).parse_args(args[: args.index("--")])
+            stray = before.get("command")
+            if stray and isinstance(stray, (tuple, list)):  # else click's own word for nothing
+                raise click.UsageError(
+                    f"{stray[0]!r} stands before --, and belongs to no option. The program stands behind --; "
+                    "hosts are joined by commas (-H h1:8,h2:8), variables by = (-x NAME=VALUE).",
+                    ctx,
+                )
+        return super().parse_args(ctx, args)
+
+
+np_option = click.option(
+    "--np", "-np", "-n", "np", type=click.IntRange(min=1), help="Number of ranks. Default: every slot."
+)
 
 
 def job_options(function: F) -> F:
     """Add the options that describe a job, whatever its number of ranks."""
     options = (
         click.option("--name", help="Name of the job. Default: from its command, and four random characters."),
-        click.option("-H", "--host", "hosts", metavar="H1:8,H2:8", help="Hosts to use, and slots on each."),
+        click.option(
+            "-H", "--host", "hosts", multiple=True, metavar="H1:8,H2:8", help="Hosts to use, and slots on each."
+        ),
         click.option(
             "-x",
             "env",
@@ -127,7 +148,7 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
     name = jobs.default_name(command) if options["name"] is None else names.job_name(options["name"], "--name")
     interface = options["interface"]
     env, mca = _knobs(options)
-    hosts = _hosts(inventory, options["hosts"])
+    hosts = _hosts(inventory, ",".join(options["hosts"]) if options["hosts"] else None)
     return JobSpec(
         name=name,
         command=command,

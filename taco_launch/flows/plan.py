@@ -1,6 +1,7 @@
 """The plan of a job without starting anything (--dry-run)."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,26 +34,27 @@ def dry_run(
     """
     local = any(host.connection == "local" for host in spec.hosts)
     known = Facts(root=root or spec.container is not None, environment=relevant(environ) if local else ())
-    missing = needs(spec)
+    missing, problem = needs(spec), ""
     if missing and local:
         answer = ask(missing)
         known = Facts(known.root, known.environment, answer["openmpi"])
         known = on_host(known, spec, answer["host"])
+        problem = answer["problem"]
     free = free_slots(spec, known)
     unknown = next((entry.host for entry in free if entry.slots == 0), None)
     if unknown is not None:
         raise UsageError(
             f"host {unknown}: its slots are not declared, and this version asks no host but this machine",
-            hint=f"slots: 8 in the inventory, slots=8 in a host file, or -H {unknown}:8",
+            hint=f"slots: 8 in the inventory, slots=8 in a hostfile, or -H {unknown}:8",
         )
     wrapper = ("agent", "rank", spec.name, "--")
-    return mpirun.plan(spec, "<id>", place(spec.np, free), known, wrapper, folder)
+    plan = mpirun.plan(spec, "<id>", place(spec.np, free), known, wrapper, folder)
+    return replace(plan, warnings=(problem, *plan.warnings)) if problem else plan
 
 
 def write_files(plan: LaunchPlan) -> tuple[str, ...]:
-    """Write the files that the plan's line names, and give their paths."""
-    named = tuple(file for file in plan.files if file.path in plan.argv)
-    for file in named:
+    """Write the files that have to be there before the plan's line runs, and give their paths."""
+    for file in plan.files:
         Path(file.path).parent.mkdir(parents=True, exist_ok=True)
         Path(file.path).write_text(file.text, encoding="utf-8")
-    return tuple(file.path for file in named)
+    return tuple(file.path for file in plan.files)

@@ -86,12 +86,11 @@ class _Asked:
         except SpecError as error:
             self._faults.extend(error.faults)
             return
-        if value is None and name not in self._environ:
-            self._fault("-x", name, "is not set here", f"set it, or give it a value: -x {name}=VALUE")
-            return
         knob = knobs.find(name)
         if knob and knob.mca:
             self._fault("-x", name, "is an MCA parameter of mpirun, and -x sets variables", f"write --mca {name} VALUE")
+        elif value is None and name not in self._environ:
+            self._fault("-x", name, "is not set here", f"-x {name}=VALUE, in one word, gives it a value")
         elif self._known("-x", name) and self._right("-x", name, value):
             self._keep_env("-x", name, value)
 
@@ -101,6 +100,10 @@ class _Asked:
             known = knobs.find(name)
             like = f"such as --knob {name}={known.default or 'VALUE'}" if known else "write --knob NAME=VALUE"
             self._fault("--knob", name, "has no value", like)
+            return
+        if (bare := knobs.parameter(name)) != name:
+            write = f"write --knob {bare}={_told(bare, value)}"
+            self._fault("--knob", name, _prefixed(name, bare), write)
             return
         knob = knobs.find(name)
         if knob is None and not knobs.strict(name) and not name.startswith("UCX_"):
@@ -128,7 +131,14 @@ class _Asked:
 
     def add_mca(self, name: str, value: str) -> None:
         knob = knobs.find(name)
-        if not _MCA_NAME.fullmatch(name):
+        left, equals, right = name.partition("=")
+        if equals and _MCA_NAME.fullmatch(left):
+            write = f"write --mca {left} {_told(left, right)}"
+            self._fault("--mca", left, "has its value behind a '=', and --mca takes two words", write)
+        elif (bare := knobs.parameter(name)) != name and _MCA_NAME.fullmatch(bare):
+            write = f"write --mca {bare} {_told(bare, value)}"
+            self._fault("--mca", name, _prefixed(name, bare), write)
+        elif not _MCA_NAME.fullmatch(name):
             self._fault("--mca", name, "is not the name of an MCA parameter: letters, digits and '_'")
         elif not value:
             self._fault("--mca", name, "has no value", f"write --mca {name} VALUE")
@@ -204,3 +214,14 @@ class _Asked:
 
     def _fault(self, option: str, name: str, problem: str, hint: str = "") -> None:
         self._faults.append(Fault(option, names.shown(name), problem, hint))
+
+
+def _prefixed(name: str, bare: str) -> str:
+    return f"begins with {name[: -len(bare)]}, which is for environment variables only"
+
+
+def _told(name: str, value: str) -> str:
+    """Give a value as a message may show it: that of a known name, harmless and no secret, else the word VALUE."""
+    knob = knobs.find(name)
+    harmless = bool(value) and names.plain(value) == value and not any(map(str.isspace, value))
+    return value if knob and not knob.secret and harmless else "VALUE"

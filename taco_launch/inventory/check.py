@@ -24,6 +24,8 @@ from taco_launch.inventory.schema import (
 
 _FILLER = "x"
 _KEY = "[key]"  # the last step of pydantic's path where a key, not its value, is wrong
+_HOST = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,40}")  # what YAML takes for text inside of braces too
+_MOST_IN_FORM = 4
 _SHAPES = {
     "string_type": "text",
     "dict_type": "a mapping (key: value)",
@@ -84,7 +86,17 @@ def _add(detail: ErrorDetails, loc: Loc, faults: Faults) -> None:
     else:
         scalar = isinstance(value, (bool, int, Odd)) and loc in faults.places
         hint = quoted(faults.places[loc].shown) if scalar and kind == "string_type" else ""
+        if loc == ("hosts",):
+            hint = _hosts_form(value)
         faults.add(loc, f"must be {_SHAPES[kind]}, and this is {kind_of(value)}", hint)
+
+
+def _hosts_form(value: Any) -> str:
+    """Show how hosts are written, with the names that were given where they are a plain list."""
+    items = value if isinstance(value, tuple) else (value,)
+    given = [item for item in items if isinstance(item, str) and _HOST.fullmatch(item)]
+    shown = given if 0 < len(given) == len(items) <= _MOST_IN_FORM else ["gpu1", "gpu2"]
+    return f"write hosts: {{{', '.join(f'{name}: {{}}' for name in shown)}}}"
 
 
 def _keys(loc: Loc) -> tuple[str, ...]:

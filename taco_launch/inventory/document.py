@@ -59,8 +59,15 @@ def read(text: str, faults: Faults) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line, mark.column) if mark else (0, 0)
-        problem = ", ".join(plain(part) for part in (error.context, error.problem) if part)
-        faults.add_at(line + 1, column + 1, line_of(text, line), f"no YAML: {problem}")
+        written = line_of(text, line)
+        if "\t" in written[: len(written) - len(written.lstrip())] or written[column : column + 1] == "\t":
+            problem = "no YAML: tabs are not allowed here"
+            faults.add_at(line + 1, column + 1, written, problem, "use spaces")
+        else:
+            problem = ", ".join(plain(part) for part in (error.context, error.problem) if part)
+            # in YAML a [ inside of braces begins a list, also in the middle of a word
+            hint = 'between { and } a range needs quotes: {"gpu[1-2]": {}}' if written[column:].startswith("[") else ""
+            faults.add_at(line + 1, column + 1, written, f"no YAML: {problem}", hint)
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML's own scanner, on "\UFFFFFFFF"
         faults.add_at(1, 1, line_of(text, 0), f"no YAML: {plain(str(error))}")
     raise faults.error()

@@ -1,4 +1,4 @@
-"""A host file's text -> Inventory: one host on each line, as Open MPI, DeepSpeed and Horovod write them.
+"""A hostfile's text -> Inventory: one host on each line, as Open MPI, DeepSpeed and Horovod write them.
 
 `gpu1 slots=8 max-slots=16`: found by trying what Open MPI 4.1.4 and 5.0.11 take, down to spaces around `=` and comments
 behind `#` and `//`. Ranges and IPv6 addresses in brackets are ours. Neither YAML nor pydantic is needed.
@@ -17,7 +17,7 @@ from taco_launch.model.hosts import Host, Inventory
 MAX_NAMES = 10 * ranges.MAX_HOSTS
 
 _HINT = (
-    "it was read as a host file: one host on each line, such as gpu1 slots=8. "
+    "it was read as a hostfile: one host on each line, such as gpu1 slots=8. "
     "An inventory in YAML has a name that ends with .yaml, or begins with a key such as cluster: NAME"
 )
 _YAML_NAMES = (".yaml", ".yml", ".json")
@@ -33,7 +33,7 @@ _STRAY_SLOTS = re.compile(r"(?:slots?)?[\s:=]*([0-9]{1,9})", re.IGNORECASE)
 
 
 def is_hostfile(text: str, source: str) -> bool:
-    """Say whether the text of the file `source` is to be read as a host file, else it is an inventory in YAML."""
+    """Say whether the text of the file `source` is to be read as a hostfile, else it is an inventory in YAML."""
     return not has_yaml_name(source) and not begins_as_yaml(text)
 
 
@@ -50,7 +50,7 @@ def begins_as_yaml(text: str) -> bool:
 
 
 def parse(text: str, source: str, local_names: frozenset[str] = frozenset()) -> Inventory:
-    """Give the inventory that a host file amounts to: its first host is the head, its name that of the cluster.
+    """Give the inventory that a hostfile amounts to: its first host is the head, its name that of the cluster.
 
     A host without slots has those of its facts.
 

@@ -1,4 +1,4 @@
-"""An inventory in YAML, a host file, or the inventory that is shipped -> Inventory."""
+"""An inventory in YAML, a hostfile, or the inventory that is shipped -> Inventory."""
 
 import errno
 import importlib
@@ -24,7 +24,7 @@ def load(
 ) -> Inventory:
     """Read the inventory at the path `source` (of `-i`), else at $TACO_LAUNCH_INVENTORY, else the one that is shipped.
 
-    An empty variable counts as unset. `local_names` gives this machine's names; it is asked where a host file is read.
+    An empty variable counts as unset. `local_names` gives this machine's names; it is asked where a hostfile is read.
 
     Raises:
         SpecError: it cannot be read, or something in it is wrong: all faults.
@@ -95,13 +95,13 @@ def _inventory_file(path: str, option: str) -> bytes:
 
 
 def _yaml_hint(text: str, source: str) -> tuple[str, ...]:
-    """Give the hint for whoever may have meant a host file; none where both name and text say YAML."""
+    """Give the hint for whoever may have meant a hostfile; none where both name and text say YAML."""
     if not hostfile.begins_as_yaml(text):
-        return ("it was read as YAML because of its name; a host file needs another name, such as hosts.txt",)
+        return ("it was read as YAML because of its name; a hostfile needs another name, such as hosts.txt",)
     if hostfile.has_yaml_name(source):
         return ()
     schema = "`taco-launch inventory --schema` describes every key"
-    return (f"it was read as YAML because of how it begins: {schema}; a host file has lines such as gpu1 slots=8",)
+    return (f"it was read as YAML because of how it begins: {schema}; a hostfile has lines such as gpu1 slots=8",)
 
 
 def _shipped() -> Path:

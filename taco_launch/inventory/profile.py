@@ -93,6 +93,10 @@ class _Reader:
             self._faults.add(("options",), "must be a list of options, each with add and why")
             options = ()
         entries = [self._entry(option, ("options", index)) for index, option in enumerate(options)]
+        if entries and not any("{np}" in word for entry in entries for word in entry.words):
+            self._faults.add(
+                ("options",), 'one of them has to say how many ranks there are: {add: "-np {np}", why: ...}'
+            )
         return Profile(name, tuple(entries), source)
 
     def _entry(self, value: Any, loc: Loc) -> Entry:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from taco_launch.errors import Fault, SpecError
@@ -14,6 +14,7 @@ OPTION = "-H"
 # An IPv6 address, and what stands behind a colon after it.
 IPV6 = re.compile(r"\[([^\[\]]*:[^\[\]]*)\](?::(.*))?", re.DOTALL)
 
+_MOST_SHOWN = 200
 _FORM = "hosts are written NAME or NAME:SLOTS, with commas and no spaces between them"
 _LOCAL = frozenset(("localhost", "127.0.0.1", "::1"))
 _SLOTS = re.compile(r"[1-9][0-9]{0,8}")
@@ -39,9 +40,9 @@ def choose(inventory: Inventory, text: str) -> tuple[Host, ...]:
     hosts = {host.name: host for host in inventory.hosts}
     wishes = _wishes(text)
     # one fault per item: a range of strangers is one mistake
-    strangers = {wish.column: wish.host for wish in reversed(wishes) if wish.host not in hosts}
+    strangers = {wish.column: wish for wish in reversed(wishes) if wish.host not in hosts}
     if strangers:
-        faults = [_stranger(column, strangers[column], inventory) for column in sorted(strangers)[:MAX_FAULTS]]
+        faults = [_stranger(strangers[column], inventory) for column in sorted(strangers)[:MAX_FAULTS]]
         raise SpecError(OPTION, limited(faults, len(strangers)))
     over = {
         wish.column: wish for wish in reversed(wishes) if (wish.slots or 0) > (hosts[wish.host].max_slots or math.inf)
@@ -175,19 +176,38 @@ def _over(wish: _Wish, host: Host, inventory: Inventory) -> Fault:
     return Fault(f"column {wish.column}", names.shown(f"{written}:{wish.slots}"), problem, hint)
 
 
-def _stranger(column: int, name: str, inventory: Inventory) -> Fault:
+def _stranger(wish: _Wish, inventory: Inventory) -> Fault:
     """Say that a host is unknown; host24 may be meant as host2:4, and an address is known by its host's name."""
+    name = wish.host
+    members = dict(inventory.groups).get(name)
+    if members:
+        problem = f"{name} is a group of {inventory.source or 'the inventory'}: its hosts are {_some(members)}"
+        return Fault(f"column {wish.column}", names.shown(name), problem, _typed(members, wish.slots))
     known = [host.name for host in inventory.hosts]
     heads = [host for host in known if name.startswith(host) and name[len(host) :].isdigit()]
     owner = next((host.name for host in inventory.hosts if host.address == name), "")
-    if heads:
+    if owner:
+        hint = f"it is the address of {owner}: {_typed((owner,), wish.slots)}"
+    elif heads and wish.slots is None:
         longest = max(heads, key=len)
         hint = f"did you mean {names.shown(f'{longest}:{name[len(longest) :]}')}?"
-    elif owner:
-        hint = f"it is the address of {owner}: write {owner}"
     else:
         hint = names.did_you_mean(name, known)
-    folded = ranges.fold(known)
-    some = folded if len(folded) <= 200 else f"{folded[:200]}... ({len(known)} hosts)"
-    problem = f"no such host in {inventory.source or 'the inventory'}; its hosts are {some}"
-    return Fault(f"column {column}", names.shown(name), problem, hint)
+    problem = f"no such host in {inventory.source or 'the inventory'}; its hosts are {_some(known)}"
+    return Fault(f"column {wish.column}", names.shown(name), problem, hint)
+
+
+def _some(hosts: Sequence[str]) -> str:
+    """Give hosts in short, the beginning where they are many."""
+    folded = ranges.fold(hosts)
+    return folded if len(folded) <= _MOST_SHOWN else f"{folded[:_MOST_SHOWN]}... ({len(hosts)} hosts)"
+
+
+def _typed(hosts: Sequence[str], slots: int | None) -> str:
+    """Say how to ask for hosts, each with these slots."""
+    plain = [host for host in hosts if ":" not in host]
+    items = [item for _column, item in _items(ranges.fold(plain))] if plain else []
+    items += [f"[{host}]" for host in hosts if ":" in host]
+    text = ",".join(item if slots is None else f"{item}:{slots}" for item in items)
+    quoted = f"'{text}'" if "[" in text else text
+    return f"write -H {quoted}"

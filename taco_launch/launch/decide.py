@@ -4,7 +4,7 @@ CONDITIONS are what an entry's `when` may name, VALUES what its words may hold i
 """
 
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Tuple
 
 from taco_launch.model.facts import Facts
 from taco_launch.model.jobs import JobSpec
@@ -37,7 +37,8 @@ CONDITIONS = {
     "gid_needed": "the GID index has to be given: NCCL is older than 2.21, or the inventory names one",
     "light": "--light",
     "lightcc": "the image provides LightCC",
-    "library_path": "LD_LIBRARY_PATH is set where mpirun runs",
+    "net_by_name": "NCCL is 2.10 or newer, or not known: it takes a network by its name",
+    "library_path": "LD_LIBRARY_PATH is set where mpirun runs, or the head is a container elsewhere",
     "no_single_copy": "processes may not read each other's memory there",
 }
 
@@ -48,6 +49,8 @@ _MOST_CONCURRENT = 256
 _MOST_DAEMON_PORTS = 16
 # The first NCCL that finds the GID index by itself (its env.rst).
 OWN_GID = (2, 21)
+# The first that reads NCCL_NET (its env.rst).
+_NET_BY_NAME = (2, 10)
 # Which source counts where several decide together.
 _RANK = {"user": 0, "inventory": 1, "fact": 2, "launcher": 3, "default": 4}
 
@@ -125,9 +128,10 @@ def hostfile_path(folder: str) -> str:
     return f"{folder}/hostfile" if folder else "hostfile"
 
 
-def declared(spec: JobSpec, name: str) -> Optional[str]:
-    """Give the version of openmpi, nccl or horovod that the inventory declares."""
-    return dict(spec.versions).get(name)
+def versions(spec: JobSpec, facts: Facts) -> Dict[str, str]:
+    """Give what is known of the versions of openmpi, nccl and horovod: what the inventory declares, else the facts."""
+    found = {"openmpi": facts.openmpi, "nccl": facts.nccl, "horovod": facts.horovod, **dict(spec.versions)}
+    return {name: version for name, version in found.items() if version is not None}
 
 
 def _hosts(made: Decisions, spec: JobSpec, placement: Placement, folder: str) -> None:
@@ -155,7 +159,9 @@ def _interface(made: Decisions, spec: JobSpec, facts: Facts) -> None:
     elif len(found) == 1:
         made.values["interface"] = Choice(found.pop(), "fact", "it carries the address of every host")
     else:
-        made.missing["interface"] = "the network interface between the hosts (network.interface or --interface)"
+        made.missing["interface"] = (
+            "the network interface between the hosts is not known: --interface eth0, for example"
+        )
     if spec.network.port_range is not None:
         _ports(made, *spec.network.port_range)
 
@@ -192,18 +198,32 @@ def _software(made: Decisions, spec: JobSpec, facts: Facts) -> None:
     provides = spec.container is not None and "lightcc" in spec.container.provides
     made.conditions["lightcc"] = Condition(provides, "inventory", "container.provides: lightcc")
     made.conditions["root"] = Condition(facts.root, "fact")
-    made.conditions["library_path"] = Condition("LD_LIBRARY_PATH" in dict(facts.environment), "fact", "it is set here")
+    _library_path(made, spec, facts)
     made.conditions["nccl"] = Condition(made.holds("several_hosts") or any(host.gpus for host in facts.hosts))
     forbidden = [host.host for host in facts.hosts if host.single_copy is False]
     made.conditions["no_single_copy"] = Condition(bool(forbidden), "fact", f"tried on {', '.join(forbidden)}")
-    openmpi = declared(spec, "openmpi") or facts.openmpi
+    known = versions(spec, facts)
+    nccl = known.get("nccl")
+    by_name = nccl is None or version(nccl) >= _NET_BY_NAME
+    made.conditions["net_by_name"] = Condition(by_name)
+    openmpi = known.get("openmpi")
     if openmpi is None:
-        made.missing["openmpi4"] = made.missing["openmpi5"] = "the version of Open MPI (versions.openmpi)"
+        why = 'the version of Open MPI is not known: versions: {openmpi: "4.1.4"} in an inventory'
+        made.missing["openmpi4"] = made.missing["openmpi5"] = why
     else:
-        source = "fact" if declared(spec, "openmpi") is None else "inventory"
+        source = "inventory" if "openmpi" in dict(spec.versions) else "fact"
         new = version(openmpi) >= (5,)
         made.conditions["openmpi5"] = Condition(new, source, f"Open MPI {openmpi}")
         made.conditions["openmpi4"] = Condition(not new, source, f"Open MPI {openmpi}")
+
+
+def _library_path(made: Decisions, spec: JobSpec, facts: Facts) -> None:
+    """Nobody is asked where the head is not this machine: training images set it, as those of NVIDIA do."""
+    if any(host.name == spec.head and host.connection == "local" for host in spec.hosts):
+        condition = Condition("LD_LIBRARY_PATH" in dict(facts.environment), "fact", "it is set here")
+    else:
+        condition = Condition(spec.container is not None, "default", "training images set it")
+    made.conditions["library_path"] = condition
 
 
 def _gid(made: Decisions, spec: JobSpec, placement: Placement, facts: Facts) -> None:
@@ -212,17 +232,20 @@ def _gid(made: Decisions, spec: JobSpec, placement: Placement, facts: Facts) -> 
         made.values["gid_index"] = Choice(str(spec.network.gid_index), "inventory", "network.gid_index")
         made.conditions["gid_needed"] = Condition(True, "inventory")
         return
-    nccl = declared(spec, "nccl") or facts.nccl
+    nccl = versions(spec, facts).get("nccl")
     if nccl is None:
-        made.missing["gid_needed"] = "the version of NCCL (versions.nccl), which finds the GID index itself since 2.21"
+        made.missing["gid_needed"] = (
+            "the version of NCCL is not known, and before 2.21 it does not find the index itself: "
+            'versions: {nccl: "2.9.9"} in the inventory'
+        )
     else:
-        source = "fact" if declared(spec, "nccl") is None else "inventory"
+        source = "inventory" if "nccl" in dict(spec.versions) else "fact"
         made.conditions["gid_needed"] = Condition(version(nccl) < OWN_GID, source, f"NCCL {nccl}")
     by_host = {host.host: host.gid_index for host in facts.hosts}
     found = [(share.host, by_host.get(share.host)) for share in placement.shares]
     known = tuple((host, index) for host, index in found if index is not None)
     if len(known) < len(found):
-        made.missing["gid_index"] = "the GID index of every host (network.gid_index)"
+        made.missing["gid_index"] = "it is not known: network: {gid_index: 3} in the inventory (show_gids tells it)"
     elif len({index for _host, index in known}) == 1:
         made.values["gid_index"] = Choice(str(known[0][1]), "fact", "RoCE v2 over IPv4 has this index on every host")
     elif made.holds("gid_needed") and made.holds("rdma"):

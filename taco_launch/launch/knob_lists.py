@@ -5,6 +5,7 @@ import re
 from typing import Tuple
 
 from taco_launch.launch.knob import Knob
+from taco_launch.launch.slips import one_slip
 
 Fault = Tuple[str, str]
 FINE: Fault = ("", "")
@@ -50,8 +51,13 @@ def interfaces(_knob: Knob, value: str) -> Fault:
     fault = _items(exclude + exact, items, "interface")
     if fault != FINE:
         return fault
-    odd = next((item for item in items if not _INTERFACE.fullmatch(item)), "")
-    return (f"{odd!r} is no interface: at most 15 letters, digits, '_', '.' and '-'", "") if odd else FINE
+    for item in items:
+        if _network(item):
+            what = "a network" if "/" in item else "an address"
+            return f"{item!r} is {what}, and NCCL takes the names of interfaces", "such as =bond0; ip -br addr has them"
+        if not _INTERFACE.fullmatch(item):
+            return f"{item!r} is no interface: at most 15 letters, digits, '_', '.' and '-'", ""
+    return FINE
 
 
 def networks(_knob: Knob, value: str) -> Fault:
@@ -71,13 +77,20 @@ def networks(_knob: Knob, value: str) -> Fault:
     return FINE
 
 
-def components(_knob: Knob, value: str) -> Fault:
-    """Check a list of MCA components."""
+def components(knob: Knob, value: str) -> Fault:
+    """Check a list of MCA components: builds have others than those of the table, but none that are nearly them."""
     items = value[1:].split(",") if value.startswith("^") else value.split(",")
     if any(item.startswith("^") for item in items):
         return "has a ^ inside: one at the very beginning counts for the whole list", "include or exclude, not both"
-    odd = next((item for item in items if not _COMPONENT.fullmatch(item)), None)
-    return FINE if odd is None else (f"{odd!r} is no component: lower-case letters, digits and '_'", "")
+    for item in items:
+        if item in knob.choices:
+            continue
+        meant = next((known for known in knob.choices if one_slip(item, known)), "")
+        if meant:
+            return f"{item!r} is no component of {knob.name}", f"did you mean {meant!r}?"
+        if not _COMPONENT.fullmatch(item):
+            return f"{item!r} is no component: lower-case letters, digits and '_'", ""
+    return FINE
 
 
 def functions(knob: Knob, value: str) -> Fault:

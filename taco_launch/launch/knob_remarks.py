@@ -7,6 +7,8 @@ from typing import Dict, Mapping, Optional, Sequence, Tuple
 _PREFIX = re.compile(r"[A-Za-z_]+[0-9]*[1-9]")
 _LIMIT_OF_TIMEOUT = 32
 _DEFAULT_STALL_CHECK = 60
+# A fusion threshold of so few bytes fuses nothing; it is one of MiB.
+_LIKE_MIB = 4096
 # Autotune leaves alone what is set by hand (Horovod 0.28, common/operations.cc: the second argument `true`).
 _TUNED = (
     "HOROVOD_FUSION_THRESHOLD",
@@ -21,11 +23,12 @@ _TUNED = (
 def remarks(pairs: Sequence[Tuple[str, Optional[str]]]) -> Tuple[str, ...]:
     """Give warnings for the knobs of one job, each a sentence; none is a reason to refuse it.
 
-    `pairs` are (name, value) as the libraries get them, the value None where it is not known here.
+    `pairs` are (name, value) as the libraries get them, environment variables and MCA parameters by their bare names;
+    the value is None where it is not known here.
     """
     given = dict(pairs)
     known = {name: value for name, value in given.items() if value}
-    return (*_logging(given, known), *_network(known), *_horovod(known), *_light(known))
+    return (*_logging(given, known), *_network(known), *_horovod(known), *_light(known), *_openmpi(known))
 
 
 def _logging(given: Mapping[str, Optional[str]], known: Dict[str, str]) -> Tuple[str, ...]:
@@ -46,6 +49,8 @@ def _network(known: Dict[str, str]) -> Tuple[str, ...]:
     found = []
     if known.get("NCCL_IB_DISABLE") == "0":
         found.append("NCCL_IB_DISABLE=0 does nothing: 0 is the default and does not force IB; NCCL_NET=IB does")
+    if known.get("NCCL_IB_DISABLE") == "1" and known.get("NCCL_NET", "").upper() == "IB":
+        found.append("NCCL_NET=IB allows IB alone and NCCL_IB_DISABLE=1 forbids it: NCCL fails; leave one of them out")
     names = known.get("NCCL_SOCKET_IFNAME", "")
     sign = "^" if names.startswith("^") else ""
     items = names[len(sign) :]
@@ -64,12 +69,18 @@ def _network(known: Dict[str, str]) -> Tuple[str, ...]:
 
 def _horovod(known: Dict[str, str]) -> Tuple[str, ...]:
     found = []
-    shutdown = _seconds(known, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", 0)
-    check = _seconds(known, "HOROVOD_STALL_CHECK_TIME_SECONDS", _DEFAULT_STALL_CHECK)
+    shutdown = _whole(known, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", 0)
+    check = _whole(known, "HOROVOD_STALL_CHECK_TIME_SECONDS", _DEFAULT_STALL_CHECK)
     if shutdown and shutdown <= check:
         found.append(
             f"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS={shutdown} is not above HOROVOD_STALL_CHECK_TIME_SECONDS, which is"
             f" {check}: it has to be"
+        )
+    fusion = _whole(known, "HOROVOD_FUSION_THRESHOLD", 0)
+    if 0 < fusion <= _LIKE_MIB:
+        found.append(
+            f"HOROVOD_FUSION_THRESHOLD={fusion} is {fusion} bytes: horovodrun's --fusion-threshold-mb counts MiB, this"
+            f" variable bytes; {fusion} MiB are {fusion << 20}"
         )
     cycle = known.get("HOROVOD_CYCLE_TIME", "")
     if cycle and re.fullmatch(r"0*\.?0*", cycle):
@@ -93,10 +104,30 @@ def _light(known: Dict[str, str]) -> Tuple[str, ...]:
     return tuple(found)
 
 
+def _openmpi(known: Dict[str, str]) -> Tuple[str, ...]:
+    """Look at `btl`, whose component self is how a rank reaches itself (4.1.4 and 5.0.11 were asked without it)."""
+    value = known.get("btl", "")
+    items = value.lstrip("^").split(",")
+    pml = known.get("pml", "ob1")
+    if not value or not (pml.startswith("^") or "ob1" in pml.split(",")):
+        return ()
+    if value.startswith("^"):
+        if "self" not in items:
+            return ()
+        kept = ",".join(item for item in items if item != "self")
+        write = f"write ^{kept}" if kept else "leave it out"
+        return (f"btl {value} leaves out self too, ^ counts for the whole list: no rank reaches itself; {write}",)
+    if "self" not in items:
+        return (f"btl {value} lacks self: no rank reaches itself, and MPI does not start; write self,{value}",)
+    if items == ["self"]:
+        return ("btl self reaches no other rank, and MPI does not start; write self,tcp",)
+    return ()
+
+
 def _hidden(given: Mapping[str, Optional[str]], name: str) -> bool:
     return name in given and given[name] is None
 
 
-def _seconds(known: Dict[str, str], name: str, default: int) -> int:
+def _whole(known: Dict[str, str], name: str, default: int) -> int:
     text = known.get(name, "")
-    return int(text) if text.isdecimal() else default
+    return int(text) if re.fullmatch("[0-9]{1,18}", text) else default

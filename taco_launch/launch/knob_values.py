@@ -35,6 +35,8 @@ _SECONDS = {
     "min": Fraction(60),
     "h": Fraction(3600),
 }
+_NUMERIC = ("switch", "integer", "number", "level")
+_LONGEST_NUMBER = 64  # Python gives up on some thousand digits
 _PSK_LENGTH = 32
 
 
@@ -77,6 +79,8 @@ def _fault(knob: Knob, value: str) -> Fault:
     if not value:
         # NCCL takes an empty variable for none at all; the others do not, or nobody says so
         return FINE if knob.library == "nccl" else (f"is empty, which {_WHO[knob.library]} does not take for unset", "")
+    if knob.kind in _NUMERIC and len(value) > _LONGEST_NUMBER:
+        return f"has {len(value)} characters, and no number is as long", ""
     check = _CHECKS.get(knob.kind)
     return check(knob, value) if check else FINE
 
@@ -94,16 +98,17 @@ def _switch(knob: Knob, value: str) -> Fault:
 def _integer(knob: Knob, value: str) -> Fault:
     if not _WHOLE.get(knob.library, _DECIMAL).fullmatch(value):
         if knob.library == "nccl" and _DECIMAL.fullmatch(value):
-            return (
-                f"NCCL reads a number that begins with 0 as octal: {value} is not {int(value)}",
-                f"write {int(value)}",
-            )
+            return _octal(value)
         return _no_number(knob, value)
     if knob.choices:
         return FINE if value in knob.choices else (f"must be {knob.allowed}", "")
     shift = _BYTES.get(value[-1].lower(), 0) if knob.library == "openmpi" else 0
     number = int(value[:-1] if shift else value, 16 if "x" in value.lower() else 10) << shift
     return _range(knob, number, 63 if knob.unit == "bytes" or knob.library == "nccl" else 31)
+
+
+def _octal(value: str) -> Fault:
+    return f"NCCL reads a number that begins with 0 as octal: {value} is not {int(value)}", f"write {int(value)}"
 
 
 def _number(knob: Knob, value: str) -> Fault:
@@ -150,14 +155,16 @@ def _word(knob: Knob, value: str) -> Fault:
 
 
 def _level(knob: Knob, value: str) -> Fault:
-    if value in knob.choices or _DECIMAL.fullmatch(value):
-        return (
-            FINE
-            if not value.startswith("-")
-            else ("is below 0: NCCL ignores it without a message", "write LOC for never")
-        )
-    hint = "write PHB: within one host bridge or NUMA node" if value.upper() == "NODE" else ""
-    return f"NCCL knows {knob.allowed}, in upper case; anything else it ignores without a message", hint
+    """Check a distance (NCCL, src/graph/paths.cc, ncclGetLevel: a number is one where its first character is a digit)."""
+    if value in knob.choices:
+        return FINE
+    if not _DECIMAL.fullmatch(value):
+        hint = "write PHB: within one host bridge or NUMA node" if value.upper() == "NODE" else ""
+        return f"NCCL knows {knob.allowed}, in upper case; anything else it ignores without a message", hint
+    if value[0] in "+-":
+        hint = "write LOC for never" if value[0] == "-" else f"write {value[1:]}"
+        return f"begins with {value[0]}: NCCL ignores it without a message", hint
+    return _octal(value) if len(value) > 1 and value[0] == "0" else FINE
 
 
 def _path(knob: Knob, value: str) -> Fault:
@@ -195,7 +202,7 @@ def _spelt(knob: Knob, text: str) -> str:
 
 def _counted(knob: Knob, text: str) -> str:
     found = _QUANTITY.fullmatch(text)
-    if not found:
+    if not found or len(text) > _LONGEST_NUMBER:
         return text
     amount, unit = Fraction(found[1]), found[2].lower()
     if knob.unit == "bytes" and unit[0] in _BYTES and unit[1:] in ("", "b", "ib") and unit not in ("bb", "bib"):

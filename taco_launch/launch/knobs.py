@@ -1,15 +1,16 @@
 """The table of knobs: all of them, and how one is found by its name, its beginning or a name nearly like it."""
 
 import difflib
-from typing import Dict, Optional, Tuple
+from typing import Callable, Dict, Optional, Tuple
 
 from taco_launch.launch.knob import Knob
 from taco_launch.launch.knobs_horovod import HOROVOD, LIGHTCC
 from taco_launch.launch.knobs_nccl import LOGGING, NETWORK
 from taco_launch.launch.knobs_nccl_tuning import NEIGHBOURS, TUNING, UNDOCUMENTED
 from taco_launch.launch.knobs_openmpi import OPENMPI, UCX
+from taco_launch.launch.slips import one_slip
 
-__all__ = ["KNOWN_PREFIXES", "TABLE", "Knob", "find", "matching", "near", "slip", "strict"]
+__all__ = ["KNOWN_PREFIXES", "TABLE", "Knob", "find", "matching", "near", "parameter", "slip", "strict"]
 
 TABLE: Tuple[Knob, ...] = (
     *NETWORK,
@@ -27,6 +28,10 @@ TABLE: Tuple[Knob, ...] = (
 )
 # Every name with one of these is in the table; of UCX_ and MCA parameters there are thousands.
 KNOWN_PREFIXES = ("NCCL_", "HOROVOD_", "LIGHT_")
+# How Open MPI and its PRRTE and PMIx look for MCA parameters in the environment.
+_ENVIRONMENT = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_")
+# From which share of like letters on a name may be meant (difflib's ratio).
+_ALIKE = 0.75
 
 _BY_NAME: Dict[str, Knob] = {name: knob for knob in TABLE for name in (knob.name, *knob.aliases)}
 
@@ -37,19 +42,47 @@ def find(name: str) -> Optional[Knob]:
 
 
 def matching(text: str) -> Tuple[Knob, ...]:
-    """Give the knob of exactly that name, else all whose name or an alias begins with `text`, upper or lower case."""
+    """Give the knob of that name, else all whose name begins with `text`, else all whose name holds it.
+
+    Aliases count as names, upper and lower case as the same, and an MCA parameter may be written as in the environment.
+    """
     exact = find(text)
     if exact:
         return (exact,)
-    start = text.lower()
-    return tuple(knob for knob in TABLE if any(name.lower().startswith(start) for name in (knob.name, *knob.aliases)))
+    part = parameter(text).lower()
+    tests: Tuple[Callable[[str], bool], ...] = (
+        lambda name: name == part,
+        lambda name: name.startswith(part),
+        lambda name: part in name,
+    )
+    for test in tests:
+        found = tuple(knob for knob in TABLE if any(test(name.lower()) for name in (knob.name, *knob.aliases)))
+        if found:
+            return found
+    return ()
+
+
+def parameter(name: str) -> str:
+    """Give the name of an MCA parameter whose environment form `name` is (OMPI_MCA_btl: btl), else `name` itself."""
+    prefix = next((prefix for prefix in _ENVIRONMENT if name.startswith(prefix)), "")
+    return name[len(prefix) :] or name
 
 
 def near(name: str) -> str:
-    """Give the known name that is most like `name`, empty where none is."""
-    text = name.upper() if name.upper().startswith(KNOWN_PREFIXES) else name
-    found = difflib.get_close_matches(text[:80], _BY_NAME, n=1, cutoff=0.7)
-    return found[0] if found else ""
+    """Give the known name that is most like `name`, empty where none is.
+
+    Names of one library are compared without its prefix, which all of them share. Short of that, a name is taken of
+    which `name` has the first words, where it is the only one: HOROVOD_FUSION.
+    """
+    prefix = next((prefix for prefix in KNOWN_PREFIXES if name.upper().startswith(prefix)), "")
+    text = name[len(prefix) :][:80]
+    known = {other[len(prefix) :]: other for other in _BY_NAME if other.startswith(prefix)}
+    if prefix:
+        text = text.upper()
+    found = difflib.get_close_matches(text, known, n=1, cutoff=_ALIKE)
+    longer = [other for other in known if other.startswith(f"{text}_")]
+    best = found[0] if found else longer[0] if len(longer) == 1 else ""
+    return known.get(best, "")
 
 
 def strict(name: str) -> bool:
@@ -60,25 +93,8 @@ def strict(name: str) -> bool:
 def slip(name: str) -> str:
     """Give the known name from which `name` is one slip of the finger away, empty where there is none.
 
-    A slip is a letter too many, too few or wrong, two swapped, or upper for lower case. A digit is none: `..._v6`
-    beside `..._v4` is another name, and so are short ones and those of other frameworks: bml, pml_base_verbose.
+    Short names are other names, and so are those of other frameworks: bml, pml_base_verbose.
     """
     if find(name) or len(name) < 6 or name.endswith("_base_verbose"):
         return ""
-    return next((known for known in _BY_NAME if _one_slip(name, known)), "")
-
-
-def _one_slip(one: str, other: str) -> bool:
-    if one.lower() == other.lower():
-        return True
-    if abs(len(one) - len(other)) > 1:
-        return False
-    start = 0
-    while start < min(len(one), len(other)) and one[start] == other[start]:
-        start += 1
-    left, right = one[start:], other[start:]
-    if len(one) == len(other):
-        swapped = left[:2] == right[1::-1] and left[2:] == right[2:]
-        return swapped or (left[1:] == right[1:] and not left[0].isdigit() and not right[0].isdigit())
-    longer, shorter = (left, right) if len(one) > len(other) else (right, left)
-    return longer[1:] == shorter and not longer[0].isdigit()
+    return next((known for known in _BY_NAME if one_slip(name, known)), "")

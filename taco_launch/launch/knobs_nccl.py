@@ -113,7 +113,8 @@ NETWORK = (
     Knob("NCCL_NET_GDR_LEVEL", "level", "PXB", "How far apart GPU and NIC may be for the NIC to reach GPU memory"
          " itself. It also needs nvidia_peermem, nv_peer_mem or DMA-BUF; the level alone turns nothing on. NODE is no"
          " level: it is PHB.", _LEVEL, choices=(*_LEVELS, "P2C", "PXN"), since="2.4", exact=True, applies=_IB,
-         values="LOC (never), PIX, PXB, PHB, SYS (always), or 0 to 4 for the same",
+         values="LOC (never), PIX, PXB, PHB, SYS (always), newer ones P2C and PXN; 0 to 4 for the first five, 5 and more for"
+         " SYS",
          history="called NCCL_IB_GDR_LEVEL before 2.4; PXB, P2C since there are C2C links"),
     Knob("NCCL_NET_GDR_READ", "integer", "-2", "Whether data is also sent straight out of GPU memory. Off looks as if"
          " GPUDirect were broken: [send] lines lack GDRDMA.", _BOTH, low=-2, high=1,

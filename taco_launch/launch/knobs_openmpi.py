@@ -15,17 +15,19 @@ _ONE_HOST = "to ranks of one host"
 # a row is one knob
 OPENMPI = (
     Knob("pml", "components", "", "Who carries MPI's messages. ob1 over tcp is enough where NCCL moves the data; UCX,"
-         " which wins where it is built in, may pick the wrong NIC.", _BOTH, choices=("ob1", "ucx", "cm"),
+         " which wins where it is built in, may pick the wrong NIC.", _BOTH, choices=("ob1", "ucx", "cm", "v", "monitoring", "yalla"),
          values="components with commas, such as ob1; ^ucx leaves one out"),
     Knob("btl", "components", "", "Who carries ob1's messages. A list has to name self and something that reaches"
          " other hosts; ^openib only leaves one out.", _BOTH, applies="where pml is ob1",
-         choices=("self", "tcp", "vader", "sm", "openib", "ofi", "smcuda"), values="components with commas, such as"
+         choices=("self", "tcp", "vader", "sm", "openib", "ofi", "smcuda", "uct", "ugni", "usnic", "portals4"), values="components with commas, such as"
          " self,vader,tcp; ^openib leaves one out", history="5.0 has no openib any more, and vader is called sm"),
     Knob("mtl", "components", "", "Who carries the messages of pml cm.", _BOTH, applies="where pml is cm",
-         values="components with commas"),
-    Knob("coll", "components", "", "Who does MPI's collective operations.", _BOTH, values="components with commas"),
+         choices=("ofi", "psm", "psm2", "portals4", "mxm"), values="components with commas"),
+    Knob("coll", "components", "", "Who does MPI's collective operations.", _BOTH, values="components with commas",
+         choices=("basic", "libnbc", "tuned", "self", "sync", "inter", "sm", "han", "adapt", "hcoll", "ucc", "cuda",
+                  "monitoring", "ftagree", "xhc", "fca", "portals4", "accelerator")),
     Knob("plm", "components", "", "How daemons are started on other hosts: rsh (5.0: ssh) or a batch system.", _PAIR,
-         values="components with commas"),
+         choices=("rsh", "ssh", "slurm", "tm", "lsf", "alps", "pals", "isolated"), values="components with commas"),
     Knob("btl_tcp_if_include", "networks", "", "The interfaces or networks of MPI's messages. Without it docker0,"
          " which is the same on every host, may be tried and the job hangs.", _BOTH, applies="where btl has tcp",
          values="interfaces or networks with commas, such as eth0 or 10.0.0.0/16; not beside btl_tcp_if_exclude"),
@@ -51,7 +53,7 @@ OPENMPI = (
          " the right to trace: without it a container prints 'Read -1, expected N, errno = 1' by the hundred.", _FOUR,
          choices=("cma", "xpmem", "knem", "emulated", "none", "0", "1", "2", "3", "4"), exact=True, until="5.0",
          values="cma, xpmem, knem, emulated or none, as the build has them", applies=_ONE_HOST,
-         history="5.0: smsc, a list of components (`--mca smsc ^cma`)"),
+         history="5.0: smsc, a list of components: --mca smsc ^cma"),
     Knob("btl_vader_backing_directory", "path", "/dev/shm",  # noqa: S108 - it is Open MPI that writes there
          "Where shared memory is made; a small /dev/shm of a container ends in a bus error.", _BOTH, applies=_ONE_HOST,
          aliases=("btl_sm_backing_directory",)),
@@ -59,7 +61,7 @@ OPENMPI = (
          low=0, applies=_ONE_HOST, history="16777216 in 5.0", aliases=("btl_sm_segment_size",)),
     Knob("smsc", "components", "", "How one rank reads another's memory on its host: cma, xpmem, knem. ^cma is for"
          " containers without the right to trace.", "ompi_info of Open MPI 5.0.11", since="5.0", applies=_ONE_HOST,
-         values="components with commas; ^cma leaves one out"),
+         choices=("cma", "xpmem", "knem", "accelerator"), values="components with commas; ^cma leaves one out"),
     Knob("btl_openib_allow_ib", "switch", "0", "Lets openib use InfiniBand although UCX is the better way.", _FOUR,
          until="5.0", applies="where btl has openib"),
     Knob("btl_openib_warn_no_device_params_found", "switch", "1", "openib's warning that it does not know a new NIC.",

@@ -1,26 +1,28 @@
 """The mpirun line for a placed job, word by word with its reason, and the form in which it is executed."""
 
-import re
-from typing import Dict, Iterator, List, Sequence, Tuple
+from typing import Dict, Iterator, Sequence, Tuple
 
 from taco_launch.command import shell
 from taco_launch.errors import UsageError
-from taco_launch.launch.decide import Decisions, decide, hostfile_path, reached, strongest
+from taco_launch.launch import entries
+from taco_launch.launch.decide import Decisions, decide, hostfile_path, reached
 from taco_launch.launch.env import mark
-from taco_launch.launch.remarks import remarks
+from taco_launch.launch.remarks import Draft, remarks
 from taco_launch.launch.replace import Option, env_option, mca_option, replaced
 from taco_launch.launch.separator import escape
 from taco_launch.launch.torus import torus
 from taco_launch.model.facts import Facts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import File, LaunchPlan, Placement, Token
-from taco_launch.model.profiles import Entry
 
-_NAME = re.compile(r"\{([a-z_]+)\}")
 # What says on a line which hosts there are; without one of them mpirun reads its default hostfile.
 _HOSTS = ("-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile")
-# The default hostfile by environment, Open MPI 4.1 and PRRTE 3 (Open MPI 5.0).
+# By environment, Open MPI 4.1 and PRRTE 3 (Open MPI 5.0): the default hostfile, ssh's arguments, and whether messages of
+# several ranks are gathered into one, which is lost where the job ends at once.
 _DEFAULT_HOSTFILE = ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile")
+_SSH_ARGS = ("OMPI_MCA_plm_rsh_args", "PRTE_MCA_plm_ssh_args")
+_AGGREGATE = ("OMPI_MCA_orte_base_help_aggregate", "PRTE_MCA_prte_base_help_aggregate")
+_FEW_RANKS = 64
 
 
 def plan(
@@ -36,30 +38,27 @@ def plan(
     """
     decisions = decide(spec, placement, facts, folder)
     _check_names(spec, placement, decisions)
-    options, missing = _options(spec, decisions)
-    options = replaced(options, _given(spec))
-    options = torus(options, spec, placement, facts, decisions)
+    ours, left_out = entries.options(spec.profile, decisions)
+    given = tuple(_given(spec))
+    options = torus(replaced(ours, given), spec, placement, facts, decisions)
     launcher = Token(spec.mpirun, "inventory" if spec.mpirun != "mpirun" else "default", "the launcher")
     tokens = (launcher, *(token for option in options for token in option.tokens))
     command = tuple(Token(word, "user", "the job's command") for word in spec.command)
     executed = [token.text for token in tokens]
     executed += [*wrapper, *(escape(word) for word in spec.command)]
-    env = list(mark(spec.name, job_id))
+    env = _env(spec, job_id, placement, facts, decisions)
     files: Tuple[File, ...] = ()
     if not any(token.text in _HOSTS for token in tokens):
-        env += [(name, hostfile_path(folder)) for name in _DEFAULT_HOSTFILE]
-    if not any(token.text in ("-H", "-host", "--host") for token in tokens):
+        env.update((name, hostfile_path(folder)) for name in _DEFAULT_HOSTFILE)
+    if not any(token.text in _HOSTS[:3] for token in tokens):
         files = (File(hostfile_path(folder), hostfile(spec, placement)),)
     return LaunchPlan(
         tokens=(*tokens, *command),
         executed=tuple(executed),
-        env=tuple(env),
+        env=tuple(env.items()),
         host_env=tuple((host, (("NCCL_IB_GID_INDEX", str(index)),)) for host, index in decisions.host_gids),
         files=files,
-        warnings=(
-            *(f"options are left out for want of {fact}" for fact in missing),
-            *remarks(spec, placement, facts, decisions, options),
-        ),
+        warnings=remarks(Draft(spec, placement, facts, decisions, tuple(ours), given, tuple(options), left_out)),
     )
 
 
@@ -95,50 +94,16 @@ def _check_names(spec: JobSpec, placement: Placement, decisions: Decisions) -> N
             )
 
 
-def _options(spec: JobSpec, decisions: Decisions) -> Tuple[List[Option], Tuple[str, ...]]:
-    """Give the options of the profile that apply, and the facts without which some of them could not be decided."""
-    options: List[Option] = []
-    missing: Dict[str, None] = {}
-    for entry in spec.profile.entries:
-        names = _names(entry)
-        if not all(_holds(condition, decisions) for condition in entry.when):
-            continue
-        if not all(name in decisions.values or name in decisions.missing for name in names):
-            continue
-        waiting = [name for name in (*_conditions(entry), *names) if name in decisions.missing]
-        if waiting:
-            missing.update((decisions.missing[name], None) for name in waiting)
-        else:
-            options.append(_rendered(entry, spec, decisions))
-    return options, tuple(missing)
-
-
-def _names(entry: Entry) -> List[str]:
-    return [name for word in entry.words for name in _NAME.findall(word)]
-
-
-def _conditions(entry: Entry) -> List[str]:
-    return [condition.rsplit(maxsplit=1)[-1] for condition in entry.when]
-
-
-def _holds(condition: str, decisions: Decisions) -> bool:
-    """Say whether a condition holds, or may hold once a missing fact is known."""
-    name = condition.rsplit(maxsplit=1)[-1]
-    return name in decisions.missing or decisions.holds(name) != condition.startswith("not ")
-
-
-def _rendered(entry: Entry, spec: JobSpec, decisions: Decisions) -> Option:
-    """Fill in an entry. Its source is what decided that it stands there, else the profile."""
-    values = [decisions.values[name] for name in _names(entry)]
-    conditions = [decisions.conditions[name] for name in _conditions(entry)]
-    reasons = [value.why for value in values] + [condition.why for condition in conditions if condition.why]
-    sources = [choice.source for choice in values]
-    sources += [condition.source for condition in conditions if condition.source != "launcher"]
-    own = "default" if spec.profile.name == "auto" else "profile"
-    source = strongest(sources) if sources else own
-    why = "; ".join(dict.fromkeys((entry.why, *reasons)))
-    words = [_NAME.sub(lambda match: decisions.values[match[1]].text, word) for word in entry.words]
-    return Option(tuple(Token(word, source, why) for word in words))
+def _env(spec: JobSpec, job_id: str, placement: Placement, facts: Facts, decisions: Decisions) -> Dict[str, str]:
+    """Give what goes by mpirun's own environment: the mark, and what the machinery needs besides the line."""
+    env = dict(mark(spec.name, job_id))
+    inherited = dict(facts.environment)
+    if placement.np <= _FEW_RANKS:
+        env.update((name, inherited.get(name, "0")) for name in _AGGREGATE)
+    if spec.container is not None and decisions.holds("elsewhere"):
+        port = f"-p {spec.container.ssh_port}"
+        env.update((name, f"{inherited[name]} {port}" if inherited.get(name) else port) for name in _SSH_ARGS)
+    return env
 
 
 def _given(spec: JobSpec) -> Iterator[Option]:

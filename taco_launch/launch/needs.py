@@ -4,7 +4,6 @@ import re
 from dataclasses import replace
 from typing import Any, FrozenSet, Mapping, Tuple
 
-from taco_launch.launch.decide import declared
 from taco_launch.model.facts import Facts, HostFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import HostSlots
@@ -18,7 +17,7 @@ def needs(spec: JobSpec) -> Tuple[str, ...]:
     names = used(spec)
     local = [host.name for host in spec.hosts if host.connection == "local"]
     found = [f"slots of {host.name}" for host in spec.hosts if host.slots is None]
-    if names & {"openmpi4", "openmpi5"} and declared(spec, "openmpi") is None:
+    if names & {"openmpi4", "openmpi5"} and "openmpi" not in dict(spec.versions):
         found.append(f"version of {spec.mpirun}")
     if names & _LOOKED and local:
         found.append(f"GPUs and memory access on {local[0]}")

@@ -1,45 +1,160 @@
 """What a user should know of a line before it runs: what has no effect, costs something, or goes against the environment."""
 
 import re
-from typing import Iterator, List, Optional, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from taco_launch.launch.decide import OWN_GID, Decisions, declared, version
+from taco_launch.launch.decide import Decisions, versions
+from taco_launch.launch.entries import LeftOut
 from taco_launch.launch.replace import Option
 from taco_launch.launch.separator import taken
 from taco_launch.model.facts import Facts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement
 
-Pairs = Sequence[Tuple[str, Optional[str]]]
 _SINGLE_DASH = re.compile(r"-(?!np$|mca$|hostfile$)[a-z]{2}")
+_MPI_INCLUDES = ("btl_tcp_if_include", "oob_tcp_if_include", "prte_if_include")
+_INTERFACE = re.compile(r"=?[A-Za-z][\w.-]*$")  # one name, no list and no network
 _KNOBS = ("NCCL_", "HOROVOD_", "LIGHT_", "UCX_")
+Pairs = Sequence[Tuple[str, Optional[str]]]
 
 
-def remarks(
-    spec: JobSpec, placement: Placement, facts: Facts, decisions: Decisions, options: Sequence[Option]
-) -> Tuple[str, ...]:
-    """Give all remarks on a line of these options."""
-    env = [pair for option in options for pair in option.env]
-    said: List[str] = [
-        *_light(placement, decisions, env),
-        *_gid(spec, facts),
-        *_ports(spec, placement, decisions),
-        *_openmpi5(decisions, options),
-        *_overridden(facts, options),
+@dataclass(frozen=True)
+class Draft:
+    """A line before it is told: what the profile gave (`ours`), what the user `given`, and what came of both."""
+
+    spec: JobSpec
+    placement: Placement
+    facts: Facts
+    decisions: Decisions
+    ours: Tuple[Option, ...]
+    given: Tuple[Option, ...]
+    options: Tuple[Option, ...]
+    left_out: LeftOut
+
+
+def remarks(draft: Draft) -> Tuple[str, ...]:
+    """Give all remarks on a line."""
+    env = [pair for option in draft.options for pair in option.env]
+    said = [
+        *_left_out(draft),
+        *_asked(draft),
+        *_undone(draft),
+        *_hosts(draft),
+        *_reached(draft),
+        *_gids(draft.decisions),
+        *_interfaces(draft.options),
+        *_light(draft.placement, draft.decisions, env),
+        *_ports(draft.spec, draft.placement, draft.decisions),
+        *_openmpi5(draft.decisions, draft.options),
+        *_overridden(draft.facts, draft.options),
+        *_taken(draft.spec),
     ]
+    mca = [(option.key[1], option.tokens[-1].text) for option in draft.given if option.key[0] == "mca"]
+    pairs = [(name, value) for name, value in env if value is not None and name.startswith(_KNOBS)] + mca
+    if pairs:
+        # Only needed where there are such variables, and its table takes a while to load.
+        from taco_launch.launch import knob_remarks, knob_versions  # noqa: PLC0415
+
+        said += knob_remarks.remarks(pairs)
+        said += knob_versions.by_version(pairs, versions(draft.spec, draft.facts))
+    return tuple(dict.fromkeys(said))
+
+
+def _left_out(draft: Draft) -> Iterator[str]:
+    """Name the options that were left out for want of a fact, but for what the user gives instead."""
+    given = {option.key for option in draft.given}
+    waiting: Dict[str, List[str]] = {}
+    for option, fact in draft.left_out:
+        if option.key not in given:
+            waiting.setdefault(fact, []).append(option.key[1])
+    for fact, names in waiting.items():
+        yield f"{', '.join(dict.fromkeys(names))}: left out, since {fact}"
+
+
+def _asked(draft: Draft) -> Iterator[str]:
+    """Name what was asked for and has no place in the line."""
+    asked = draft.spec.asked
+    flags = {
+        f"--transport {asked.transport}": (asked.transport,) if asked.transport in ("tcp", "rdma") else (),
+        "--interface": ("interface",) if asked.interface else (),
+        "--gdr": ("gdr",) if asked.gdr is True else (),
+        "--no-gdr": ("no_gdr",) if asked.gdr is False else (),
+        "--light": ("light",) if asked.light else (),
+    }
+    used = {name for option in draft.ours for name in option.by}
+    one_host = len(draft.placement.shares) == 1
+    for flag, names in flags.items():
+        if names and not used.intersection(names):
+            why = "on one host" if one_host else f"under the profile {draft.spec.profile.name}"
+            more = "; -x NCCL_IB_DISABLE=1 keeps NCCL off RDMA" if flag == "--transport tcp" and not one_host else ""
+            yield f"{flag} adds nothing to the line {why}{more}"
+    if draft.decisions.holds("gdr") and draft.decisions.holds("tcp"):
+        yield "GPUDirect RDMA is asked for, and so is TCP: there is none without RDMA"
+
+
+def _undone(draft: Draft) -> Iterator[str]:
+    """Name what the user gives by name in the place of what the user asked for by an option."""
+    line = {option.key: option for option in draft.given}
+    for option in draft.ours:
+        other = line.get(option.key)
+        if other is not None and option.tokens[0].source == "user" and _text(option) != _text(other):
+            yield f"{_text(other)} undoes {_text(option)} ({option.tokens[0].why})"
+
+
+def _hosts(draft: Draft) -> Iterator[str]:
+    told = any(option.key[1] in ("H", "host", "hostfile", "machinefile") for option in draft.options)
+    if not told and len(draft.placement.shares) > 1:
+        yield (
+            "the line names no hosts: mpirun takes them from its default hostfile, as under the MPI Operator; to paste it "
+            "elsewhere write that with --out DIR and set OMPI_MCA_orte_default_hostfile (5.0: PRTE_MCA_prte_default_hostfile)"
+        )
+
+
+def _reached(draft: Draft) -> Iterator[str]:
+    """A pasted line has no login, port or key of a host: ssh's own configuration has to know them."""
+    placed = {share.host for share in draft.placement.shares}
+    odd = [
+        host.name
+        for host in draft.spec.hosts
+        if host.name in placed and host.connection == "ssh" and (host.user or host.port != 22 or host.identity_file)
+    ]
+    if odd and draft.spec.container is None and draft.decisions.holds("elsewhere"):
+        more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
+        yield f"{odd[0]}{more}: user, port and key are not on the line; where it is pasted ~/.ssh/config has to know them"
+
+
+def _gids(decisions: Decisions) -> Iterator[str]:
+    if decisions.host_gids:
+        differ = ", ".join(f"{host} {index}" for host, index in decisions.host_gids[:4])
+        yield (
+            f"NCCL_IB_GID_INDEX differs from host to host ({differ}): taco-launch gives each rank its host's; a pasted line "
+            "cannot: write it into /etc/nccl.conf of each host"
+        )
+
+
+def _interfaces(options: Sequence[Option]) -> Iterator[str]:
+    """NCCL's and MPI's interface are as a rule the same: two names are a slip more often than a wish."""
+    nccl = [value for option in options for name, value in option.env if name == "NCCL_SOCKET_IFNAME" and value]
+    mpi = [
+        option.tokens[-1].text for option in options if option.tokens[1:2] and option.tokens[1].text in _MPI_INCLUDES
+    ]
+    plain = {text.lstrip("=") for text in (*nccl, *mpi) if _INTERFACE.match(text)}
+    if nccl and mpi and len(plain) > 1:
+        yield f"NCCL_SOCKET_IFNAME={nccl[0]} and {', '.join(dict.fromkeys(mpi))} for MPI differ: --interface sets all places"
+
+
+def _taken(spec: JobSpec) -> Iterator[str]:
     mine = taken(spec.command)
     if mine:
-        said.append(
+        yield (
             f"{', '.join(mine)}: run by taco-launch your program gets it; in the pasted line mpirun takes it for its own "
             "(there: sh -c 'PROGRAM ...')"
         )
-    pairs = [(name, value) for name, value in env if value is not None and name.startswith(_KNOBS)]
-    if pairs:
-        # Only needed where there are such variables, and its table takes a while to load.
-        from taco_launch.launch import knob_remarks  # noqa: PLC0415
 
-        said += knob_remarks.remarks(pairs)
-    return tuple(said)
+
+def _text(option: Option) -> str:
+    return " ".join(token.text for token in option.tokens)
 
 
 def _light(placement: Placement, decisions: Decisions, env: Pairs) -> Iterator[str]:
@@ -54,15 +169,6 @@ def _light(placement: Placement, decisions: Decisions, env: Pairs) -> Iterator[s
         yield "LIGHT_*: of no use on one host: 2D all-reduce and top-k compression save traffic between hosts"
     elif "ranks_per_host" not in decisions.values:
         yield "LIGHT_2D_ALLREDUCE: needs as many ranks on every host, and this job's hosts have unequal numbers"
-
-
-def _gid(spec: JobSpec, facts: Facts) -> Iterator[str]:
-    nccl = declared(spec, "nccl") or facts.nccl
-    if spec.network.gid_index is not None and nccl is not None and version(nccl) >= OWN_GID:
-        yield (
-            f"NCCL_IB_GID_INDEX: NCCL {nccl} finds the index by itself, on each host its own: better leave "
-            "network.gid_index at auto"
-        )
 
 
 def _ports(spec: JobSpec, placement: Placement, decisions: Decisions) -> Iterator[str]:

@@ -12,9 +12,10 @@ _OPPOSITES = (("_if_exclude", "_if_include"),)
 
 @dataclass(frozen=True)
 class Option:
-    """One option and its arguments."""
+    """One option and its arguments; `by` names the decisions that put it there."""
 
     tokens: Tuple[Token, ...]
+    by: Tuple[str, ...] = ()
 
     @property
     def key(self) -> Tuple[str, str]:

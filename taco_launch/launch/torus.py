@@ -2,7 +2,7 @@
 
 from typing import Dict, List, Optional, Sequence
 
-from taco_launch.launch.decide import Decisions, declared, version
+from taco_launch.launch.decide import Decisions, version, versions
 from taco_launch.launch.replace import Option, env_option
 from taco_launch.model.facts import Facts
 from taco_launch.model.jobs import JobSpec
@@ -20,7 +20,8 @@ def torus(
     Only for LIGHT_2D_ALLREDUCE alone: with top-k compression besides, Horovod's would not do what was asked.
     """
     env: Dict[str, Optional[str]] = {name: value for option in options for name, value in option.env}
-    horovod = declared(spec, "horovod") or facts.horovod
+    horovod = versions(spec, facts).get("horovod")
+    per_host = decisions.values["ranks_per_host"].text if "ranks_per_host" in decisions.values else ""
     applies = (
         env.get("LIGHT_2D_ALLREDUCE") == "1"
         and env.get("LIGHT_TOPK_ALLREDUCE", "0") == "0"
@@ -28,7 +29,7 @@ def torus(
         and horovod is not None
         and version(horovod) >= _TORUS
         and len(placement.shares) > 1
-        and env.get("LIGHT_INTRA_SIZE") in (None, *map(str, {share.ranks for share in placement.shares}))
+        and env.get("LIGHT_INTRA_SIZE", per_host) == per_host != ""
     )
     if not applies:
         return list(options)

@@ -21,9 +21,13 @@ class Signature:
 
     A line is looked at when one of `keys` stands in it. `pattern` (a regular expression, searched in that line and the
     `lines` - 1 after it) has to match then; without one the key is enough. Its groups fill `cause` and `next`, where
-    `host` stands for the host (for "that host" or HOST when nothing names it). A group whose name ends in a digit is
-    another place for the same value. `unless` names signatures that say the
-    same more precisely: where one of them is found this one is not told.
+    `host` stands for the host (for "that host" or HOST when nothing names it), and a part in double brackets is told
+    only if a group has a value: [[port?, port {port},]] or [[port?port {port}||a port]]. A group whose name ends in a
+    digit is another place for the same value.
+
+    `unless` names signatures that say the same more precisely: where one of them is found this one is not told. Nor is
+    it told where `only_with` names signatures and none of them is found, nor right below a line with `not_after` in it. A text with `at_end` is a warning, after which programs may go on
+    well: it is told where something else tells of a failure, or where `at_end` is found in the log's last line.
     """
 
     name: str
@@ -34,3 +38,6 @@ class Signature:
     kind: Kind = Kind.CAUSE
     lines: int = 1
     unless: Tuple[str, ...] = ()
+    only_with: Tuple[str, ...] = ()
+    not_after: str = ""
+    at_end: str = ""

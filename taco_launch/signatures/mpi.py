@@ -6,7 +6,7 @@ MPI = (
     Signature(
         "component-missing",
         ("A requested component was not found", "No components were able to be opened in the"),
-        "This Open MPI has no {framework} component {component} that it can use on {host} (5.0 has no openib any more; "
+        "This Open MPI has no {framework} component[[component? {component}]] that it can use on {host} (5.0 has no openib any more; "
         "ucx is often not built in, or finds no device).",
         "See what it has: ompi_info | grep 'MCA {framework}'. Leave the option out, or use --mca pml ob1 --mca btl "
         "tcp,self,vader (5.0: sm for vader).",
@@ -16,18 +16,26 @@ MPI = (
     ),
     Signature(
         "mpi-unreachable",
-        ("pair of MPI processes are unable to reach each other",),
-        "Two ranks, on {host} and {other}, have no transport in common (tried: {tried}).",
+        (
+            "pair of MPI processes are unable to reach each other",
+            "at least one MPI process is unreachable",
+            "help-mca-bml-r2.txt / unreachable proc",
+            "pml-add-procs-fail",
+            'Returned "Unreachable" (-12)',
+        ),
+        "Two ranks[[one? on {one}]][[other? and {other}]] have no transport in common[[tried? (tried: {tried})]].",
         "Allow TCP besides: --mca btl tcp,self,vader (5.0: tcp,self,sm) with --mca btl_tcp_if_include the network that "
-        "the hosts share.",
-        r"pair of MPI processes are unable to reach each other(?:[\s\S]{0,500}?is on host: (?P<host>\S+)"
-        r"[\s\S]{0,120}?is on host: (?P<other>\S+)\s+BTLs attempted: (?P<tried>[^\r\n]*\S))?",
+        "the hosts share.[[one?|| Which ranks they are mpirun kept back: --mca orte_base_help_aggregate 0 (4.1) shows all "
+        "that it says.]]",
+        r"pair of MPI processes are unable to reach each other(?:[\s\S]{0,500}?is on host: (?=(?P<one>\S+))(?P<host>\S+)"
+        r"[\s\S]{0,120}?is on host: (?:(?P=host)(?=\s)|(?P<other>\S+))\s+BTLs attempted: (?P<tried>[^\r\n]*\S))?"
+        r"|process is unreachable|unreachable proc|add-procs-fail|Unreachable",
         lines=10,
     ),
     Signature(
         "mpi-tcp-connect",
         ("Open MPI failed to TCP connect to a peer MPI process",),
-        "A rank on {host} could not connect to another rank ({message}): the address is of a network that the hosts do "
+        "A rank on {host} could not connect to another rank[[message? ({message})]]: the address is of a network that the hosts do "
         "not share (docker0, a second NIC), or a firewall is between.",
         "Name the network that they share, by what to include and not by what to exclude: --mca btl_tcp_if_include "
         "10.0.0.0/24 --mca oob_tcp_if_include 10.0.0.0/24 -x NCCL_SOCKET_IFNAME=NAME.",
@@ -45,11 +53,26 @@ MPI = (
     ),
     Signature(
         "mpi-init-failed",
-        ("MPI_INIT has failed", "It looks like MPI_INIT failed", "PML ucx cannot be selected"),
+        (
+            "MPI_INIT has failed",
+            "It looks like MPI_INIT failed",
+            "PML ucx cannot be selected",
+            "*** An error occurred in MPI_Init",
+        ),
         "MPI could not start in a rank, and nothing in this log says why.",
-        "Run it with -x OMPI_MCA_btl_base_verbose=30 and look at the first error; --mca pml ob1 --mca btl tcp,self "
-        "leaves out RDMA.",
+        "Run it with --mca orte_base_help_aggregate 0 (4.1) and -x OMPI_MCA_btl_base_verbose=30, and look at the first "
+        "error; --mca pml ob1 --mca btl tcp,self leaves out RDMA.",
         kind=Kind.FALLBACK,
+    ),
+    Signature(
+        "mpirun-text-lost",
+        ("show_help.c at line",),
+        "mpirun could not read a message of one of its ranks, so what it had to say of a failure may be missing here.",
+        "Run it again with --mca orte_base_help_aggregate 0: that shows all of it.",
+        r"ORTE_ERROR_LOG: [^\r\n]*show_help\.c at line \d+",
+        kind=Kind.FALLBACK,
+        unless=("mpi-init-failed",),
+        at_end=r"show_help\.c at line|orte_base_help_aggregate|sent help message",
     ),
     Signature(
         "ucx-device-missing",
@@ -66,6 +89,16 @@ MPI = (
         "Check the link (ibstat, show_gids), and set UCX_IB_GID_INDEX to the RoCE v2 IPv4 index; without RDMA: --mca "
         "pml ob1 --mca btl tcp,self.",
         r"Transport retry count exceeded on (?P<device>\S+)",
+    ),
+    Signature(
+        "ucx-no-path",
+        ("ibv_create_ah(",),
+        "UCX on {host} found no way to the other host's RDMA address[[peer? {peer}]] over [[device?{device}||its device]]: their networks are "
+        "not connected, or the GID index[[index? ({index})]] is of the wrong network.",
+        "ping that address[[device? from the interface of {device}]] (ibdev2netdev names it); show_gids, and "
+        "UCX_IB_GID_INDEX= the index of RoCE v2 with the IPv4 address. Without RDMA: --mca pml ob1 --mca btl tcp,self.",
+        r"ibv_create_ah\((?:[^)\r\n]*?dgid=(?P<peer>[^\s)]+))?(?:[^)\r\n]*?sgid_index=(?P<index>\d+))?[^)\r\n]*\)"
+        r"(?:[^\r\n]{1,30}? on (?P<device>[^\s:]+(?::\d+)?))?[^\r\n]*(?:failed|timed out)",
     ),
     Signature(
         "openib-unused",
@@ -85,7 +118,7 @@ MPI = (
         (", errno = ",),
         "Ranks on one host may not read each other's memory (CMA: process_vm_readv is denied), so messages between them "
         "fail or are copied twice.",
-        "Give the container --cap-add SYS_PTRACE, or turn it off: --mca btl_vader_single_copy_mechanism none (5.0: "
+        "In a container: docker run --cap-add SYS_PTRACE. Else turn it off: --mca btl_vader_single_copy_mechanism none (5.0: "
         "btl_sm_single_copy_mechanism).",
         r"Read -1, expected \d+, errno = \d+",
         kind=Kind.NOTE,
@@ -101,8 +134,8 @@ MPI = (
     Signature(
         "option-deprecated",
         ("A deprecated command line option was used", "must be prefixed with double dashes"),
-        "mpirun 5 took the option {option} under its old name; a later one will refuse it.",
-        "Write {corrected} instead, where the log names it, and two dashes before every long option.",
+        "mpirun 5 took [[option?the option {option}||an option]] under its old name; a later one will refuse it.",
+        "[[corrected?Write {corrected} instead, and two||Write two]] dashes before every long option.",
         r"deprecated command line option was used(?:[\s\S]{0,200}?Deprecated option: +(?P<option>\S+)"
         r"(?:\s+Corrected option: +(?P<corrected>[^\r\n]*\S))?)?|prefixed with double dashes",
         kind=Kind.NOTE,

@@ -51,19 +51,19 @@ LAUNCHER = (
         (
             "unable to reliably start one or more daemons",
             "A daemon failed to report back after being spawned",
-            "unexpectedly failed after launch and before communicating back",
+            "has unexpectedly failed after launch",
         ),
         "mpirun could not start its daemon on {host}, and nothing in this log says why.",
         "Try what it does by hand: ssh -p PORT {host} 'command -v orted prted'. See its ssh command: "
         "--mca plm_base_verbose 5. If ssh works, the daemon cannot connect back: --mca oob_tcp_if_include NETWORK.",
-        r"unable to reliably start|after launch and before|failed to report back" + _REMOTE,
+        r"unable to reliably start|failed after launch|failed to report back" + _REMOTE,
         kind=Kind.FALLBACK,
         lines=14,
     ),
     Signature(
         "not-enough-slots",
         ("not enough slots available in the system", "All nodes which are allocated for this job are already filled"),
-        "There are fewer slots than ranks (asked for: {asked}).",
+        "There are fewer slots than ranks[[asked? (asked for: {asked})]].",
         "Ask for fewer ranks (-np), or give the hosts more slots: -H gpu1:8,gpu2:8 (a bare name is one slot), slots=8 in "
         "the hostfile. More ranks than slots on purpose: --oversubscribe (5.0: --map-by :OVERSUBSCRIBE).",
         r"not enough slots available in the system to satisfy the (?P<asked>\d+)|already filled",
@@ -72,7 +72,7 @@ LAUNCHER = (
         "executable-not-found",
         ("as it could not", "access an executable", "unable to find the specified executable"),
         "mpirun cannot run {what} on {host}: it is not there, or not executable.",
-        "Check on that host, inside the container: command -v {what}; ls -l {what}. A script needs chmod +x and a #! "
+        "Check where the ranks run (in a container: inside it): command -v {what}; ls -l {what}. A script needs chmod +x and a #! "
         "line, or python3 before it.",
         r"(?:could not(?: access|\s+access)|unable to find the specified executable)"
         r"(?=[\s\S]{0,500}?Executable: *(?! |none\b)(?P<what>[^\r\n]*\S))" + _NODE,
@@ -122,7 +122,7 @@ LAUNCHER = (
         "hostfile-missing",
         ("was unable to open the hostfile",),
         "The hostfile {file} cannot be opened.",
-        "Check the name where mpirun runs, which is inside the container: ls -l {file}.",
+        "Check the name where mpirun runs (in a container: inside it): ls -l {file}.",
         r"was unable to open the hostfile:\s+(?P<file>\S+)",
         lines=4,
     ),
@@ -144,12 +144,21 @@ LAUNCHER = (
     ),
     Signature(
         "interface-missing",
-        ("None of the TCP networks specified to be included", "invalid value was given for btl_tcp_if_"),
+        ("None of the TCP networks specified to be included",),
         "{host} has no network interface {value}.",
         "See what it has: ip -br addr. Names may differ between hosts: give the subnet instead, such as 10.0.0.0/24.",
-        r"None of the TCP networks specified to be included[\s\S]{0,200}?Value given: +(?P<value>\S+)"
-        r"|invalid value was given for btl_tcp_if_[\s\S]{0,120}?Local host: +(?P<host>\S+)\s+Value: +(?P<value2>\S+)",
+        r"None of the TCP networks specified to be included[\s\S]{0,200}?Value given: +(?P<value>\S+)",
         lines=7,
+    ),
+    Signature(
+        "interface-unusable",
+        ("invalid value was given for btl_tcp_if_",),
+        "{host} has no network interface {value}, so Open MPI leaves that value out.",
+        "See what it has: ip -br addr. Names may differ between hosts: give the subnet instead, such as 10.0.0.0/24.",
+        r"invalid value was given for btl_tcp_if_[\s\S]{0,120}?Local host: +(?P<host>\S+)\s+Value: +(?P<value>\S+)",
+        lines=7,
+        # Where the ranks reach each other without it, the job goes on well.
+        only_with=("mpi-unreachable", "mpi-tcp-connect", "mpi-init-failed"),
     ),
     Signature(
         "no-network",
@@ -169,7 +178,7 @@ LAUNCHER = (
     Signature(
         "mapping-failed",
         ("Your job failed to map",),
-        "mpirun 5 could not place the ranks: {why}.",
+        "mpirun 5 could not place the ranks[[why?: {why}]].",
         "Fewer ranks, or more slots per host (-H gpu1:8), or no binding: --bind-to none --map-by slot.",
         r"Your job failed to map(?:[\s\S]{0,300}?Mapper result: +(?P<why>[^\r\n]*\S))?",
         lines=6,
@@ -235,8 +244,8 @@ RANKS = (
         "rank-killed",
         ("noticed that process rank ",),
         "Rank {rank} on {host} was killed (signal 9): by the kernel for want of memory, or by somebody.",
-        "On {host}: dmesg -T | grep -i 'killed process'. If it was memory: smaller batches, fewer data loader workers, "
-        "or a larger --memory of the container.",
+        "On {host}: dmesg -T | grep -i 'killed process'. If it was memory: smaller batches, fewer data loader workers; "
+        "in a container with --memory, more of it.",
         r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal 9\b",
         kind=Kind.OUTCOME,
         lines=2,
@@ -245,7 +254,8 @@ RANKS = (
         "rank-bus-error",
         ("noticed that process rank ",),
         "Rank {rank} on {host} ended with a bus error, most often because /dev/shm was full.",
-        "df -h /dev/shm inside the container; give it more: docker run --shm-size=32g (shm_size in the inventory).",
+        "df -h /dev/shm where the ranks run. A container: docker run --shm-size=32g (shm_size in the inventory). The host: "
+        "mount -o remount,size=32g /dev/shm, and remove what was left in it.",
         r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal (?:7|10)\b",
         kind=Kind.OUTCOME,
         lines=2,

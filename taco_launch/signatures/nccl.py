@@ -8,7 +8,7 @@ NCCL = (
     Signature(
         "nccl-ib-no-answer",
         ("NET/IB : Got completion",),
-        "An RDMA message of {host} to {peer} got no answer (status 12, retries exceeded): wrong GID index or no route if "
+        "An RDMA message of {host}[[peer? to {peer}]] got no answer (status 12, retries exceeded): wrong GID index or no route if "
         "it came at once; a link, cable or lossless-Ethernet (PFC) fault if it came late; or the other rank is gone.",
         "show_gids on both hosts, and -x NCCL_IB_GID_INDEX= the index of RoCE v2 with the IPv4 address (from NCCL 2.21 on "
         "leave it out). Test the pair: ib_write_bw -d mlx5_0 -x INDEX. Late only: -x NCCL_IB_TIMEOUT=22.",
@@ -45,7 +45,7 @@ NCCL = (
         "memlock",
         ("ibv_reg_mr", "ibv_create_qp", "ibv_create_cq", "locked memory"),
         "{host} could not lock memory for RDMA: the memlock limit of that process is too low.",
-        "docker run --ulimit memlock=-1:-1 --cap-add IPC_LOCK; on the host itself, limits.conf or LimitMEMLOCK of sshd. "
+        "docker run --ulimit memlock=-1:-1 --cap-add IPC_LOCK; without a container, limits.conf or LimitMEMLOCK of sshd. "
         "Check through mpirun, not in a login: mpirun ... bash -c 'ulimit -l'.",
         r"ibv_(?:reg_mr|create_qp|create_cq)\w*[^\r\n]{0,80}?(?:failed|Cannot allocate memory)"
         r"|to allocate some locked memory|set max locked memory",
@@ -54,7 +54,8 @@ NCCL = (
         "nccl-version-mismatch",
         ("Mismatched NCCL version detected",),
         "The ranks have different versions of NCCL: their images or Python environments differ.",
-        "Use the same image digest on every host: docker image inspect --format '{{{{.Id}}}}' IMAGE on each.",
+        "Use the same on every host. Images: docker image inspect --format '{{{{.Id}}}}' IMAGE on each; else python3 -c "
+        "'import torch; print(torch.cuda.nccl.version())'.",
     ),
     Signature(
         "nccl-gpu-shared",
@@ -75,39 +76,43 @@ NCCL = (
     Signature(
         "nccl-connect",
         ("onnect to ",),
-        "{host} cannot connect to {peer} for NCCL's start ({why}): an address of a network that the hosts do not share, "
+        "{host} cannot connect to {peer} for NCCL's start[[why? ({why})]]: an address of a network that the hosts do not share, "
         "a firewall, or a rank that never started.",
-        "Name the network: -x NCCL_SOCKET_IFNAME==bond0. If that is set, open the ports between the hosts: nc -vz {peer} "
-        "22 from {host}.",
-        r"onnect to (?P<peer>[^\s<]+)<\d+> (?:failed|returned|timed out)\s*:? ?"
-        r"(?P<why>Connection refused|No route to host|Connection timed out|Network is unreachable|[^\r\n]*)",
+        "Name the network: -x NCCL_SOCKET_IFNAME==bond0. If that is set: ip route get {peer} on {host} tells which way it "
+        "goes, and all ports from 1024 on have to be open between the hosts (NCCL takes any free one).",
+        r"onnect to (?P<peer>[^\s<]+)<\d+> (?:failed|returned|timed out)(?!.*retrying)\s*:? ?"
+        r"(?P<why>Connection refused|No route to host|Connection timed out|Network is unreachable|[^\r\n]*[^\s])?",
     ),
     Signature(
         "nccl-network-unknown",
         ("Error: network ",),
         "NCCL has no network {name}, which NCCL_NET asks for.",
         "NCCL_NET is IB, Socket or the name of a plugin that is in the image. IB is not to be had without libibverbs and "
-        "/dev/infiniband in the container.",
+        "/dev/infiniband where the ranks run (docker run --device /dev/infiniband).",
         r"Error: network (?P<name>\S+) not found",
     ),
     Signature(
         "shm-too-small",
         (
             "dev/shm",
+            "fallocate failed",
             "insufficient shared memory (shm)",
             "out of shared memory",
         ),
         "Shared memory (/dev/shm) of {host} is too small.",
-        "docker run --shm-size=32g (shm_size in the inventory; 64 MB is docker's default), or --ipc=host. Check: df -h "
-        "/dev/shm inside the container. Without it: fewer data loader workers.",
-        r"failed to extend /dev/shm|(?:posix_)?fallocate[^\r\n]*/dev/shm|/dev/shm[^\r\n]*No space left"
+        "df -h /dev/shm where the ranks run. A container: docker run --shm-size=32g (shm_size in the inventory; 64 MB is "
+        "docker's default), or --ipc=host. The host: mount -o remount,size=32g /dev/shm, and remove what was left in it. "
+        "Without it: fewer data loader workers.",
+        r"Error while creating shared memory segment /dev/shm/\S+ \(size \d+\)(?!, error: (?!No space left))"
+        r"|shm\w*\.(?:h|cc):\d+ [^\r\n]*fallocate failed|failed to extend /dev/shm|(?:posix_)?fallocate[^\r\n]*/dev/shm|/dev/shm[^\r\n]*No space left"
         r"|No space left[^\r\n]*/dev/shm|insufficient shared memory|out of shared memory",
     ),
     Signature(
         "cuda-driver-old",
         ("CUDA driver version is insufficient", "driver on your system is too old"),
-        "The NVIDIA driver of {host} is older than this image's CUDA needs.",
-        "Update the driver, or use an image for an older CUDA: nvidia-smi shows the newest CUDA that the driver can run.",
+        "The NVIDIA driver of {host} is older than the program's CUDA needs.",
+        "Update the driver, or use an image or build for an older CUDA: nvidia-smi shows the newest CUDA that the driver can run.",
+        r"^(?!.*UserWarning: ).*(?:CUDA driver version is insufficient|driver on your system is too old)",
     ),
     Signature(
         "fabricmanager",
@@ -134,13 +139,14 @@ NCCL = (
         ),
         "NCCL on {host} lost another rank.",
         "Look for the rank that ended first, and at its host.",
+        r"^(?!.*NCCL INFO ).*(?:remote process exited|closed by remote peer|NCCL WARN Net : Call to |ncclRemoteError)",
         kind=Kind.ECHO,
     ),
     Signature(
         "nccl-failed",
         ("unhandled system error", "unhandled cuda error", "ncclSystemError", "ncclInternalError", "ncclUnhandledCuda"),
-        "NCCL failed, and this log does not say why.",
-        "Run it again with -x NCCL_DEBUG=INFO: the reason stands in the NCCL WARN lines before the error.",
+        "NCCL failed, and nothing that is known in this log says why.",
+        "The reason stands in the NCCL WARN lines before the error; without any, run it again with -x NCCL_DEBUG=INFO.",
         kind=Kind.FALLBACK,
     ),
     Signature(
@@ -154,8 +160,8 @@ NCCL = (
     Signature(
         "nccl-no-verbs",
         ("Failed to open libibverbs.so",),
-        "The image of {host} has no libibverbs, so NCCL uses TCP.",
-        "For RDMA install the user-space drivers in the image, of the host's MLNX_OFED: apt-get install libibverbs1 "
+        "There is no libibverbs where the ranks of {host} run, so NCCL uses TCP.",
+        "For RDMA install the user-space drivers there or in the image, of the host's MLNX_OFED: apt-get install libibverbs1 "
         "ibverbs-providers.",
         kind=Kind.NOTE,
     ),
@@ -163,7 +169,7 @@ NCCL = (
         "nccl-no-ib-device",
         ("NET/IB : No device found",),
         "NCCL found no RDMA device on {host}, so it uses TCP.",
-        "For RDMA: ls /sys/class/infiniband on the host, and /dev/infiniband in the container (docker run --device "
+        "For RDMA: ls /sys/class/infiniband on the host, and /dev/infiniband where the ranks run (docker run --device "
         "/dev/infiniband); NCCL_IB_HCA may name one that is not there.",
         kind=Kind.NOTE,
     ),

@@ -25,7 +25,7 @@ SSH = (
         "ssh-refused",
         (": Connection refused",),
         "{host} is up, but no sshd listens on its port {port}.",
-        "Start the sshd of the training container on {host} (or of the host), or correct ssh_port. Check: "
+        "Start the sshd on {host} (with training containers: the container's), or correct ssh_port. Check: "
         "ssh -p {port} {host} true.",
         _CONNECT + "Connection refused",
     ),
@@ -52,7 +52,7 @@ SSH = (
         ("REMOTE HOST IDENTIFICATION HAS CHANGED",),
         "The host key of {host} is another one than known_hosts has: it was installed anew, its container was made "
         "anew, or something else answers at that address.",
-        "When you know why it changed: ssh-keygen -R '{known}' -f {file}, then ssh to it once and check the "
+        "When you know why it changed: ssh-keygen -R [[known?'{known}'||HOST (of a port other than 22: '[HOST]:PORT')]][[file? -f {file}]], then ssh to it once and check the "
         "fingerprint.",
         r"REMOTE HOST IDENTIFICATION HAS CHANGED"
         r"(?=(?:[\s\S]{0,1200}?Offending \S+ key in (?P<file>\S+):\d+)?)"
@@ -93,8 +93,8 @@ SSH = (
     Signature(
         "ssh-key-format",
         ("Load key ", "not a valid RSA private key file"),
-        "The file {file} is no private key that this ssh can read.",
-        "Check it: ssh-keygen -y -f {file}. A key that was pasted may lack its last newline; an old ssh or paramiko "
+        "[[file?The file {file}||The key file]] is no private key that this ssh can read.",
+        "Check it: ssh-keygen -y -f [[file?{file}||FILE]]. A key that was pasted may lack its last newline; an old ssh or paramiko "
         "cannot read newer formats.",
         r'Load key "(?P<file>[^"]+)": (?:invalid format|error in libcrypto)|not a valid RSA private key file',
     ),
@@ -117,8 +117,8 @@ SSH = (
         ("Permission denied (", "Permission denied, please try again", "No authentication methods available"),
         "{host} does not let this user in with the keys that were offered.",
         "Add the public key to ~/.ssh/authorized_keys of that user on {host} (ssh-copy-id -i KEY.pub -p PORT "
-        "USER@{host}). Check user and port too: the host's own sshd may have answered instead of the container's.",
-        r"(?:^|[\s@])(?P<host>[^\s@]+): Permission denied \(\w|Permission denied, please|No authentication methods",
+        "USER@{host}). Check user and port too: of a host with a training container, its own sshd may have answered.",
+        r"(?:^|[\s@])(?P<host>[^\s@]+): Permission denied \([a-z]|Permission denied, please|No authentication methods",
     ),
     Signature(
         "ssh-dropped",
@@ -143,7 +143,7 @@ SSH = (
         "ssh-algorithms",
         ("Unable to negotiate with ",),
         "ssh and the sshd of {host} have no {what} in common: one of them is much older than the other.",
-        "Update the older one, or allow what it offers for that host in ~/.ssh/config: {what} {offer}.",
+        "Update the older one, or allow what it offers for that host in ~/.ssh/config[[offer?: {what} {offer}]].",
         r"Unable to negotiate with (?P<host>\S+) port \d+: no matching (?P<what>[\w ]+?) found"
         r"(?:\. Their offer: (?P<offer>\S+))?",
     ),

@@ -44,13 +44,13 @@ SYSTEM = (
         ("nvidia-container-cli: ",),
         "The NVIDIA container runtime could not prepare the container: {why}.",
         "Check on the host: nvidia-container-cli -k -d /dev/tty info; nvidia-smi -L.",
-        r"nvidia-container-cli: (?P<why>[^\r\n]*[^\s.])",
+        r"nvidia-container-cli: (?![^\r\n]*version mismatch)(?P<why>[^\r\n]*[^\s.])",
         unless=("nvidia-driver-not-loaded", "image-needs-newer-driver"),
     ),
     Signature(
         "image-missing",
         ("pull access denied for ", "manifest unknown", "No such image: ", "repository does not exist"),
-        "The image {image} is not to be had.",
+        "The image[[image? {image}]] is not to be had.",
         "Check the name and tag, and docker login for a private registry; see what is there: docker image ls.",
         r"pull access denied for (?P<image>[^\s,]+)|manifest (?:for (?P<image2>\S+) not found: )?manifest unknown"
         r"|No such image: (?P<image3>\S+)|repository does not exist",
@@ -58,9 +58,16 @@ SYSTEM = (
     Signature(
         "container-missing",
         ("No such container: ", "is not running"),
-        "The training container {name} does not run on {host}.",
+        "The training container[[name? {name}]] does not run on {host}.",
         "docker ps -a on {host}; docker start {name}, and see why it ended: docker logs {name}.",
         r"No such container: (?P<name>\S+)|[Cc]ontainer (?P<name2>\S+) is not running",
+    ),
+    Signature(
+        "container-name-taken",
+        ("Conflict. The container name",),
+        "{host} has a container {name} already.",
+        "docker ps -a on {host}: if no job needs it, docker rm -f {name}; else give the new one another name.",
+        r'The container name \\?"/?(?P<name>[^"\\]+)\\?" is already in use',
     ),
     Signature(
         "device-missing",
@@ -84,21 +91,24 @@ SYSTEM = (
     ),
     Signature(
         "driver-mismatch",
-        ("Driver/library version mismatch",),
+        ("Driver/library version mismatch", "driver/library version mismatch"),
         "The loaded NVIDIA driver of {host} is of another version than its libraries: it was updated and not reloaded.",
-        "Reboot {host}, or unload and load the nvidia modules with nothing using the GPUs.",
+        "Load the driver again with nothing using the GPUs (rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe "
+        "nvidia), or reboot {host}.",
     ),
     Signature(
         "gpu-lost",
         ("GPU is lost", "Unable to determine the device handle for", "fallen off the bus"),
         "A GPU of {host} no longer answers.",
         "Leave {host} out with -H; power it off and on (a reboot may not be enough), and have the GPU checked.",
+        r"^(?!.*NVRM: Xid).*(?:GPU is lost|Unable to determine the device handle for|fallen off the bus)",
     ),
     Signature(
         "gpu-xid-fatal",
         ("NVRM: Xid",),
         "GPU {gpu} of {host} reports Xid {xid}, a fault of the hardware.",
-        "Leave {host} out with -H; nvidia-smi -q, reset the GPU or reboot, and dcgmi diag -r 3 before it is used again.",
+        "Leave {host} out with -H; nvidia-smi -q, reset the GPU or reboot (Xid 79: power off and on), and dcgmi diag -r 3 "
+        "before it is used again.",
         r"Xid \(PCI:(?P<gpu>[0-9a-fA-F:.]+)[^)]*\): (?P<xid>48|64|7[49]|95|119|120)\b",
     ),
     Signature(
@@ -111,9 +121,26 @@ SYSTEM = (
     Signature(
         "out-of-memory",
         ("ut of memory: Kill", "oom-kill:"),
-        "The kernel of {host} killed {what} for want of memory.",
-        "Smaller batches, fewer data loader workers, or a larger --memory of the container; free -g shows what there is.",
+        "The kernel of {host} killed [[what?{what}||a process]] for want of memory.",
+        "Smaller batches, fewer data loader workers; free -g shows what there is. In a container with --memory: more of it.",
         r"ut of memory: Kill(?:ed)? process \d+,? \((?P<what>[^)]+)\)|oom-kill:.*task=(?P<what2>[^,\s]+)",
+    ),
+    Signature(
+        "slurm-out-of-memory",
+        ("oom-kill event", "oom_kill event"),
+        "Slurm killed a process of this job[[host? on {host}]]: it used more memory than the job has.",
+        "Ask for more: sbatch --mem=0 (all of a node's memory) or --mem-per-cpu; or smaller batches, fewer data loader "
+        "workers.",
+        r"slurmstepd\S*: error: (?:Detected \d+ oom.kill event|[^\r\n]{0,80}oom.kill event)",
+    ),
+    Signature(
+        "memory-refused",
+        ("MemoryError", "std::bad_alloc", "DefaultCPUAllocator", "OOM when allocating tensor"),
+        "A process on {host} asked for more memory than it may have.",
+        "free -g and ulimit -v where the ranks run; smaller batches, fewer data loader workers, less data loaded at "
+        "once. In a container with --memory: more of it.",
+        r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b|std::bad_alloc|DefaultCPUAllocator: (?:can't|not enough)"
+        r"|OOM when allocating tensor.*device:CPU",
     ),
     Signature(
         "peermem-not-built",
@@ -164,7 +191,7 @@ SYSTEM = (
     Signature(
         "file-server",
         ("nfs: server ", "Stale file handle"),
-        "The file server {server} does not answer {host}.",
+        "[[server?The file server {server} does not answer {host}||A file server's folder is gone from {host} (stale handle)]].",
         "ls and df there hang as well: see the server, or mount again.",
         r"nfs: server (?P<server>\S+) not responding|Stale file handle",
     ),
@@ -179,13 +206,13 @@ SYSTEM = (
         "too-many-files",
         ("Too many open files",),
         "A process on {host} may open no more files.",
-        "docker run --ulimit nofile=65536, or ulimit -n 65536 before; fewer data loader workers.",
+        "ulimit -n 65536 before (in a container: docker run --ulimit nofile=65536); fewer data loader workers.",
     ),
     Signature(
         "too-many-processes",
         ("Resource temporarily unavailable", "can't start new thread"),
         "{host} lets this user or container start no more processes.",
-        "docker run --pids-limit -1, ulimit -u; fewer threads: -x OMP_NUM_THREADS=4.",
+        "ulimit -u where the ranks run (in a container: docker run --pids-limit -1); fewer threads: -x OMP_NUM_THREADS=4.",
         r"(?:fork|pthread_create|clone)\b[^\r\n]*Resource temporarily unavailable|can't start new thread",
     ),
     Signature(

@@ -5,6 +5,7 @@ from taco_launch.signatures.mpirun import LAUNCHER, RANKS
 from taco_launch.signatures.nccl import NCCL
 from taco_launch.signatures.ssh import SSH
 from taco_launch.signatures.system import SYSTEM
+from taco_launch.signatures.torch import TORCH
 from taco_launch.signatures.training import TRAINING
 
-TABLE = (*SSH, *LAUNCHER, *MPI, *NCCL, *TRAINING, *SYSTEM, *RANKS)
+TABLE = (*SSH, *LAUNCHER, *MPI, *NCCL, *TRAINING, *TORCH, *SYSTEM, *RANKS)

@@ -1,4 +1,4 @@
-"""What the program in the ranks says: Horovod 0.28 (stall_inspector.cc, controller.cc, operations.cc), torch, Python."""
+"""What the program in the ranks says: Horovod 0.28 (stall_inspector.cc, controller.cc, operations.cc), CUDA, Python."""
 
 from taco_launch.signatures.entry import Kind, Signature
 
@@ -12,12 +12,15 @@ TRAINING = (
     Signature(
         "horovod-stalled",
         ("submitted to be reduced, gathered or broadcasted by subset of ranks",),
-        "Ranks {ranks} have not come to a collective that the others wait in.",
-        "See what those ranks do: their logs, or py-spy dump --pid PID. One that has failed, waits for data or does other "
-        "steps than the rest holds them all up.",
-        r"by subset of ranks(?:[\s\S]{0,500}?Missing ranks:\s+(?P<ranks>\d+!?: [^\r\n]{1,80}))?",
+        "[[rank?Rank {rank} has not come to the collective {tensor}, in which others wait; the lines below this one name "
+        "all that are missing||Some ranks have not come to a collective in which the others wait]].",
+        "See what it does: its log, or py-spy dump --pid PID. A rank that has failed, waits for data or does other steps "
+        "than the rest holds them all up.",
+        r"by subset of ranks(?:[\s\S]{0,500}?Missing ranks:\s+(?P<rank>\d+)!?: \[(?P<tensor>[^\],\s]+))?",
         kind=Kind.ECHO,
         lines=4,
+        # The warning is the log's end, or what a kill or a time limit leaves comes after it.
+        at_end=r"^\d+!?: \[|^Missing ranks:|by subset of ranks|(?i:killed|terminat|cancel|interrupt|signal|\^C)",
     ),
     Signature(
         "horovod-mismatch",
@@ -49,22 +52,40 @@ TRAINING = (
     ),
     Signature(
         "cuda-out-of-memory",
-        ("CUDA out of memory", "CUDA error: out of memory", "Cuda failure 'out of memory'", "CUDA_ERROR_OUT_OF_MEMORY"),
+        (
+            "CUDA out of memory",
+            "CUDA error: out of memory",
+            "Cuda failure 'out of memory'",
+            "CUDA_ERROR_OUT_OF_MEMORY",
+            "CUBLAS_STATUS_ALLOC_FAILED",
+            "OOM when allocating tensor",
+        ),
         "A GPU of {host} ran out of memory.",
         "Smaller batches. See whether the GPU was free: nvidia-smi on {host}; a rank of an older job may hold memory, or "
         "all ranks of a host use GPU 0.",
+        # TensorFlow warns when a part of the memory that it would like to have is not free, and goes on.
+        r"^(?!.*failed to allocate .* from device: |.*OOM when allocating tensor.*device:CPU)",
+    ),
+    Signature(
+        "cuda-library-start",
+        ("CUDNN_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_NOT_INITIALIZED"),
+        "{library} could not start on a GPU of {host}: most often the GPU's memory is full, else the driver is older than "
+        "this {library} needs.",
+        "nvidia-smi on {host}: is the GPU free? Then smaller batches (in TensorFlow: "
+        "TF_FORCE_GPU_ALLOW_GROWTH=true), or an image or build for an older CUDA.",
+        r"(?P<library>CUDNN|CUBLAS)_STATUS_NOT_INITIALIZED",
     ),
     Signature(
         "cuda-device-number",
         ("invalid device ordinal",),
         "A rank on {host} asked for a GPU number that is not there: more ranks than GPUs, or rank used for local rank.",
-        "torch.cuda.set_device(local_rank); slots per host no more than nvidia-smi -L shows inside the container.",
+        "torch.cuda.set_device(local_rank); slots per host no more than nvidia-smi -L shows where the ranks run.",
     ),
     Signature(
         "cuda-architecture",
         ("no kernel image is available for execution",),
-        "The image's CUDA code was not built for the GPUs of {host}.",
-        "Use an image that was: python3 -c 'import torch; print(torch.cuda.get_arch_list())' against the GPU's compute "
+        "The program's CUDA code was not built for the GPUs of {host}.",
+        "Use an image or build that was: python3 -c 'import torch; print(torch.cuda.get_arch_list())' against the GPU's compute "
         "capability.",
     ),
     Signature(
@@ -78,78 +99,34 @@ TRAINING = (
         ("CUDA error: ",),
         "A CUDA call failed on {host}: {why}.",
         "Run it with -x CUDA_LAUNCH_BLOCKING=1 so that the trace shows where; dmesg -T | grep Xid on {host}.",
-        r"CUDA error: (?P<why>(?!out of memory|invalid device ord|no kernel image|uncorrectable|system not|"
+        r"CUDA error: (?P<why>(?!out of memory|CUBLAS_STATUS_ALLOC|CU\w+_NOT_INIT|invalid device ord|no kernel image|uncorrectable|system not|"
         r"CUDA driver version)[^\r\n]*\S)",
-    ),
-    Signature(
-        "no-cuda-in-torch",
-        ("Torch not compiled with CUDA enabled",),
-        "This torch is built for CPUs only.",
-        "Install the CUDA build in that environment, or let the program use the CPU.",
     ),
     Signature(
         "no-gpu",
         ("No CUDA GPUs are available", "Found no NVIDIA driver on your system", "no CUDA-capable device is detected"),
         "A rank on {host} sees no GPU.",
-        "nvidia-smi -L inside the container on {host}; the container needs --gpus all, and CUDA_VISIBLE_DEVICES must not "
-        "be empty.",
-    ),
-    Signature(
-        "port-in-use",
-        ("EADDRINUSE", "ddress already in use", "port is already allocated"),
-        "A port that the job wants to listen on is taken on {host}.",
-        "See by what: ss -ltnp on {host}. A job of before may still run there; else give another MASTER_PORT.",
-        unless=("ssh-refused",),
-    ),
-    Signature(
-        "torch-master-unreachable",
-        ("The client socket has", "TCP client failed to connect"),
-        "A rank could not reach rank 0's port {port} at {host}: it has not started, its name means another address there, "
-        "or a firewall is between.",
-        "MASTER_ADDR has to be an address that every host reaches: getent hosts {host} on each; nc -vz {host} {port}.",
-        r"(?:failed to connect to any network address of|while trying to connect to|connect/validate to host)"
-        r" \(?(?P<host>[^\s,:)]+)[,:]\s?(?P<port>\d+)",
-        unless=("port-in-use",),
-    ),
-    Signature(
-        "torch-rendezvous",
-        ("RendezvousTimeoutError", "RendezvousConnectionError", "RendezvousClosedError"),
-        "The ranks did not find each other in time: one never started, or cannot reach the first host's port.",
-        "See that every host has started its part, and nc -vz MASTER_ADDR MASTER_PORT from each.",
-    ),
-    Signature(
-        "torch-collective-timeout",
-        ("Watchdog caught collective operation timeout",),
-        "A collective of torch did not end in time on {host}: {what}. Another rank was missing, or the network stands.",
-        "Compare the ranks' last lines: the one without this line did not come. -x NCCL_DEBUG=INFO -x "
-        "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 tells more.",
-        r"collective operation timeout: (?P<what>\w+\([^)\r\n]{0,160})",
-        kind=Kind.ECHO,
+        "nvidia-smi -L where the ranks run on {host} (a container needs docker run --gpus all), and "
+        "CUDA_VISIBLE_DEVICES must not be empty.",
+        # What torch only warns of, and TensorFlow's own, are said by programs that go on without a GPU.
+        r"^(?!.*(?:CUDA initialization: |failed call to cuInit))",
     ),
     Signature(
         "peer-gone",
         ("Connection reset by peer", "onnection closed by peer"),
         "A rank lost its connection to another one.",
         "Look for the rank that ended first; this one is not the reason.",
-        r"^(?!.*(?:_exchange_identification|ssh)).*onnection (?:reset|closed) by peer",
+        r"^(?!.*(?:_exchange_identification|ssh|[Rr]etry)).*onnection (?:reset|closed) by peer",
         kind=Kind.ECHO,
         unless=("nccl-peer-gone",),
     ),
     Signature(
-        "data-worker-killed",
-        ("DataLoader worker (pid",),
-        "A data loader worker on {host} was killed ({why}).",
-        "Bus error: a larger /dev/shm (docker run --shm-size=32g). Killed: out of memory, so fewer workers.",
-        r"DataLoader worker \(pid[^)]*\) (?:is killed by signal: (?P<why>[^.\r\n]+)|exited unexpectedly)",
-        unless=("shm-too-small",),
-    ),
-    Signature(
         "command-missing",
         ("taco-launch: cannot run ",),
-        "On {host} there is no {what}, or the interpreter that its first line names is not there.",
-        "Check on that host, inside the container: command -v {what}. Give the full path, install it, or hand on the PATH "
-        "that has it: -x PATH.",
-        r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): No such file or directory",
+        "On {host} no program is found under the name {what}[[hint?||, or the interpreter that its first line names is not there]].",
+        "[[hint?{hint}||Check where the ranks run: command -v {what}. Give the full path, install it, or hand on the PATH "
+        "that has it: -x PATH.]]",
+        r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): No such file or directory(?: \((?P<hint>[^\r\n]+)\))?",
     ),
     Signature(
         "command-not-executable",
@@ -181,7 +158,7 @@ TRAINING = (
         "command-not-found",
         (": command not found", ": not found"),
         "The program {what} is not on the PATH of a rank on {host}.",
-        "Install it in the image, name it by its full path, or hand on the PATH: -x PATH.",
+        "Install it (in a container: in the image), name it by its full path, or hand on the PATH: -x PATH.",
         r"\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
         r"|\b(?:ba|z)sh: (?P<what2>(?!\S*(?:orted|prted))\S+): command not found",
         kind=Kind.OUTCOME,
@@ -208,13 +185,15 @@ TRAINING = (
         "The shared library {library} is not found on {host}.",
         "Hand on the path: -x LD_LIBRARY_PATH (sshd in a container drops the image's environment), or install it; check: "
         "ldconfig -p | grep {library}.",
-        r"(?P<library>[\w.+-]+\.so[\w.]*): cannot open shared object file",
+        # NCCL and TensorFlow say so of libraries that they can do without.
+        r"^(?!.*(?:NCCL INFO |dlerror)).*?(?P<library>[\w.+-]+\.so[\w.]*): cannot open shared object file",
     ),
     Signature(
         "library-too-old",
         ("' not found (required by", "undefined symbol: "),
         "Libraries on {host} do not fit each other: {what} is missing.",
-        "The program was built against other versions. Build or install it inside the image that runs it.",
+        "The program was built against other versions. Build or install it where the ranks run (in a container: in the "
+        "image).",
         r"version `(?P<what>[^']+)' not found|undefined symbol: (?P<what2>\S+)",
     ),
     Signature(
@@ -223,14 +202,6 @@ TRAINING = (
         "The script does not know {what}.",
         "Correct the arguments after the script's name; options of taco-launch go before the --.",
         r"error: unrecognized arguments: (?P<what>[^\r\n]*\S)",
-    ),
-    Signature(
-        "torchrun-child-failed",
-        ("ChildFailedError",),
-        "torchrun ended because one of its ranks failed; it does not say why.",
-        "Read that rank's own lines before this point. For the trace in this place: @record of "
-        "torch.distributed.elastic.multiprocessing.errors before main.",
-        kind=Kind.FALLBACK,
     ),
     Signature(
         "python-exception",
@@ -242,5 +213,15 @@ TRAINING = (
         r"remote process exited))(?:: [^\r\n]*\S)?)",
         kind=Kind.OUTCOME,
         lines=60,
+        not_after="Exception ignored in",
+    ),
+    Signature(
+        "python-crashed",
+        ("Fatal Python error: ",),
+        "Python itself crashed in a rank on {host}: {why}.",
+        "The stack below that line tells where. Most often a library is at fault that was built for another CUDA, NCCL, "
+        "Python or CPU: compare versions with a host on which it works.",
+        r"Fatal Python error: (?P<why>[^\r\n]*[^\s.])",
+        kind=Kind.OUTCOME,
     ),
 )

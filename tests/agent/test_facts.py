@@ -78,9 +78,15 @@ def test_the_version_is_that_of_the_programs_open_mpi(tools: Path) -> None:
     assert said("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...") == "4.1.4"
     assert said("mpirun.real (Open MPI) 4.0.7rc2") == "4.0.7"
     assert said("prterun (Open MPI) 5.0.11", 1) == "5.0.11"
-    assert said("Intel(R) MPI Library for Linux* OS, Version 2021.5") is None
-    assert facts.openmpi("mpirun", {"PATH": "/nowhere"}) is None
-    assert facts.openmpi("/no/such/mpirun", {}) is None
+    assert said("mpirun 1.0") is None
+    for other in ("Intel(R) MPI Library for Linux* OS, Version 2021.5", "HYDRA build details:\n    Version: 4.0.2"):
+        with pytest.raises(HostError, match="is not of Open MPI") as caught:
+            said(other)
+        assert other.splitlines()[0] in caught.value.message
+    for program in ("mpirun", "/no/such/mpirun"):
+        with pytest.raises(HostError, match=f"{program}: not found on ") as caught:
+            facts.openmpi(program, {"PATH": "/nowhere"})
+        assert "openmpi-bin" in (caught.value.hint or "")
 
 
 _FORBID = """

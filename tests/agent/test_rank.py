@@ -126,6 +126,11 @@ def test_it_ends_as_its_command_does(ranks: Ranks, script: str, reported: int, c
         ("no-such-command", 127, "cannot run 'no-such-command': No such file or directory"),
         ("/etc/passwd", 126, "cannot run '/etc/passwd': Permission denied"),
         ("/", 126, "cannot run '/': Permission denied"),
+        (
+            "python3 train.py",
+            127,
+            "cannot run 'python3 train.py': No such file or directory (all of it is taken for one name: leave the quotes out)",
+        ),
     ],
 )
 def test_a_command_that_cannot_run(ranks: Ranks, command: str, code: int, why: str) -> None:

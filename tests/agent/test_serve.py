@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -362,4 +363,8 @@ def test_what_stands_in_a_frame_is_json(jobs: Jobs) -> None:
 @pytest.mark.usefixtures("jobs")
 def test_facts() -> None:
     (frame,) = call("facts", mpirun="/no/such/mpirun", path="/bin", count_slots=True).frames
-    assert frame == {"host": facts.host(count_slots=True), "openmpi": None}
+    assert frame == {
+        "host": facts.host(count_slots=True),
+        "openmpi": None,
+        "problem": f"/no/such/mpirun: not found on {socket.gethostname()}",
+    }

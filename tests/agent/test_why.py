@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.agent import logs
+from taco_launch.agent import logs, records
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.why import why
+from taco_launch.model.hosts import Host
+from taco_launch.model.jobs import JobSpec
 from tests.agent.conftest import scratch
 
 OUT_OF_MEMORY = b"RuntimeError: CUDA out of memory.\n"
@@ -20,6 +22,12 @@ def write(stem: Path, data: bytes, max_bytes: int = 1 << 30) -> None:
     writer = logs.Writer(stem, max_bytes)
     writer.write(data)
     writer.close()
+
+
+@pytest.fixture(autouse=True)
+def _spec(folder: JobFolder) -> None:
+    hosts = (Host("gpu1", "10.0.0.1"), Host("gpu2", "10.0.0.2"))
+    records.write_spec(folder, JobSpec("job", ("true",), hosts, head="gpu1"))
 
 
 def told(folder: JobFolder, *, ended_itself: bool = True) -> list[tuple[str, str, int]]:
@@ -41,6 +49,33 @@ def test_the_rank_to_blame_comes_before_mpirun_whose_banner_says_nothing_new(fol
 def test_what_mpirun_says_is_of_no_host_of_its_own(folder: JobFolder) -> None:
     write(folder.launcher, b"bash: orted: command not found\n" + REFUSED)
     assert told(folder) == [("orted-not-on-path", "", 1), ("ssh-refused", "gpu2", 2)]
+
+
+def test_hosts_are_told_by_the_names_of_the_spec(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by an address, by what the head calls itself, nor by what another host calls itself in its rank's log."""
+    monkeypatch.setattr("socket.gethostname", lambda: "vm.lab")
+    pair = b"pair of MPI processes are unable to reach each other\n Process 1 ([[1,1],0]) is on host: vm\n"
+    write(folder.launcher, pair + b" Process 2 ([[1,1],8]) is on host: 10.0.0.2\n BTLs attempted: self\n")
+    write(folder.rank(4), b"ip-10-0-0-2:31:31 [0] NCCL WARN Duplicate GPU detected : rank 0 and rank 1\n")
+    found = why(folder, 4, "gpu2", ended_itself=True)
+    assert [(finding.signature, finding.host) for finding in found] == [
+        ("nccl-gpu-shared", "gpu2"),
+        ("mpi-unreachable", "gpu1"),
+    ]
+    assert found[1].cause == "Two ranks on gpu1 and gpu2 have no transport in common (tried: self)."
+
+
+def test_the_machines_own_name_may_be_that_of_another_host(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "gpu2")
+    write(folder.launcher, REFUSED)
+    assert told(folder) == [("ssh-refused", "gpu2", 1)]
+
+
+def test_a_warning_tells_why_a_job_failed(folder: JobFolder) -> None:
+    write(
+        folder.launcher, b"tensors were submitted to be reduced, gathered or broadcasted by subset of ranks\nstep 2\n"
+    )
+    assert told(folder) == [("horovod-stalled", "", 1)]
 
 
 @pytest.mark.parametrize("ended_itself", [True, False])

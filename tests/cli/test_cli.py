@@ -109,7 +109,7 @@ def test_another_host_is_refused_but_planned() -> None:
     assert "host gpu1: this version runs jobs on this machine only" in refused.output
     dry = call("run", *hosts, "--dry-run", "--", "true")
     assert "-np 16 -H gpu1:8,gpu2:8" in dry.stdout
-    assert "for want of the network interface" in dry.stderr
+    assert "the network interface between the hosts is not known" in dry.stderr
     bare = call("run", "-H", "gpu1", "--dry-run", "--", "true")
     assert bare.exit_code == 2
     assert "-H gpu1:8" in bare.stderr

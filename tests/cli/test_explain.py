@@ -61,6 +61,21 @@ def test_a_log_without_a_known_failure_says_so(taco: Taco, tmp_path: Path, text:
     assert taco("explain", "-q", "-", input=text).stderr == ""
 
 
+@pytest.mark.parametrize("program", ["/bin/ls", "/bin/sh"])
+def test_what_is_no_text_is_not_shown(taco: Taco, program: str) -> None:
+    answer = taco("explain", program)
+    assert (answer.returncode, answer.stdout) == (0, "")
+    assert answer.stderr.startswith(f"no known failure in {program}: it is no text, or not in UTF-8; name a log")
+    assert answer.stderr.isascii()
+
+
+def test_a_log_that_begins_with_nulls_is_text(taco: Taco, tmp_path: Path) -> None:
+    """As one that was cut while a program had it open."""
+    log = tmp_path / "log"
+    log.write_bytes(bytes(1 << 20) + b"line\n" * 1000)
+    assert taco("explain", str(log)).stderr.endswith("; its last words: line\n")
+
+
 def test_notes_alone_are_no_failure(taco: Taco) -> None:
     answer = taco("explain", str(CASES / "x_unset_ompi50.txt"))
     assert answer.stdout.startswith("line 2: variable-not-set (no failure)\n")

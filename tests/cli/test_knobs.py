@@ -1,13 +1,20 @@
 """taco-launch knobs: the table, one entry, the formats, unknown names, completion."""
 
+import contextlib
+import fcntl
 import json
+import os
+import struct
+import subprocess
+import sys
+import termios
 
 import click
 import pytest
 import yaml
 from click.shell_completion import ShellComplete
 
-from taco_launch.cli.knobs import knobs
+from taco_launch.cli.knobs import _clause, knobs
 from taco_launch.cli.main import cli
 from taco_launch.launch.knobs import TABLE
 from tests.cli.test_cli import call
@@ -17,7 +24,7 @@ def test_the_table_has_them_all() -> None:
     result = call("knobs")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
-    assert lines[0].split() == ["NAME", "LIBRARY", "DEFAULT", "VALUES", "SINCE", "WHY"]
+    assert lines[0].split() == ["NAME", "DEFAULT", "WHY"]
     assert [line.split()[0] for line in lines[1:]] == [knob.name for knob in TABLE]
 
 
@@ -27,13 +34,62 @@ def test_a_beginning_shows_those_with_it_each_once() -> None:
         "LIGHT_TOPK_ALLREDUCE", "LIGHT_TOPK_RATIO", "LIGHT_TOPK_THRESHOLD", "LIGHT_TOPK_FP16",
         "LIGHT_2D_ALLREDUCE", "LIGHT_INTRA_SIZE", "LIGHT_HIERARCHICAL_THRESHOLD", "pml",
     ]  # fmt: skip
-    assert "one in a hundred" in lines[2]
+    assert lines[2].endswith("  Which share of the values is sent")
 
 
 def test_wide_says_more() -> None:
     lines = call("knobs", "oob_tcp_if", "-o", "wide").stdout.splitlines()
-    assert lines[0].split()[-4:] == ["UNTIL", "APPLIES", "ALIASES", "SOURCE"]
+    assert lines[0].split() == [
+        "NAME", "LIBRARY", "DEFAULT", "VALUES", "SINCE", "UNTIL", "APPLIES", "ALIASES", "WHY", "SOURCE",
+    ]  # fmt: skip
     assert "prte_if_include" in lines[1]
+    assert "and the start hangs." in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("why", "clause"),
+    [
+        ("Which HCAs are used. Each name is a prefix.", "Which HCAs are used"),
+        ("Traffic class; on RoCE the DSCP times 4.", "Traffic class"),
+        ("NVLink SHARP: 0 off.", "NVLink SHARP"),
+        ("Forces a network by name, and fails where it is not to be had.", "Forces a network by name"),
+        ("GPUDirect RDMA, before 2.4.", "GPUDirect RDMA, before 2.4"),
+        ("Adds to ::1 and a.b.", "Adds to ::1 and a.b"),
+    ],
+)
+def test_a_reason_is_shortened_to_its_first_clause(why: str, clause: str) -> None:
+    assert _clause(why) == clause
+
+
+def on_a_terminal(width: int, *args: str) -> list[str]:
+    """Give the lines that a terminal of this width is sent."""
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    environ = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")} | {"NO_COLOR": "1"}
+    with subprocess.Popen([sys.executable, "-m", "taco_launch", *args], stdout=slave, env=environ) as process:
+        os.close(slave)
+        text = b""
+        # Linux ends the reading of a terminal that nobody writes to any more with EIO
+        with contextlib.suppress(OSError):
+            while chunk := os.read(master, 65536):
+                text += chunk
+    os.close(master)
+    assert process.returncode == 0
+    assert text.endswith(b"\n")
+    return text.decode().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_the_table_is_cut_to_the_width_of_a_terminal(width: int) -> None:
+    lines = on_a_terminal(width, "knobs")
+    assert max(map(len, lines)) <= width
+    assert {line.split()[0] for line in lines} >= {knob.name for knob in TABLE}
+    assert any(line.endswith("...") for line in lines)
+
+
+def test_a_terminal_too_narrow_for_names_gets_them_whole() -> None:
+    lines = on_a_terminal(20, "knobs", "orte_keep", "orte_tag")
+    assert lines[-2].split() == ["orte_keep_fqdn_hostnames", "0", "Keeps", "h..."]
 
 
 def test_one_name_is_shown_whole() -> None:
@@ -52,6 +108,36 @@ def test_one_name_is_shown_whole() -> None:
         ),
         "Source:     NCCL 2.32, env.rst",
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("nccl_ib_hca", "NCCL_IB_HCA"),
+        ("NCCL_IB_HC", "NCCL_IB_HCA"),
+        ("topk_ratio", "LIGHT_TOPK_RATIO"),
+        ("OMPI_MCA_btl", "btl"),
+        ("PRTE_MCA_plm_ssh_args", "plm_rsh_args"),
+    ],
+)
+def test_what_only_one_has_is_shown_whole(given: str, name: str) -> None:
+    text = call("knobs", given).stdout
+    assert text.startswith(f"Name:       {name}\n")
+    assert text.endswith("\n")
+    (found,) = json.loads(call("knobs", given, "--json").stdout)["knobs"]
+    assert found["name"] == name
+
+
+def test_a_part_of_a_name_shows_those_that_have_it() -> None:
+    lines = call("knobs", "fusion").stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["HOROVOD_FUSION_THRESHOLD", "HOROVOD_DISABLE_GROUP_FUSION"]
+
+
+@pytest.mark.parametrize("args", [[], ["LIGHT_"], ["NCCL_NET"], ["-o", "wide"], ["--json"], ["-o", "yaml"]])
+def test_every_output_ends_in_one_newline(args: list[str]) -> None:
+    text = call("knobs", *args).stdout
+    assert text.endswith("\n")
+    assert not text.endswith("\n\n")
 
 
 def test_an_alias_shows_the_entry_of_its_knob() -> None:
@@ -85,7 +171,7 @@ def test_an_unknown_name(name: str, hint: str) -> None:
     result = call("knobs", "NCCL_DEBUG", name)
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert result.stderr == f"error: no knob begins with '{name}'\nhint: {hint}\n"
+    assert result.stderr == f"error: no knob has '{name}' in its name\nhint: {hint}\n"
 
 
 def test_names_are_completed() -> None:
@@ -94,4 +180,5 @@ def test_names_are_completed() -> None:
     assert [item.value for item in found] == [
         "LIGHT_TOPK_ALLREDUCE", "LIGHT_TOPK_RATIO", "LIGHT_TOPK_THRESHOLD", "LIGHT_TOPK_FP16",
     ]  # fmt: skip
+    assert completion.get_completions(["knobs"], "fusion") == []
     assert isinstance(knobs, click.Command)

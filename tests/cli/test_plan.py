@@ -174,6 +174,30 @@ def test_ipv6_needs_a_name() -> None:
     assert "address: " in result.stderr
 
 
+@pytest.mark.parametrize("verb", [["run"], ["submit"], ["bench", "run", "--np", "1"]], ids=" ".join)
+def test_a_stray_word_is_not_taken_for_the_program(two: Path, verb: list[str]) -> None:
+    for stray in (["-H", "n1:2", "n2:2"], ["-x", "HOME", "eth0"], ["true"]):
+        result = call("-i", str(two), *verb, *stray, "--", "true")
+        assert result.exit_code == 2
+        assert f"{stray[-1]!r} stands before --" in result.stderr
+    assert call("-i", str(two), "run", "--dry-run", "--mca", "pml", "--", "true").exit_code == 2
+
+
+def test_hosts_given_one_by_one_are_all_taken(two: Path) -> None:
+    assert "-H n2:1,n1:2" in planned("-H", "n2:1", "-H", "n1", "--", "true", file=two)["line"]
+
+
+def test_the_number_of_ranks_as_mpirun_is_told(two: Path) -> None:
+    for option in ("--np", "-np", "-n"):
+        assert " -np 3 " in planned(option, "3", "--", "true", file=two)["line"]
+
+
+def test_the_default_hostfile_is_written_as_well(two: Path, tmp_path: Path) -> None:
+    result = call("-i", str(two), "run", "--dry-run", "--profile", "ack", "--out", str(tmp_path / "o"), "--", "true")
+    assert (tmp_path / "o" / "hostfile").read_text() == "n1 slots=2\nn2 slots=2\n"
+    assert "the line names no hosts" in result.stderr
+
+
 def test_a_profile_of_ones_own(two: Path) -> None:
     folder = two.parent / "profiles"
     folder.mkdir()
@@ -208,6 +232,7 @@ def test_a_profile_of_the_inventory_lies_beside_it(two: Path, monkeypatch: pytes
         ("about: x\nprofile: x\noptions: [{add: --mca pml, why: x}]\n", "--mca NAME VALUE"),
         ('about: x\nprofile: x\noptions: [{add: "-x A=\'", why: x}]\n', "cannot be split into words"),
         ("about: x\nprofile: x\noption: []\noptions: [{ad: 1, why: x}]\n", "did you mean 'options'"),
+        ("about: x\nprofile: x\noptions: [{add: --bind-to none, why: x}]\n", "how many ranks there are"),
         ("- 1\n", "must be a mapping"),
         ("a: [\n", "no YAML"),
     ],

@@ -1,5 +1,6 @@
 """What explain does with any text: it never fails, finds what is there, keeps order and bounds, and takes linear time."""
 
+import re
 import time
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taco_launch.diagnose import Scan, explain, is_consequence
+from taco_launch.signatures.entry import Signature
 from taco_launch.signatures.table import TABLE
 
 REFUSED = "ssh: connect to host gpu2 port 12222: Connection refused"
@@ -98,6 +100,14 @@ def test_lines_with_and_without_their_ends_are_the_same() -> None:
     assert [finding.line for finding in explain(lines)] == [2, 4]
 
 
+@pytest.mark.parametrize("entry", TABLE, ids=lambda entry: entry.name)
+def test_what_a_cut_text_lacks_is_left_out(entry: Signature) -> None:
+    """Of each key alone."""
+    for key in entry.keys:
+        for finding in explain([key]):
+            assert not re.search(r"(?<![\w)])\?|\[\[|\]\]|\|\|", finding.cause + finding.next), finding
+
+
 def test_a_failure_stands_before_what_follows_from_it_and_before_notes() -> None:
     text = "\n".join(
         (
@@ -178,6 +188,53 @@ def test_several_logs_are_told_in_their_order() -> None:
     ]
 
 
+STALL = "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks"
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ((STALL, "Missing ranks:", "1: [a]"), ["horovod-stalled"]),
+        ((STALL, "Missing ranks:", "1: [a]", "", "slurmstepd: error: CANCELLED"), ["horovod-stalled"]),
+        ((STALL, "Missing ranks:", "1: [a]", "step 2"), []),
+        ((STALL, "Missing ranks:", "1: [a]", "step 2", REFUSED), ["ssh-refused", "horovod-stalled"]),
+        ((STALL, "Missing ranks:", "1: [a]", "step 2", "NET/IB : No device found"), ["nccl-no-ib-device"]),
+    ],
+)
+def test_a_warning_counts_where_the_job_did_not_go_on(lines: tuple[str, ...], found: list[str]) -> None:
+    assert names("\n".join(lines)) == found
+
+
+def test_a_warning_may_be_why_a_job_failed_that_is_known_to_have() -> None:
+    scan = Scan(failed=True)
+    scan.feed(f"{STALL}\nstep 2\n")
+    assert [finding.signature for finding in scan.findings()] == ["horovod-stalled"]
+
+
+def test_a_text_without_a_host_is_not_told_beside_the_same_with_one() -> None:
+    unnamed = "MPI_INIT has failed because at least one MPI process is unreachable"
+    named = "gpu2/8 | " + unnamed
+    for lines in ([unnamed, named], [named, unnamed]):
+        assert [finding.host for finding in explain(lines)] == ["gpu2"]
+
+
+def test_hosts_are_told_by_the_names_that_are_given() -> None:
+    scan = Scan({"vm": "localhost"})
+    scan.feed("vm:1:2 [0] NCCL WARN Duplicate GPU detected : 0\nssh: connect to host vm port 22: Connection refused")
+    assert [(finding.host, "vm" in finding.cause) for finding in scan.findings()] == [("localhost", False)] * 2
+
+
+@pytest.mark.parametrize("behind", range(50, 65))
+def test_an_exception_that_is_ignored_is_no_failure(behind: int) -> None:
+    """Also where the line that says so is the last of a block that was looked through."""
+    filler, traceback = "x\n" * (1 << 17), "Traceback (most recent call last):\nAssertionError: mine\n" + "\n" * behind
+    ignored = "Exception ignored in: <function f>\n"
+    for between, found in (("", []), ("one\n", ["python-exception"]), ("\n", ["python-exception"])):
+        scan = Scan()
+        scan.feed(f"{filler}{ignored}{between}{traceback}")
+        assert [finding.signature for finding in scan.findings()] == found
+
+
 @pytest.mark.parametrize(
     ("head", "between", "line"),
     [("one\ntwo\n", 10, 13), ("one\ntw", 10, 12), ("one\ntw", 0, 2), ("", 0, 1), ("", 5, 6)],
@@ -219,3 +276,13 @@ def test_no_text_takes_long() -> None:
     once = "".join(near)
     text = "\n".join([*near, once * 20, *(key * 200 for key in near)])
     assert seconds(text * 2) < 4 * seconds(text) + 1
+
+
+def test_texts_that_never_end_are_given_up() -> None:
+    """A beginning of a text of many lines, again and again: in the end it costs no more than any other line."""
+    scan = Scan()
+    begin = time.perf_counter()
+    scan.feed("Traceback (most recent call last):\n" * 500_000)
+    scan.feed("\n" * 100 + REFUSED)
+    assert [finding.signature for finding in scan.findings()] == ["ssh-refused"]
+    assert time.perf_counter() - begin < 20

@@ -5,6 +5,7 @@ The names with `ompi41` or `ompi50` are what those versions printed in real runs
 
 import json
 import os
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -59,11 +60,19 @@ def test_each_signature_is_told_one_way() -> None:
     assert len({entry.name for entry in TABLE}) == len(TABLE)
     names = {entry.name for entry in TABLE}
     for entry in TABLE:
-        assert set(entry.unless) <= names - {entry.name}
+        assert {*entry.unless, *entry.only_with} <= names - {entry.name}
         assert entry.name == entry.name.lower()
         assert entry.cause.endswith((".", ")"))
         assert entry.next
         assert not {entry.kind} & {Kind.FALLBACK, Kind.ECHO} or "ssh" not in entry.name
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda path: path.stem)
+def test_no_blank_is_left_in_what_is_told(log: Path) -> None:
+    """A value that the log does not have, or a part that was not understood."""
+    for finding in json.loads(log.with_suffix(".json").read_text("utf-8")):
+        for text in (finding["cause"], finding["next"]):
+            assert not re.search(r"(?<![\w)])\?|\[\[|\]\]|\|\||\{[a-z]|  ", text), text
 
 
 @pytest.mark.skipif(CORPUS is None, reason="cannot: TACO_LAUNCH_CORPUS names no folder of logs")

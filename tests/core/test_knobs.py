@@ -38,7 +38,7 @@ def test_each_row_is_whole(knob: Knob) -> None:
     assert knob.why.endswith(".")
     assert knob.source
     assert knob.allowed
-    assert bool(knob.choices) or knob.kind not in ("word", "words", "level", "functions")
+    assert bool(knob.choices) or knob.kind not in ("word", "words", "level", "functions", "components")
     assert knob.low is None or knob.high is None or knob.low < knob.high
     assert knob.instead == "" or (knobs.find(knob.instead) and knob.until)
     assert knob.mca == (knob.library == "openmpi" and not knob.name.startswith("OMPI_"))
@@ -92,6 +92,32 @@ def test_matching_is_exact_or_by_beginning_in_any_case() -> None:
     assert knobs.matching("nothing") == ()
 
 
+def test_matching_goes_from_the_whole_name_to_any_part_of_it() -> None:
+    assert [knob.name for knob in knobs.matching("nccl_net")] == ["NCCL_NET"]
+    assert [knob.name for knob in knobs.matching("Prte_Keep_Fqdn_Hostnames")] == ["orte_keep_fqdn_hostnames"]
+    assert [knob.name for knob in knobs.matching("fusion")] == [
+        "HOROVOD_FUSION_THRESHOLD", "HOROVOD_DISABLE_GROUP_FUSION",
+    ]  # fmt: skip
+    assert "NCCL_NET_GDR_LEVEL" in {knob.name for knob in knobs.matching("GDR")}
+    # a part is looked for only where nothing begins with it
+    assert all(knob.name.startswith("pml") for knob in knobs.matching("pml_"))
+
+
+@pytest.mark.parametrize(
+    ("name", "bare"),
+    [
+        ("OMPI_MCA_btl", "btl"), ("PRTE_MCA_plm_ssh_agent", "plm_ssh_agent"), ("PMIX_MCA_gds", "gds"),
+        ("OMPI_MCA_", "OMPI_MCA_"), ("btl", "btl"), ("NCCL_NET", "NCCL_NET"),
+    ],
+)  # fmt: skip
+def test_an_mca_parameter_as_the_environment_has_it(name: str, bare: str) -> None:
+    assert knobs.parameter(name) == bare
+
+
+def test_matching_takes_the_form_of_the_environment() -> None:
+    assert [knob.name for knob in knobs.matching("OMPI_MCA_btl")] == ["btl"]
+
+
 @pytest.mark.parametrize(
     ("name", "near"),
     [
@@ -101,6 +127,14 @@ def test_matching_is_exact_or_by_beginning_in_any_case() -> None:
         ("HOROVOD_FUSION_TRESHOLD", "HOROVOD_FUSION_THRESHOLD"),
         ("LIGHT_TOP_K_RATIO", "LIGHT_TOPK_RATIO"),
         ("btl_tcp_include", "btl_tcp_if_include"),
+        ("HOROVOD_FUSION", "HOROVOD_FUSION_THRESHOLD"),
+        ("NCCL_IB_GID", "NCCL_IB_GID_INDEX"),
+        ("NCCL_SOCKET_IFACE", "NCCL_SOCKET_IFNAME"),
+        # too far: what all names of a library share says nothing
+        ("NCCL_FOO", ""),
+        ("NCCL_", ""),
+        ("HOROVOD_X", ""),
+        ("NCCL_IB", ""),
         ("XYZZY", ""),
     ],
 )
@@ -118,6 +152,7 @@ def test_near(name: str, near: str) -> None:
         ("blt_tcp_if_include", "btl_tcp_if_include"),
         ("BTL_tcp_if_include", "btl_tcp_if_include"),
         ("UCX_NET_DEVICE", "UCX_NET_DEVICES"),
+        ("bt1_tcp_if_include", "btl_tcp_if_include"),
         # these exist, and the table has not all of them
         ("btl_tcp_if_include", ""),
         ("btl_tcp_disable_family", ""),

@@ -61,8 +61,8 @@ def options_of(made: LaunchPlan) -> list[Option]:
 
 
 def missing(made: LaunchPlan) -> list[str]:
-    left_out = "options are left out for want of "
-    return [warning[len(left_out) :] for warning in made.warnings if warning.startswith(left_out)]
+    """Give what was left out for want of a fact."""
+    return [warning.partition(": left out, since ")[0] for warning in made.warnings if ": left out, since " in warning]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_open_mpi_5_is_given_nothing_of_4() -> None:
 
 def test_a_version_nobody_knows_is_missing_not_guessed() -> None:
     made = plan(Facts(False), hosts=FAR, network=BOND)
-    assert missing(made) == ["the version of Open MPI (versions.openmpi)"]
+    assert missing(made) == ["btl, oob_tcp_if_include, orte_keep_fqdn_hostnames"]
     assert not {"orte_keep_fqdn_hostnames", "btl"} & settings(made).keys()
     # One host: no option depends on it but the one that the host's facts have to call for.
     assert missing(plan(Facts(False))) == []
@@ -155,9 +155,9 @@ def test_the_gid_index_where_nccl_needs_it() -> None:
     assert dict(differ.host_env) == {"gpu1": (("NCCL_IB_GID_INDEX", "3"),), "gpu2": (("NCCL_IB_GID_INDEX", "5"),)}
     assert gids("2.21.5", 3, 5).host_env == ()
     assert settings(gids(None, gid_index=3))["NCCL_IB_GID_INDEX"] == "3"
-    assert any("finds the index by itself" in warning for warning in gids("2.27.3", gid_index=3).warnings)
-    assert any("NCCL" in fact for fact in missing(gids(None, 3, 3)))
-    assert any("GID index" in fact for fact in missing(gids("2.9.9", 3)))
+    assert missing(gids(None, 3, 3)) == ["NCCL_IB_GID_INDEX"]
+    assert missing(gids("2.9.9", 3)) == ["NCCL_IB_GID_INDEX"]
+    assert any("show_gids" in warning for warning in gids("2.9.9", 3).warnings)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,9 @@ def test_the_interface_is_the_users_or_the_inventorys_or_a_fact() -> None:
         assert settings(made)["btl_tcp_if_include"] == settings(made)["oob_tcp_if_include"] == name
         assert settings(made)["NCCL_SOCKET_IFNAME"] == f"={name}"
         assert {token.source for token in made.tokens if token.text.endswith(name)} == {source}
-    assert missing(plan(hosts=FAR)) == ["the network interface between the hosts (network.interface or --interface)"]
+    assert missing(plan(hosts=FAR)) == ["NCCL_SOCKET_IFNAME, btl_tcp_if_include, oob_tcp_if_include"]
+    own = plan(hosts=FAR, env=(("NCCL_SOCKET_IFNAME", "=ib0"),), mca=(("btl_tcp_if_include", "ib0"),))
+    assert missing(own) == ["oob_tcp_if_include"]
 
 
 def test_light_is_the_guides_combination() -> None:
@@ -224,6 +226,7 @@ def test_2d_alone_is_horovods_torus_where_nothing_reads_the_other() -> None:
     assert found() == ["HOROVOD_TORUS_ALLREDUCE"]
     assert found(env=(("LIGHT_INTRA_SIZE", "8"), ("LIGHT_2D_ALLREDUCE", "1"))) == ["HOROVOD_TORUS_ALLREDUCE"]
     unchanged = ["LIGHT_2D_ALLREDUCE"]
+    assert found(np=12) == ["LIGHT_2D_ALLREDUCE"]
     assert found("0.25.0") == found(None) == found(container=LIGHTCC) == found(hosts=(LOCAL,)) == unchanged
     assert found(env=(("LIGHT_INTRA_SIZE", "4"), *((name, "1") for name in unchanged))) == [
         "LIGHT_INTRA_SIZE",
@@ -277,8 +280,72 @@ def test_without_hosts_on_the_line_mpirun_reads_ours_as_its_default() -> None:
 
 def test_the_mark_is_set_for_the_launcher() -> None:
     made = plan()
-    assert dict(made.env) == {JOB_NAME: "j", JOB_ID: "id1"}
+    assert {(JOB_NAME, "j"), (JOB_ID, "id1")} <= set(made.env)
     assert made.files == ()
+
+
+def test_few_ranks_say_each_for_itself_what_failed() -> None:
+    few, many = (dict(plan(hosts=(Host("me", "x", slots=65, connection="local"),), np=np).env) for np in (64, 65))
+    names = {"OMPI_MCA_orte_base_help_aggregate", "PRTE_MCA_prte_base_help_aggregate"}
+    assert {few[name] for name in names} == {"0"}
+    assert not names & many.keys()
+
+
+def test_ssh_is_told_the_containers_port() -> None:
+    env = dict(plan(hosts=FAR, network=BOND, container=Container("image", ssh_port=2200)).env)
+    assert env["OMPI_MCA_plm_rsh_args"] == env["PRTE_MCA_plm_ssh_args"] == "-p 2200"
+    assert "OMPI_MCA_plm_rsh_args" not in dict(plan(hosts=FAR, network=BOND).env)
+    assert "OMPI_MCA_plm_rsh_args" not in dict(plan(container=LIGHTCC).env)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"asked": Asked(interface="eth0")}, ["--interface adds nothing to the line on one host"]),
+        ({"asked": Asked(transport="rdma", gdr=True)}, ["--transport rdma adds", "--gdr adds"]),
+        ({"asked": Asked(transport="auto")}, []),
+        ({"hosts": FAR, "asked": Asked(transport="rdma", interface="ib0", gdr=False)}, []),
+        (
+            {"hosts": FAR, "asked": Asked(transport="tcp"), "network": RDMA, "profile": "taco-bare-metal"},
+            ["--transport tcp adds nothing to the line under the profile taco-bare-metal; -x NCCL_IB_DISABLE=1"],
+        ),
+        (
+            {"hosts": FAR, "network": BOND, "asked": Asked(gdr=True), "profile": "ack"},
+            ["--gdr adds", "the line names no hosts"],
+        ),
+        (
+            {"hosts": FAR, "network": BOND, "asked": Asked(transport="tcp", gdr=True)},
+            ["GPUDirect RDMA is asked for, and so is TCP"],
+        ),
+        (
+            {"hosts": FAR, "network": BOND, "asked": Asked(gdr=False), "env": (("NCCL_NET_GDR_LEVEL", "SYS"),)},
+            ["-x NCCL_NET_GDR_LEVEL=SYS undoes -x NCCL_NET_GDR_LEVEL=LOC (no GPUDirect RDMA; --no-gdr)"],
+        ),
+        (
+            {"hosts": FAR, "network": BOND, "env": (("NCCL_SOCKET_IFNAME", "=eth0"),)},
+            ["NCCL_SOCKET_IFNAME==eth0 and bond0 for MPI differ: --interface sets all places"],
+        ),
+        ({"hosts": FAR, "network": BOND, "mca": (("btl_tcp_if_include", "10.0.0.0/16"),)}, []),
+    ],
+)
+def test_what_is_asked_and_comes_to_nothing_is_said(fields: dict[str, Any], said: list[str]) -> None:
+    if "profile" in fields:
+        fields = {**fields, "profile": profile.load(fields["profile"], "", {})}
+    warnings = plan(Facts(False, openmpi="4.1.4", nccl="2.27.3"), **fields).warnings
+    ours = [
+        warning
+        for warning in warnings
+        if not warning.startswith(("NCCL_IB_DISABLE=0", "NCCL_IB_GID", "NCCL_SOCKET_IFNAME, "))
+    ]
+    assert len(ours) == len(said), ours
+    assert all(warning.startswith(start) for warning, start in zip(ours, said, strict=True))
+
+
+def test_a_network_by_name_only_where_nccl_reads_it() -> None:
+    def net(nccl: str | None) -> bool:
+        return "NCCL_NET" in settings(plan(Facts(False, openmpi="4.1.4", nccl=nccl), hosts=FAR, network=RDMA))
+
+    assert (net("2.9.9"), net("2.10.3"), net(None)) == (False, True, True)
 
 
 def test_every_word_has_its_source_and_its_reason() -> None:
@@ -502,3 +569,64 @@ def test_whatever_is_asked(
         assert found.get(name, "1" if "HOROVOD_TORUS_ALLREDUCE" in found else None) == value
     interfaces = {found[name].lstrip("=") for name in ("btl_tcp_if_include", "NCCL_SOCKET_IFNAME") if name in found}
     assert interfaces <= {asked.interface or network.interface, *mca.values(), *(value or "" for value in env.values())}
+
+
+def numbered(count: int) -> tuple[Host, ...]:
+    return tuple(Host(f"gpu{index}", f"gpu{index}", slots=1) for index in range(count))
+
+
+@pytest.mark.parametrize("openmpi", ["4.1.4", "5.0.11"])
+@pytest.mark.parametrize(("count", "concurrent"), [(63, None), (64, "64"), (256, "256"), (257, "256")])
+def test_many_hosts(openmpi: str, count: int, concurrent: str | None) -> None:
+    made = plan(Facts(False, openmpi=openmpi), hosts=numbered(count), head="gpu0", network=BOND)
+    found = settings(made)
+    rsh = "plm_rsh" if openmpi[0] == "4" else "plm_ssh"
+    assert found.get(f"{rsh}_num_concurrent") == concurrent
+    assert found.get(f"{rsh}_no_tree_spawn") == (None if concurrent is None else "1")
+    assert ("--hostfile" in made.argv) == (concurrent is not None) == ("-H" not in made.argv)
+
+
+def test_one_host_that_is_not_the_head() -> None:
+    far = {"hosts": FAR, "np": 8, "network": Network("bond0", port_range=(40000, 40100)), "container": LIGHTCC}
+    there = plan(head="gpu2", **far)
+    assert {
+        "PATH",
+        "LD_LIBRARY_PATH",
+        "oob_tcp_if_include",
+        "orte_keep_fqdn_hostnames",
+        "oob_tcp_dynamic_ipv4_ports",
+    } == set(settings(there))
+    assert "OMPI_MCA_plm_rsh_args" in dict(there.env)
+    here = plan(head="gpu1", **far)
+    assert settings(here) == {}
+    assert "OMPI_MCA_plm_rsh_args" not in dict(here.env)
+
+
+def test_the_library_path_is_handed_on_where_it_is_set() -> None:
+    def found(*environment: tuple[str, str], **fields: Any) -> bool:
+        facts = Facts(False, environment, "4.1.4")
+        return "LD_LIBRARY_PATH" in settings(plan(facts, network=BOND, **{"hosts": (LOCAL, *FAR), "np": 4, **fields}))
+
+    assert found(("LD_LIBRARY_PATH", "/x"))
+    assert not found()
+    assert not found(hosts=FAR, head="gpu1", np=9)
+    assert found(hosts=FAR, head="gpu1", np=9, container=LIGHTCC)
+
+
+def test_the_callers_own_ssh_arguments_are_kept() -> None:
+    inherited = (("OMPI_MCA_plm_rsh_args", "-i /k"), ("OMPI_MCA_orte_base_help_aggregate", "1"))
+    made = dict(plan(Facts(False, inherited, "4.1.4"), hosts=FAR, head="gpu1", network=BOND, container=LIGHTCC).env)
+    assert made["OMPI_MCA_plm_rsh_args"] == "-i /k -p 12222"
+    assert made["PRTE_MCA_plm_ssh_args"] == "-p 12222"
+    assert made["OMPI_MCA_orte_base_help_aggregate"] == "1"
+
+
+def test_logins_and_ports_that_a_pasted_line_has_not_are_named() -> None:
+    odd = (Host("a", "a", slots=1, user="bob"), Host("b", "b", slots=1, port=2222), Host("c", "c", slots=1))
+    said = [warning for warning in plan(hosts=odd, head="a", network=BOND).warnings if "~/.ssh/config" in warning]
+    assert [warning.partition(":")[0] for warning in said] == ["a and 1 more"]
+    assert not [warning for warning in plan(hosts=FAR, network=BOND).warnings if "~/.ssh/config" in warning]
+
+
+def test_each_host_its_own_gid_index_is_said() -> None:
+    assert any("differs from host to host (gpu1 3, gpu2 5)" in warning for warning in gids("2.9.9", 3, 5).warnings)

@@ -75,3 +75,11 @@ def test_one_rank_is_one() -> None:
     assert caught.value.message.startswith("1 rank does not fit: there are 0 slots")
     assert caught.value.hint is not None
     assert "--np 0" not in caught.value.hint
+
+
+def test_many_hosts_are_told_by_their_number() -> None:
+    free = [HostSlots(f"gpu{index}", 4 if index == 7 else 8) for index in range(100)]
+    with pytest.raises(PlacementError) as caught:
+        place(800, free)
+    assert caught.value.reasons == (("99 hosts", "8 slots each"), ("1 host", "4 slots each"))
+    assert caught.value.hint == ("ask for at most --np 796, or allow more ranks than cores or GPUs with -H gpu0:9,...")

@@ -267,4 +267,9 @@ def test_findings_come_with_the_end_and_old_records_have_none() -> None:
 def test_the_reason_is_the_cause_where_no_rank_started(
     started: int, findings: tuple[Finding, ...], reason: str
 ) -> None:
-    assert state.explained("the launcher exited", started, findings) == reason
+    assert state.explained("the launcher exited", started, findings, "") == reason
+
+
+def test_what_was_written_last_where_nothing_known_was() -> None:
+    assert state.explained("rank 1 exited", 2, (), "bad lr") == "rank 1 exited; its last words: bad lr"
+    assert state.explained("rank 1 exited", 2, (Finding("s", "c", "n", "", 1),), "bad lr") == "rank 1 exited"

@@ -1,4 +1,4 @@
-"""What we read in a host file is what the real mpirun reads: the same slots, the same most."""
+"""What we read in a hostfile is what the real mpirun reads: the same slots, the same most."""
 
 import os
 import re

@@ -80,13 +80,13 @@ def test_how_the_kind_is_told(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "hint"),
     [
-        ("hosts", "gpu1 8", "it was read as a host file: one host on each line, such as gpu1 slots=8. An inventory"),
+        ("hosts", "gpu1 8", "it was read as a hostfile: one host on each line, such as gpu1 slots=8. An inventory"),
         (
             "hosts",
             "gpu1: 8",
-            "it was read as YAML because of how it begins: .* a host file has lines such as gpu1 slots=8",
+            "it was read as YAML because of how it begins: .* a hostfile has lines such as gpu1 slots=8",
         ),
-        ("h.yaml", "gpu1 slots=8", "it was read as YAML because of its name; a host file needs another name"),
+        ("h.yaml", "gpu1 slots=8", "it was read as YAML because of its name; a hostfile needs another name"),
         ("h.yaml", "cluster: c", "`taco-launch inventory --schema` describes every key"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_file_by_option_and_by_variable(tmp_path: Path) -> None:
     assert load(str(file), {}).source == str(file)
     assert asked["names"] == 2
     load(None, {}, local)
-    assert asked["names"] == 2  # asking may take seconds (DNS), and only a host file needs it
+    assert asked["names"] == 2  # asking may take seconds (DNS), and only a hostfile needs it
 
 
 def test_what_is_kept_of_a_host_file_is_not_for_another_machine(tmp_path: Path) -> None:

@@ -11,6 +11,13 @@ from taco_launch.model.hosts import Host, Inventory
 
 GPUS = tuple(Host(f"gpu{number}", f"10.0.0.{number}", slots=8, user="root") for number in range(1, 5))
 CLUSTER = Inventory("c", "gpu1", (*GPUS, Host("host2", "host2"), Host("host", "host")), source="c.yaml")
+GROUPED = Inventory(
+    "c",
+    "gpu1",
+    (*GPUS, Host("fe80::5", "fe80::5")),
+    groups=(("nightly", ("gpu1", "gpu2")), ("one", ("gpu3",)), ("mixed", ("gpu4", "fe80::5", "gpu1"))),
+    source="c.yaml",
+)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +118,19 @@ def test_chosen_hosts_keep_all_but_their_slots() -> None:
         ),
         (
             "10.0.0.3",
-            "column 1: '10.0.0.3': no such host in c.yaml; its hosts are gpu[1-4],host,host2 (it is the address of gpu3: write gpu3)",
+            "column 1: '10.0.0.3': no such host in c.yaml; its hosts are gpu[1-4],host,host2 (it is the address of gpu3: write -H gpu3)",
+        ),
+        (
+            "10.0.0.1:8",
+            "column 1: '10.0.0.1': no such host in c.yaml; its hosts are gpu[1-4],host,host2 (it is the address of gpu1: write -H gpu1:8)",
+        ),
+        (
+            "GPU1",
+            "column 1: 'GPU1': no such host in c.yaml; its hosts are gpu[1-4],host,host2 (did you mean 'gpu1'?)",
+        ),
+        (
+            "host24:8",
+            "column 1: 'host24': no such host in c.yaml; its hosts are gpu[1-4],host,host2 (did you mean 'host2'?)",
         ),
         (
             "gpu[4-8]",
@@ -124,6 +143,28 @@ def test_strangers(text: str, fault: str) -> None:
     with pytest.raises(SpecError) as caught:
         choose(CLUSTER, text)
     assert [str(fault) for fault in caught.value.faults] == [fault]
+
+
+@pytest.mark.parametrize(
+    ("text", "hints"),
+    [
+        ("nightly", ["write -H 'gpu[1-2]'"]),
+        ("gpu3,nightly:4", ["write -H 'gpu[1-2]:4'"]),
+        ("one:8,nightly", ["write -H gpu3:8", "write -H 'gpu[1-2]'"]),
+        ("mixed:2", ["write -H 'gpu[1,4]:2,[fe80::5]:2'"]),
+    ],
+)
+def test_a_group_is_no_host(text: str, hints: list[str]) -> None:
+    with pytest.raises(SpecError, match=r"is a group of c[.]yaml: its hosts are ") as caught:
+        choose(GROUPED, text)
+    assert [fault.hint for fault in caught.value.faults] == hints
+    for hint in hints:
+        assert choose(GROUPED, hint.removeprefix("write -H ").strip("'"))
+
+
+def test_a_host_goes_before_a_group_of_its_name() -> None:
+    inventory = Inventory("c", "gpu1", GPUS, groups=(("gpu1", ("gpu1", "gpu2")),), source="c.yaml")
+    assert choose(inventory, "gpu1") == (GPUS[0],)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,56 @@
+"""Which knobs of a job the versions that it runs with do not read: not yet, or no more."""
+
+from typing import Iterator, Mapping, Optional, Sequence, Tuple
+
+from taco_launch.launch.decide import OWN_GID, version
+from taco_launch.launch.knob import Knob
+from taco_launch.launch.knobs import find
+
+_NAMES = {"nccl": "NCCL", "horovod": "Horovod", "openmpi": "Open MPI"}
+
+
+def by_version(pairs: Sequence[Tuple[str, Optional[str]]], versions: Mapping[str, str]) -> Tuple[str, ...]:
+    """Give warnings for the knobs of one job that these versions do not read, each a sentence.
+
+    `pairs` are as for `knob_remarks.remarks`. `versions` has those of nccl, horovod and openmpi that are known, such as
+    {"nccl": "2.9.9"}; of a library without one nothing is said. Where a version is given with fewer parts than the
+    table has (2.22 beside 2.22.3), the parts that are given count.
+    """
+    return tuple(_remarks(pairs, versions))
+
+
+def _remarks(pairs: Sequence[Tuple[str, Optional[str]]], versions: Mapping[str, str]) -> Iterator[str]:
+    for name, value in pairs:
+        knob = find(name)
+        told = versions.get(knob.library, "") if knob else ""
+        numbers = version(told)
+        if knob is None or not numbers:
+            continue
+        who = f"{_NAMES[knob.library]} {told}"
+        since, until = _life(knob, name)
+        if since and numbers < version(since)[: len(numbers)]:
+            yield f"{name}: {who} does not read it: it came with {since}{_other(knob, name)}"
+        elif until and numbers >= _shortest(until):
+            yield f"{name}: {who} reads it no more: it is gone since {until}{_other(knob, name)}"
+        elif name == "NCCL_IB_GID_INDEX" and numbers >= OWN_GID and value != "-1":
+            yield f"{name}: {who} finds the index by itself, on each host its own: better left out"
+
+
+def _life(knob: Knob, name: str) -> Tuple[str, str]:
+    """Give since when and until when a name is read: an alias of a name that is gone is what came in its place."""
+    return (knob.since, knob.until) if name == knob.name or not knob.until else (knob.until, "")
+
+
+def _other(knob: Knob, name: str) -> str:
+    """Say what to write instead, where it is another name of the same knob."""
+    if not knob.until or not knob.aliases:
+        return f" ({knob.history})" if knob.until and knob.history.startswith(knob.until) else ""
+    return f"; write {knob.aliases[0] if name == knob.name else knob.name}"
+
+
+def _shortest(text: str) -> Tuple[int, ...]:
+    """Give a version without the zeros at its end, so that 5 is not below 5.0."""
+    numbers = version(text)
+    while numbers and not numbers[-1]:
+        numbers = numbers[:-1]
+    return numbers

@@ -1,0 +1,94 @@
+"""What torch says in the ranks, 1.13 to 2.x: torch.distributed (c10d, ProcessGroupNCCL.cpp, DDP), torchrun, the DataLoader."""
+
+from taco_launch.signatures.entry import Kind, Signature
+
+TORCH = (
+    Signature(
+        "no-cuda-in-torch",
+        ("Torch not compiled with CUDA enabled",),
+        "This torch is built for CPUs only.",
+        "Install the CUDA build in that environment, or let the program use the CPU.",
+    ),
+    Signature(
+        "port-in-use",
+        ("EADDRINUSE", "ddress already in use", "port is already allocated"),
+        "A port that the job wants to listen on is taken on {host}.",
+        "See by what: ss -ltnp on {host}. A job of before may still run there; else give another MASTER_PORT.",
+        # What torch warns of, one address of several, may come right with the next.
+        r"^(?!.*\[W[\d: .]*socket\.cpp)",
+        unless=("ssh-refused",),
+    ),
+    Signature(
+        "torch-master-unreachable",
+        ("The client socket has", "TCP client failed to connect"),
+        "A rank could not reach rank 0's port {port} at {host}: it has not started, its name means another address there, "
+        "or a firewall is between.",
+        "MASTER_ADDR has to be an address that every host reaches: getent hosts {host} on each; nc -vz {host} {port}.",
+        r"(?:failed to connect to any network address of|while trying to connect to|connect/validate to host)"
+        r" \(?(?P<host>[^\s,:)]+)[,:]\s?(?P<port>\d+)",
+        unless=("port-in-use",),
+    ),
+    Signature(
+        "torch-rendezvous",
+        ("RendezvousTimeoutError", "RendezvousConnectionError", "RendezvousClosedError"),
+        "The ranks did not find each other in time: one never started, or cannot reach the first host's port.",
+        "See that every host has started its part, and nc -vz MASTER_ADDR MASTER_PORT from each.",
+    ),
+    Signature(
+        "torch-collective-timeout",
+        ("Watchdog caught collective operation timeout",),
+        "A collective of torch did not end in time on {host}: {what}. Another rank was missing, or the network is stuck.",
+        "Compare the ranks' last lines: the one without this line did not come. -x NCCL_DEBUG=INFO -x "
+        "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 tells more.",
+        r"collective operation timeout: (?P<what>\w+\((?:\([^()\r\n]*\)|[^()\r\n]){0,200}\)?)",
+        kind=Kind.ECHO,
+    ),
+    Signature(
+        "data-worker-killed",
+        ("DataLoader worker (pid",),
+        "A data loader worker on {host} [[why?was killed ({why})||ended]].",
+        "Bus error: a larger /dev/shm (in a container: docker run --shm-size=32g). Killed: out of memory, so fewer workers.",
+        r"DataLoader worker \(pid[^)]*\) (?:is killed by signal: (?P<why>[^.\r\n]+)|exited unexpectedly)",
+        unless=("shm-too-small",),
+    ),
+    Signature(
+        "torchrun-child-failed",
+        ("ChildFailedError",),
+        "torchrun ended because one of its ranks failed; it does not say why.",
+        "Read that rank's own lines before this point. For the trace in this place: @record of "
+        "torch.distributed.elastic.multiprocessing.errors before main.",
+        kind=Kind.FALLBACK,
+    ),
+    Signature(
+        "torch-without-nccl",
+        ("Distributed package doesn't have NCCL built in",),
+        "This torch is built without NCCL: it is the build for CPUs, or for another system.",
+        "Install the CUDA build of torch where the ranks run; or, without GPUs: init_process_group('gloo').",
+    ),
+    Signature(
+        "torch-variable-missing",
+        ("expected, but not set",),
+        "torch.distributed takes {name} from the environment, and it is not set in a rank.",
+        "torchrun sets MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and LOCAL_RANK, and so does taco-launch run. Under plain "
+        "mpirun: -x MASTER_ADDR=HOST -x MASTER_PORT=29500, and in the program RANK from OMPI_COMM_WORLD_RANK, WORLD_SIZE "
+        "from OMPI_COMM_WORLD_SIZE.",
+        r"environment variable (?P<name>\w+) expected, but not set",
+    ),
+    Signature(
+        "torch-unused-parameters",
+        ("Expected to have finished reduction in the prior iteration",),
+        "Some parameters of the model got no gradient in a step, and DistributedDataParallel waits for all of them.",
+        "See which, with -x TORCH_DISTRIBUTED_DEBUG=DETAIL. Use all in the loss, or "
+        "DistributedDataParallel(..., find_unused_parameters=True).",
+    ),
+    Signature(
+        "torch-collective-mismatch",
+        ("Detected mismatch between collectives on ranks",),
+        "The ranks do not do the same: [[rank?rank {rank} does {what}, another rank something else||one does another "
+        "collective than the rest]].",
+        "See that all ranks go through the same steps in the same order, with the same model and batch shapes: no "
+        "collective under an 'if rank == 0'.",
+        r"Detected mismatch between collectives on ranks\.?"
+        r"(?: Rank (?P<rank>\d+) is running collective: (?P<what>\w+(?:\([^)\r\n]{0,120}\))?))?",
+    ),
+)

@@ -587,7 +587,7 @@ def test_many_hosts(openmpi: str, count: int, concurrent: str | None) -> None:
 
 
 def test_one_host_that_is_not_the_head() -> None:
-    far = {"hosts": FAR, "np": 8, "network": Network("bond0", port_range=(40000, 40100)), "container": LIGHTCC}
+    far: dict[str, Any] = {"hosts": FAR, "np": 8, "network": Network("bond0", port_range=(40000, 40100)), "container": LIGHTCC}
     there = plan(head="gpu2", **far)
     assert {
         "PATH",
@@ -605,7 +605,8 @@ def test_one_host_that_is_not_the_head() -> None:
 def test_the_library_path_is_handed_on_where_it_is_set() -> None:
     def found(*environment: tuple[str, str], **fields: Any) -> bool:
         facts = Facts(False, environment, "4.1.4")
-        return "LD_LIBRARY_PATH" in settings(plan(facts, network=BOND, **{"hosts": (LOCAL, *FAR), "np": 4, **fields}))
+        where: dict[str, Any] = {"hosts": (LOCAL, *FAR), "np": 4, **fields}
+        return "LD_LIBRARY_PATH" in settings(plan(facts, network=BOND, **where))
 
     assert found(("LD_LIBRARY_PATH", "/x"))
     assert not found()

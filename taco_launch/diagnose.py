@@ -1,10 +1,14 @@
 """What a log tells of a failure: the known texts in it, each with cause and next step, pure."""
 
 import re
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from taco_launch.model.jobs import Finding
 from taco_launch.signatures.entry import Kind, Signature
+from taco_launch.signatures.mpirun import LAUNCHER, RANKS
+from taco_launch.signatures.nccl import NCCL
+from taco_launch.signatures.ssh import SSH
+from taco_launch.signatures.system import SYSTEM
 from taco_launch.signatures.table import TABLE
 
 # Text is looked through in blocks of about this many characters: large enough that a search costs no more than reading.
@@ -23,6 +27,11 @@ _MOST_FINDINGS = 64
 _MOST_SHOWN = 200
 # A text of several lines whose key stands in millions of lines without the rest is given up after so many lines.
 _MOST_IN_VAIN = 1 << 20
+# A text that programs survive is at the end of its log if no more than so many lines follow, or so many at most
+# before a failure that is known: mpirun's frame and a short traceback.
+_LAST_LINES, _SHORTLY = 2, 20
+# A cause that stands so many lines above the error that ends a rank's log was survived: tracebacks are shorter.
+_FAR = 200
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
 _TAGS = re.compile(r"\[\d+(?:,\d+)?\]<std(?:out|err|diag)>: ?")
@@ -39,6 +48,9 @@ _SPEAKER = re.compile(
 )
 # A part of a text that is told only if a value is known: [[value?then]] or [[value?then||else]].
 _PART = re.compile(r"\[\[(?P<name>\w+)\?(?P<then>.*?)(?:\|\|(?P<other>.*?))?\]\]")
+# What ends a program, whatever it says; and what says that one goes on.
+_RAISED = re.compile(r"(?:[\w.]*(?:Error|Exception): |[^\r\n]*error while loading shared libraries)")
+_GOES_ON = re.compile(r"(?i)warning\b|\b(?:re)?trying\b|\bwaiting\b")
 _HOST = re.compile(r"(?:.*@)?(?:\[(?P<quoted>[^\]]+)\](?::\d+)?|(?P<plain>[^\s\[\]]+?))[,:;.]?$")
 
 
@@ -70,12 +82,15 @@ class Scan:
         self._log = 0
         self._found: List[Tuple[int, Match]] = []
         self._hosts: Dict[str, Set[str]] = {}
+        self._lengths: Dict[int, int] = {}  # the lines of each log that was read to its end
+        self._places: Dict[Tuple[int, str, str], int] = {}  # in _found, of texts of which the last counts
         self._in_vain: Dict[str, int] = {}
         self._end = ""  # the last characters of what was looked through
 
     def begin(self, host: str = "") -> None:
         """Go on with another log, which was written on `host`. What it tells comes after what the others told."""
         self._examine(last=True)
+        self._lengths[self._log] = self.lines
         self.lines, self._host, self._open_line, self._end = 0, host, False, ""
         self._log += 1
 
@@ -94,6 +109,8 @@ class Scan:
     def matches(self) -> Tuple[Match, ...]:
         """Give what was found: failures before what follows from them, before notes; then in the order of the lines."""
         self._examine(last=True)
+        self._lengths[self._log] = self.lines
+        logs = {id(match): log for log, match in self._found}
         names = {match.finding.signature for _log, match in self._found}
         with_host = {match.finding.signature for _log, match in self._found if match.finding.host}
         explained = {(log, match.finding.line) for log, match in self._found if match.kind is Kind.CAUSE}
@@ -109,11 +126,53 @@ class Scan:
             told = [match for match in told if not _warns(match) or self._ends_with(match)]
         if any(match.kind < Kind.FALLBACK for match in told):
             told = [match for match in told if match.kind is not Kind.FALLBACK]
-        return tuple(sorted(told, key=lambda match: match.kind)[:_MOST_FINDINGS])
+        failures = [(logs[id(match)], match) for match in told if not _survived(match) and match.kind < Kind.NOTE]
+        known = self._failed or bool(failures)
+        told = [
+            match
+            for match in told
+            if not _survived(match) or self._counts(logs[id(match)], match.finding.line, failures, known=known)
+        ]
+        found = [(logs[id(match)], match) for match in told]
+        order = [(*self._ranked(log, match, found), log) for log, match in found]
+        order.sort(key=lambda entry: (entry[0].kind, entry[1], entry[2], entry[0].finding.line))
+        return tuple(match for match, _later, _log in order[:_MOST_FINDINGS])
 
     def findings(self) -> Tuple[Finding, ...]:
         """Give `matches` without the rest."""
         return tuple(match.finding for match in self.matches())
+
+    def _counts(self, log: int, line: int, failures: Sequence[Tuple[int, Match]], *, known: bool) -> bool:
+        """Say whether a text that programs survive stands where one failed: at its log's end, or above a failure."""
+        below = [match.finding.line - line for other, match in failures if other == log]
+        left = self._lengths[log] - line
+        return left <= (_SHORTLY if known else _LAST_LINES) or any(0 <= lines <= _SHORTLY for lines in below)
+
+    def _ranked(self, log: int, match: Match, found: Sequence[Tuple[int, Match]]) -> Tuple[Match, bool]:
+        """Give a match as what it is among the others, and whether it comes after the outcome that it does not explain.
+
+        What is said after a program's own error follows from it, unless NCCL or the kernel says it: they may speak late.
+        What ssh and mpirun say after any outcome never explains it. What a program survived does not explain its end.
+        """
+        if match.kind > Kind.OUTCOME:
+            return match, False
+        name, at = match.finding.signature, (log, match.finding.line)
+        outcomes = [
+            ((other, one.finding.line), one.finding.signature)
+            for other, one in found
+            if one.kind is Kind.OUTCOME and not _survived(one) and (other == log or (self._failed and other < log))
+        ]
+        own = [place for place, other in outcomes if other not in _OF_MPIRUN_ON_RANKS]
+        if _survived(match):
+            later = any(place > at for place in own)
+        elif match.kind is Kind.OUTCOME:
+            return match, False
+        elif name in _OF_MPIRUN_AND_SSH:
+            later = any(place < at for place, _other in outcomes)
+        else:
+            later = name not in _SPEAK_LATE and any(place < at for place in own)
+            later = later or (self._failed and any(place[1] - at[1] > _FAR for place in own if place[0] == log))
+        return (match._replace(kind=Kind.OUTCOME), True) if later else (match, False)
 
     def _ends_with(self, match: Match) -> bool:
         """Say whether the log ends where a warning stands: nothing came after it."""
@@ -162,7 +221,8 @@ class Scan:
         end = len(block) if end < 0 else end
         host = self._host or self._named(_clean(block[start : min(end, start + _LINE)])[0])
         told = self._hosts.setdefault(entry.name, set())
-        if "(?P<host>" not in entry.pattern and _known(host, told):
+        last_counts = entry.survived or (self._failed and entry.kind is Kind.OUTCOME)
+        if not last_counts and "(?P<host>" not in entry.pattern and _known(host, told):
             return
         if entry.not_after:
             above = block[max(0, start - _LINE) : start] if start else self._end
@@ -174,9 +234,12 @@ class Scan:
             if entry.lines > 1:
                 self._in_vain[entry.name] = self._in_vain.get(entry.name, 0) + entry.lines
             return
+        if entry.survived and _GOES_ON.search(text) and not _RAISED.match(text):
+            return
         values = _values(match)
         host = self._named(_host(values.pop("host", ""))) or host
-        if _known(host, told) or len(told) >= _MOST_HOSTS:
+        place = self._places.get((self._log, entry.name, host)) if last_counts else None
+        if place is None and (_known(host, told) or len(told) >= _MOST_HOSTS):
             return
         told.add(host)
         values = {name: self._named(value) for name, value in values.items()}
@@ -186,13 +249,28 @@ class Scan:
         down = text.count("\n", 0, match.start())
         finding = Finding(entry.name, cause, _filled(entry.next, values, "HOST"), host, number + down)
         shown = text.split("\n")[down].strip()[: 2 * _MOST_SHOWN]
-        self._found.append((self._log, Match(finding, entry.kind, shown)))
+        found = (self._log, Match(finding, entry.kind, shown))
+        if place is None:
+            self._places[self._log, entry.name, host] = len(self._found)
+            self._found.append(found)
+        elif not self._repeats(self._found[place][1], found[1]):
+            self._found[place] = found
+
+    def _repeats(self, first: Match, match: Match) -> bool:
+        """Say whether an earlier text counts more than a later one of its kind: it was raised, or is said by two ranks."""
+        if not _ENTRIES[match.finding.signature].survived:
+            return False
+        near = match.finding.line - first.finding.line <= _SHORTLY
+        return not _survived(first) or (_survived(match) and near and match.text == first.text)
 
     def _named(self, host: str) -> str:
         return self._names.get(host, host)
 
 
 _ENTRIES = {entry.name: entry for entry in TABLE}
+_OF_MPIRUN_ON_RANKS = {entry.name for entry in RANKS}
+_OF_MPIRUN_AND_SSH = {entry.name for entry in (*LAUNCHER, *SSH)}
+_SPEAK_LATE = {entry.name for entry in (*NCCL, *SYSTEM)}
 
 
 class _Filling(Dict[str, str]):
@@ -293,6 +371,10 @@ def _goes_with(entry: Signature, names: Set[str]) -> bool:
 
 def _warns(match: Match) -> bool:
     return bool(_ENTRIES[match.finding.signature].at_end)
+
+
+def _survived(match: Match) -> bool:
+    return _ENTRIES[match.finding.signature].survived and not _RAISED.match(match.text)
 
 
 def _host(text: str) -> str:

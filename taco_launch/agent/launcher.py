@@ -1,11 +1,11 @@
-"""How the supervisor starts mpirun: apart from its own session, with the caller's environment and umask."""
+"""How the supervisor starts mpirun, apart from its own session, and reads what it says."""
 
 import os
 import signal
 import subprocess
-from typing import Mapping, Sequence
+from typing import IO, Mapping, Sequence
 
-from taco_launch.agent import processes
+from taco_launch.agent import logs, processes
 from taco_launch.errors import HostError
 
 # What a terminal or a lost connection sends: none of the supervisor's business.
@@ -40,3 +40,15 @@ def spawn(argv: Sequence[str], cwd: str, environment: Mapping[str, str], umask: 
     except OSError as error:
         what = error.filename or argv[0]
         raise HostError(f"cannot run {argv[0]}: {what}: {error.strerror}") from None
+
+
+def drain(output: IO[bytes], log: logs.Writer) -> bool:
+    """Bring what has come from the launcher into its log, without waiting; False at the end of it."""
+    while True:
+        try:
+            data = os.read(output.fileno(), logs.CHUNK)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        log.write(data)

@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from taco_launch import state
 from taco_launch.agent import facts, logs, processes, program, records
 from taco_launch.agent.folders import JobFolder
-from taco_launch.agent.launcher import IGNORED, spawn
+from taco_launch.agent.launcher import IGNORED, drain, spawn
 from taco_launch.agent.protocol import Line
 from taco_launch.agent.why import why
 from taco_launch.diagnose import is_consequence
@@ -26,7 +26,7 @@ from taco_launch.launch.env import local_env, relevant
 from taco_launch.launch.needs import free_slots, needs, on_host
 from taco_launch.model.codec import to_json
 from taco_launch.model.facts import Facts
-from taco_launch.model.jobs import JobSpec, JobState, RankEnd
+from taco_launch.model.jobs import Finding, JobSpec, JobState, RankEnd
 from taco_launch.placement import place
 
 _TICK_MS = 50
@@ -72,6 +72,8 @@ class _Supervisor:
         self._beat_at = 0.0
         self._boot = ""
         self._term = False
+        self._over_at = 0.0
+        self._lingered = False
 
     def run(self) -> None:
         """Take the job from its folder to its end; whatever goes wrong is the job's recorded end."""
@@ -142,14 +144,8 @@ class _Supervisor:
         for file in launch.files:
             Path(file.path).write_text(file.text, encoding="utf-8")
         hosts = [share.host for share in placement.shares]
-        self._events.add(
-            state.PLACED,
-            placement.why,
-            np=self._np,
-            hosts=hosts,
-            line=mpirun.line(launch.tokens),
-            warnings=launch.warnings,
-        )
+        told = {"hosts": hosts, "line": mpirun.line(launch.tokens), "warnings": launch.warnings}
+        self._events.add(state.PLACED, placement.why, np=self._np, **told)
         caller = records.read_json(self._folder.caller) or {}
         shared = local_env(spec, placement, found["port"])
         for name, value in dict(launch.host_env).get(hosts[0], ()):  # all ranks run on one host in this version
@@ -192,7 +188,7 @@ class _Supervisor:
             busy = self._merge.step()
             for descriptor, _event in poll.poll(0 if busy else _TICK_MS):
                 if descriptor == output.fileno():
-                    if not self._read_launcher():
+                    if not drain(output, self._launcher_log):
                         poll.unregister(output)
                 elif descriptor == self._guard.fileno():
                     if not self._hear():
@@ -200,7 +196,7 @@ class _Supervisor:
                 else:
                     os.read(descriptor, 4096)
             self._on_tick(begin)
-        self._read_launcher()
+        drain(output, self._launcher_log)
 
     def _on_tick(self, begin: float) -> None:
         now = time.monotonic()
@@ -216,6 +212,11 @@ class _Supervisor:
             why = f"ran longer than the {timeout:g} s that it was given"
             self._cut_short = (JobState.FAILED, DEADLINE, why)
             self._terminate(why)
+        if len(self._ended) < self._np:
+            self._over_at = now + self._spec.policy.grace
+        elif now > self._over_at and self._mpirun is not None:
+            self._lingered = True
+            self._mpirun.kill()
         if self._kill_at is not None and self._mpirun is not None:
             over = all(rank in self._ended for rank in self._started)
             if self._guard is not None and (over or now > self._kill_at):
@@ -238,19 +239,6 @@ class _Supervisor:
             self._guard.send({"op": "terminate"})
         if not self._started and self._mpirun is not None:
             self._mpirun.terminate()
-
-    def _read_launcher(self) -> bool:
-        """Bring what mpirun itself says into its log; False at the end of it."""
-        assert self._mpirun is not None
-        assert self._mpirun.stdout is not None
-        while True:
-            try:
-                data = os.read(self._mpirun.stdout.fileno(), logs.CHUNK)
-            except BlockingIOError:
-                return True
-            if not data:
-                return False
-            self._launcher_log.write(data)
 
     def _hear(self) -> bool:
         """Take what the guard says; False when the guard is gone."""
@@ -298,28 +286,29 @@ class _Supervisor:
         if self._mpirun is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = self._mpirun.wait(_GUARD_SECONDS)
-            self._read_launcher()
+            assert self._mpirun.stdout is not None
+            drain(self._mpirun.stdout, self._launcher_log)
+        if self._lingered:
+            code = 0
         if code >= 0:
             # What the ranks said last may have come after mpirun's end. Where a signal ended mpirun, it came of that.
             failures = tuple(self._failures)
         failure = state.culprit(failures, code)
         job_state, code, reason = state.verdict(self._np, len(self._started), failure, code, self._cut_short)
-        # Of a job that ran out of its time no rank is to blame; what the ranks wait for, Horovod tells by rank 0.
-        rank, host = (failure.rank, failure.host) if failure else (0, self._spec.hosts[0].name)
-        ended_itself = self._cut_short is None
-        findings = why(self._folder, rank, host, ended_itself=ended_itself) if job_state is JobState.FAILED else ()
-        if ended_itself:
-            words = logs.last_words(self._folder.rank(rank)).rstrip().rpartition("\n")[2].strip() if failure else ""
-            reason = state.explained(reason, len(self._started), findings, words[:_MOST_SHOWN])
+        findings: Tuple[Finding, ...] = ()
+        if job_state is JobState.FAILED:
+            reason, findings = self._explained(reason, failure)
         for stem in (self._folder.launcher, *map(self._folder.rank, range(self._np))):
             self._merge.finish(stem)
         while self._merge.step():
             pass
         lost = self._lost_bytes + self._merge.close()
-        if lost:
-            reason += f"; {lost} bytes of its logs were lost on a full disk"
-        if left:
-            reason += f"; {left}"
+        notes = (
+            f"{lost} bytes of its logs were lost on a full disk" if lost else "",
+            left,
+            "mpirun did not end by itself" if self._lingered else "",  # 5.0 now and then: openpmix/prrte#1839
+        )
+        reason = "; ".join(filter(None, (reason, *notes)))
         self._folder.caller.unlink(missing_ok=True)
         data: Dict[str, Any] = {"state": job_state.value, "exit_code": code}
         if failure and not self._cut_short:
@@ -330,15 +319,25 @@ class _Supervisor:
         while not self._events.flush():
             time.sleep(1)
 
+    def _explained(self, reason: str, failure: Optional[RankEnd]) -> Tuple[str, Tuple[Finding, ...]]:
+        """Look into the logs of a job that failed; give its reason with what they tell, and the known texts in them."""
+        # Of a job that ran out of its time no rank is to blame; what the ranks wait for, Horovod tells by rank 0.
+        rank, host = (failure.rank, failure.host) if failure else (0, self._spec.hosts[0].name)
+        ended_itself = self._cut_short is None
+        findings = why(self._folder, rank, host, ended_itself=ended_itself)
+        if not ended_itself:
+            return reason, findings
+        words = logs.last_words(self._folder.rank(rank)).rstrip().rpartition("\n")[2].strip() if failure else ""
+        return state.explained(reason, len(self._started), findings, words[:_MOST_SHOWN]), findings
+
     def _end_processes(self) -> str:
         """Have the guard end all that belongs to the job; do it here when there is no guard. Say what is left."""
         # Orphans of an mpirun that has ended are our children now: all of them but the guard are the job's.
         orphans = [entry for entry in processes.children(os.getpid()) if entry.pid != self._guard_process.pid]
         roots = [(entry.pid, entry.start) for entry in orphans]
         if self._guard is not None:
-            self._guard.send(
-                {"op": "end", "roots": roots}
-            )  # where it is gone already, its last words are read all the same
+            # Where it is gone already, its last words are read all the same.
+            self._guard.send({"op": "end", "roots": roots})
             answer = self._ask(self._guard, "ended", missing_ok=True)
             if answer:
                 return _left(answer["left"], answer["unknown"])

@@ -11,7 +11,7 @@ from taco_launch.signatures.entry import Kind
 
 _MOST = 8
 # With these mpirun says that a rank failed, which the job's reason says already.
-_BANNERS = ("rank-exited", "rank-failed")
+_BANNERS = ("rank-exited", "rank-exited-255", "rank-command-not-found", "rank-not-executable", "rank-failed")
 
 
 def why(folder: JobFolder, rank: int, host: str, *, ended_itself: bool) -> Tuple[Finding, ...]:

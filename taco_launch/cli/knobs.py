@@ -86,7 +86,7 @@ def _print_entry(knob: "Knob") -> None:
         ("Library", knob.library),
         (
             "Given with",
-            f"--knob {knob.name}=VALUE or " + (f"--mca {knob.name} VALUE" if knob.mca else f"-x {knob.name}=VALUE"),
+            _given(knob),
         ),
         ("Values", knob.allowed),
         ("Unit", knob.unit),
@@ -103,6 +103,15 @@ def _print_entry(knob: "Knob") -> None:
     for key, value in lines:
         if value:
             click.echo(f"{key + ':':<12}{value}")
+
+
+def _given(knob: "Knob") -> str:
+    """Say how a knob is given, nothing for one that no version reads any more."""
+    if knob.instead or knob.given:
+        return knob.given
+    value = knob.example
+    other = f"--mca {knob.name} {value}" if knob.mca else f"-x {knob.name}={value}"
+    return f"--knob {knob.name}={value} or {other}"
 
 
 def _print_table(found: "tuple[Knob, ...]", *, wide: bool) -> None:

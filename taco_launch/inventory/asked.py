@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from taco_launch.errors import Fault, SpecError
 from taco_launch.inventory import names
 from taco_launch.launch import knob_values, knobs
+from taco_launch.launch.knob_lists import FINE
 
 _MCA_NAME = re.compile(r"[A-Za-z0-9_]+")
-_LET_THROUGH = "--allow-unknown-knobs lets it through"
+_ENV_LIST = "mca_base_env_list"
+_BESIDE_X = ("cannot stand beside -x, which the line has: mpirun takes one of the two", "use -x NAME=VALUE")
+LET_THROUGH = "--allow-unknown-knobs lets it through"
 # mpirun refuses both of a pair (ompi_info: "mutually exclusive").
 _EITHER = (("btl_tcp_if_include", "btl_tcp_if_exclude"), ("oob_tcp_if_include", "oob_tcp_if_exclude"))
 
@@ -59,6 +62,51 @@ def parse(
     return asked.result()
 
 
+def env_fault(name: str, value: str | None, *, allow_unknown: bool = False) -> tuple[str, str]:
+    """Give what is wrong with the name of a variable for `-x`, as (problem, hint), two empty texts where nothing is.
+
+    `name` is that of an environment variable (`names.env_name`), and `value` goes into a hint where it may be shown.
+    """
+    knob = knobs.find(name)
+    if knob and knob.mca:
+        return "is an MCA parameter of mpirun, and -x sets variables", f"write --mca {name} {_told(name, value or '')}"
+    if (bare := knobs.parameter(name)) != name:
+        problem = "reaches the ranks alone, not mpirun, and there it stands against what mpirun's line says"
+        return problem, f"write --mca {bare} {_told(bare, value or '')}"
+    return FINE if allow_unknown else _unknown(name)
+
+
+def mca_fault(name: str, value: str, *, allow_unknown: bool = False) -> tuple[str, str]:
+    """Give what is wrong with the name of an MCA parameter, as `env_fault` does; a value is wrong where it is none."""
+    knob = knobs.find(name)
+    if (bare := knobs.parameter(name)) != name and _MCA_NAME.fullmatch(bare):
+        return _prefixed(name, bare), f"write --mca {bare} {_told(bare, value)}"
+    if not _MCA_NAME.fullmatch(name):
+        return "is not the name of an MCA parameter: letters, digits and '_'", ""
+    if not value:
+        return "has no value", f"write --mca {name} VALUE"
+    if "\0" in value:
+        return "its value holds a NUL byte, which no command line can hold", ""
+    if (knob and not knob.mca) or knobs.strict(name):
+        return "is an environment variable, not an MCA parameter", f"write -x {name}=VALUE"
+    if name == _ENV_LIST:
+        return _BESIDE_X
+    return FINE if allow_unknown else _unknown(name)
+
+
+def _unknown(name: str) -> tuple[str, str]:
+    """Refuse a name that has to be in the table and is not, or is nearly one that is."""
+    if knobs.find(name):
+        return FINE
+    strict = knobs.strict(name)
+    nearest = knobs.near(name) if strict else knobs.slip(name)
+    if nearest:
+        what = "no such knob" if strict else "nearly the name of another"
+        return what, f"did you mean {names.shown(nearest)}? {LET_THROUGH}"
+    family = name.partition("_")[0]
+    return ("no such knob", f"`taco-launch knobs {family}_` shows those there are; {LET_THROUGH}") if strict else FINE
+
+
 class _Asked:
     """Gathers what is right and what is wrong."""
 
@@ -86,19 +134,19 @@ class _Asked:
         except SpecError as error:
             self._faults.extend(error.faults)
             return
-        knob = knobs.find(name)
-        if knob and knob.mca:
-            self._fault("-x", name, "is an MCA parameter of mpirun, and -x sets variables", f"write --mca {name} VALUE")
+        problem, hint = env_fault(name, value, allow_unknown=self._allow_unknown)
+        if problem:
+            self._fault("-x", name, problem, hint)
         elif value is None and name not in self._environ:
             self._fault("-x", name, "is not set here", f"-x {name}=VALUE, in one word, gives it a value")
-        elif self._known("-x", name) and self._right("-x", name, value):
+        elif self._right("-x", name, value):
             self._keep_env("-x", name, value)
 
     def add_knob(self, text: str) -> None:
         name, equals, value = text.partition("=")
         if not equals:
             known = knobs.find(name)
-            like = f"such as --knob {name}={known.default or 'VALUE'}" if known else "write --knob NAME=VALUE"
+            like = f"such as --knob {name}={known.example}" if known else "write --knob NAME=VALUE"
             self._fault("--knob", name, "has no value", like)
             return
         if (bare := knobs.parameter(name)) != name:
@@ -112,7 +160,9 @@ class _Asked:
             others = "any other variable goes by -x, any other MCA parameter by --mca"
             self._fault("--knob", name, "no such knob", meant + others)
             return
-        if not self._known("--knob", name):
+        problem, hint = _BESIDE_X if name == _ENV_LIST else FINE if self._allow_unknown else _unknown(name)
+        if problem:
+            self._fault("--knob", name, problem, hint)
             return
         try:
             value = knob_values.normalise(name, value)
@@ -130,43 +180,16 @@ class _Asked:
         self._keep_env("--knob", name, value)
 
     def add_mca(self, name: str, value: str) -> None:
-        knob = knobs.find(name)
         left, equals, right = name.partition("=")
         if equals and _MCA_NAME.fullmatch(left):
             write = f"write --mca {left} {_told(left, right)}"
             self._fault("--mca", left, "has its value behind a '=', and --mca takes two words", write)
-        elif (bare := knobs.parameter(name)) != name and _MCA_NAME.fullmatch(bare):
-            write = f"write --mca {bare} {_told(bare, value)}"
-            self._fault("--mca", name, _prefixed(name, bare), write)
-        elif not _MCA_NAME.fullmatch(name):
-            self._fault("--mca", name, "is not the name of an MCA parameter: letters, digits and '_'")
-        elif not value:
-            self._fault("--mca", name, "has no value", f"write --mca {name} VALUE")
-        elif "\0" in value:
-            self._fault("--mca", name, "its value holds a NUL byte, which no command line can hold")
-        elif (knob and not knob.mca) or knobs.strict(name):
-            self._fault("--mca", name, "is an environment variable, not an MCA parameter", f"write -x {name}=VALUE")
-        elif self._known("--mca", name) and self._right("--mca", name, value):
+            return
+        problem, hint = mca_fault(name, value, allow_unknown=self._allow_unknown)
+        if problem:
+            self._fault("--mca", name, problem, hint)
+        elif self._right("--mca", name, value):
             self._keep_mca("--mca", name, value)
-
-    def _known(self, option: str, name: str) -> bool:
-        """Refuse a name that has to be in the table and is not, or is nearly one that is."""
-        if self._allow_unknown or knobs.find(name):
-            return True
-        strict = knobs.strict(name)
-        mca = option == "--mca"
-        nearest = knobs.near(name) if strict else knobs.slip(name) if mca or name.startswith("UCX_") else ""
-        if not strict and not nearest:
-            return True
-        what = "no such knob" if strict else "nearly the name of another"
-        family = name.partition("_")[0]
-        meant = (
-            f"did you mean {names.shown(nearest)}?"
-            if nearest
-            else f"`taco-launch knobs {family}_` shows those there are"
-        )
-        self._fault(option, name, what, f"{meant} {_LET_THROUGH}" if nearest else f"{meant}; {_LET_THROUGH}")
-        return False
 
     def _right(self, option: str, name: str, value: str | None) -> bool:
         here = self._environ[name] if value is None else value

@@ -120,7 +120,8 @@ def interface(text: str, path: str = "--interface", source: str = COMMAND_LINE) 
     """
     if not _INTERFACE.fullmatch(text):
         problem = "is not a network interface: at most 15 letters, digits, '_', '.', ':' and '-'"
-        raise _refused(text, problem, path, source)
+        takes = f"--mca btl_tcp_if_include {text} --mca oob_tcp_if_include {text} take networks"
+        raise _refused(text, problem, path, source, takes if _network(text) else "")
     return text
 
 
@@ -188,6 +189,14 @@ def did_you_mean(text: str, known: Iterable[str]) -> str:
     typed = text[:_SHOWN_CHARACTERS]
     near = difflib.get_close_matches(typed, words, n=1) or difflib.get_close_matches(typed.lower(), folded, n=1)
     return f"did you mean {shown(folded.get(near[0], near[0]))}?" if near else ""
+
+
+def _network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return "/" in text and text.isprintable()
 
 
 def _refused(text: str, problem: str, path: str, source: str, hint: str = "") -> SpecError:

@@ -20,9 +20,23 @@ from taco_launch.model.profiles import Entry, Profile
 OPTION = "--profile"
 _SHIPPED = Path(__file__).parent / "profiles"
 _SUFFIX = ".yaml"
+# A profile has no switch of its own.
+_NEWER = "a name newer than this program goes by -x with --allow-unknown-knobs"
 _HINT = f"the shipped ones are examples: {_SHIPPED}"
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _KEYS = ("profile", "about", "options")
+# How many words an option of mpirun is, itself among them, without its leading - (mpirun(1) of 4.1 and of 5.0).
+_WORDS = {
+    **dict.fromkeys(
+        ("np", "n", "c", "H", "host", "hostfile", "machinefile", "default-hostfile", "bind-to", "map-by"), 2
+    ),
+    **dict.fromkeys(("rank-by", "N", "npernode", "npersocket", "output", "output-filename", "timeout", "prefix"), 2),
+    **dict.fromkeys(("wdir", "wd", "path", "x", "tune", "am", "personality", "stdin"), 2),
+    **dict.fromkeys(("mca", "prtemca", "pmixmca", "gmca"), 3),
+    **dict.fromkeys(("allow-run-as-root", "oversubscribe", "nooversubscribe", "tag-output", "timestamp-output"), 1),
+    **dict.fromkeys(("report-bindings", "display-map", "display-allocation", "bind-to-core", "nolocal", "verbose"), 1),
+}
+_FORMS = {"x": "-x NAME=VALUE", **{name: f"--{name} NAME VALUE" for name, count in _WORDS.items() if count == 3}}
 _OPTION_KEYS = ("add", "why", "when")
 
 
@@ -78,6 +92,15 @@ def _folders(beside: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
     return (*near, *own, _SHIPPED)
 
 
+def _option(words: tuple[str, ...]) -> Option:
+    return Option(tuple(Token(word, "", "") for word in words))
+
+
+def _whole(words: tuple[str, ...]) -> bool:
+    """Say whether an option has as many words as it should; of one that is not known here nobody can tell."""
+    return len(words) == _WORDS.get(words[0].lstrip("-"), len(words))
+
+
 class _Reader:
     """Checks what a document holds; faults are gathered."""
 
@@ -93,11 +116,23 @@ class _Reader:
             self._faults.add(("options",), "must be a list of options, each with add and why")
             options = ()
         entries = [self._entry(option, ("options", index)) for index, option in enumerate(options)]
+        self._once(entries)
         if entries and not any("{np}" in word for entry in entries for word in entry.words):
             self._faults.add(
                 ("options",), 'one of them has to say how many ranks there are: {add: "-np {np}", why: ...}'
             )
         return Profile(name, tuple(entries), source)
+
+    def _once(self, entries: list[Entry]) -> None:
+        """Refuse an option that two entries have under no condition: mpirun refuses it, or the last one counts."""
+        first: dict[tuple[str, str], int] = {}
+        for index, entry in enumerate(entries):
+            if entry.when or not entry.words or not _whole(entry.words):
+                continue
+            before = first.setdefault(_option(entry.words).key, index)
+            if before != index:
+                at = ("options", index, "add")
+                self._faults.add(at, f"is the same option as options[{before}]", "keep one, or give each its `when`")
 
     def _entry(self, value: Any, loc: Loc) -> Entry:
         option = self._mapping(value, loc, _OPTION_KEYS)
@@ -128,22 +163,44 @@ class _Reader:
         for name in (name for word in words for name in _BRACES.findall(word)):
             if name not in VALUES:
                 self._faults.add_unknown(loc, name, VALUES, f"no value {{{name}}}; there are {', '.join(VALUES)}")
-        wanted = {"-x": 2, "-mca": 3, "--mca": 3, "--prtemca": 3, "--pmixmca": 3}.get(words[0], 0)
-        if wanted and len(words) != wanted:
-            self._faults.add(
-                loc, f"must be {wanted} words: {'-x NAME=VALUE' if wanted == 2 else f'{words[0]} NAME VALUE'}"
-            )
+        if not _whole(words):
+            name = words[0].lstrip("-")
+            wanted = _WORDS[name]
+            form = _FORMS.get(name, words[0] if wanted == 1 else f"{words[0]} VALUE")
+            self._faults.add(loc, f"must be {wanted} word{'s' if wanted > 1 else ''}: {form}")
             return words
+        self._check_name(words, loc)
         if not _BRACES.search(text):
             self._check_value(words, loc)
         return words
+
+    def _check_name(self, words: tuple[str, ...], loc: Loc) -> None:
+        """Refuse a variable or parameter that -x or --mca would refuse."""
+        # Needed only where the cache has nothing.
+        from taco_launch.inventory.asked import LET_THROUGH, env_fault, mca_fault  # noqa: PLC0415
+
+        kind, name = _option(words).key
+        problem = hint = ""
+        if kind == "-x" and not _BRACES.search(name):
+            try:
+                names.env_name(name)
+            except SpecError as error:
+                problem = error.faults[0].problem
+            else:
+                value = words[1].partition("=")[2]
+                problem, hint = env_fault(name, value)
+        elif kind == "mca" and not _BRACES.search(words[1]):
+            name = words[1]
+            problem, hint = mca_fault(name, words[2])
+        if problem:
+            self._faults.add(loc, f"{names.shown(name)} {problem}", hint.replace(LET_THROUGH, _NEWER))
 
     def _check_value(self, words: tuple[str, ...], loc: Loc) -> None:
         """Refuse what the library would silently read as something else."""
         # Needed only where the cache has nothing.
         from taco_launch.launch.knob_values import verbatim  # noqa: PLC0415
 
-        option = Option(tuple(Token(word, "", "") for word in words))
+        option = _option(words)
         pairs = [*option.env, *([(words[1], words[2])] if option.key[0] == "mca" else [])]
         for name, value in pairs:
             if value is None:

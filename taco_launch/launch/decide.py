@@ -29,6 +29,7 @@ CONDITIONS = {
     "several_hosts": "ranks run on more than one host",
     "many_hosts": "ranks run on 64 hosts or more",
     "elsewhere": "ranks run on a host that is not the head",
+    "fqdn": "such a host has a name with a domain",
     "nccl": "NCCL has something to do: GPUs, or several hosts",
     "rdma": "RDMA is asked for, by --transport rdma or network.rdma",
     "tcp": "TCP is asked for, by --transport tcp or network.rdma: off",
@@ -145,6 +146,10 @@ def _hosts(made: Decisions, spec: JobSpec, placement: Placement, folder: str) ->
     made.conditions["several_hosts"] = Condition(count > 1)
     made.conditions["many_hosts"] = Condition(count >= MANY_HOSTS, why=f"the job has {count} hosts")
     made.conditions["elsewhere"] = Condition(any(share.host != spec.head for share in placement.shares))
+    # Where only the head's own name has a domain, Open MPI 4.1.4 would not find itself among the hosts any more.
+    others = [name for name, _ranks in reached(spec, placement) if name not in (spec.head, "localhost")]
+    with_domain = next((name for name in others if "." in name and not name.replace(".", "").isdigit()), "")
+    made.conditions["fqdn"] = Condition(bool(with_domain), why=f"such as {with_domain}")
     ranks = {share.ranks for share in placement.shares}
     if len(ranks) == 1:
         made.values["ranks_per_host"] = Choice(str(ranks.pop()), "launcher", "every host has as many ranks")

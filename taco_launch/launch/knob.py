@@ -1,9 +1,24 @@
 """What is known of one knob: a row of the tables in `knobs_*.py`."""
 
+import re
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
-_LIBRARIES = (("NCCL_", "nccl"), ("HOROVOD_", "horovod"), ("LIGHT_", "lightcc"), ("UCX_", "ucx"))
+_LIBRARIES = (
+    ("NCCL_TESTS_", "nccl-tests"),
+    ("NCCL_ASYNC_ERROR_HANDLING", "pytorch"),
+    ("NCCL_BLOCKING_WAIT", "pytorch"),
+    ("NCCL_DESYNC_DEBUG", "pytorch"),
+    ("NCCL_ENABLE_TIMING", "pytorch"),
+    ("NCCL_", "nccl"),
+    ("HOROVOD_", "horovod"),
+    ("LIGHT_", "lightcc"),
+    ("UCX_", "ucx"),
+)
+# What an example may be made of: it is typed into a shell as it stands.
+_PLAIN = re.compile(r"[A-Za-z0-9_.,:/+-]+")
+# Where neither a default nor the choices make an example.
+_EXAMPLES = {"hca": "=mlx5_0", "interfaces": "=eth0", "networks": "eth0", "cidr": "10.0.0.0/16", "ports": "40000-40999"}
 
 # How a library reads what stands behind a knob of some kind; (kind, "") is for libraries that are not named.
 _READS = {
@@ -13,7 +28,10 @@ _READS = {
     ("switch", ""): "as a number: 0 or 1",
     ("integer", "nccl"): "as a C number (strtoll): '64M' is 64, '0x10' is 16, '010' is 8",
     ("integer", "horovod"): "as a C number (strtol): '64M' is 64",
-    ("integer", "openmpi"): "as a C number, times 1024, 1024^2 or 1024^3 behind k, m or g",
+    (
+        "integer",
+        "openmpi",
+    ): "as a C number, times 1024, 1024^2 or 1024^3 behind k, m or g, also where it counts seconds",
     ("integer", ""): "as a number",
     ("number", ""): "as a C number with a fraction: '1ms' is 1",
     ("level", ""): "an exact upper-case word; anything else that is no number is ignored without a message",
@@ -29,8 +47,8 @@ _READS = {
 class Knob:
     """One environment variable or MCA parameter.
 
-    `kind` is what may stand there: switch (0 or 1), integer, number (a fraction too), word (one of `choices`), words
-    (some of `choices`, with commas), level, hca, interfaces, functions, components, networks, ports, cidr, endpoint,
+    `kind` is what may stand there: switch (0 or 1), integer, number (a fraction too), word (one of `choices`),
+    verbosity (one of `choices`, or a number), words (some of `choices`, with commas), level, hca, interfaces, functions, components, networks, ports, cidr, endpoint,
     path, options, key or text. `unit` (bytes, ms, s) is what a number counts; `low` and `high` are included,
     0 is not where a number has to be `positive`. `exact` words have to
     be written in upper or lower case as `choices` has them; `choices` of a text are its best known values. `default` is
@@ -38,7 +56,8 @@ class Knob:
     the first version that has the name, `until` the first without it; `instead` is what to write for a name that no
     current version reads. `applies` says when it has an effect at all, `why` what it is for, `source` where all this is
     from. `aliases` are other names of the same thing, as a rule those of the other generation of Open MPI. The value of
-    a `secret` is never shown.
+    a `secret` is left out of messages; a line that is shown or written has it all the same, unless it is handed over as
+    `-x NAME`, which takes it from the environment. `given` is how it is given where --knob, -x and --mca do nothing.
     """
 
     name: str
@@ -60,10 +79,11 @@ class Knob:
     applies: str = ""
     aliases: Tuple[str, ...] = ()
     secret: bool = False
+    given: str = ""
 
     @property
     def library(self) -> str:
-        """Who reads it: nccl, horovod, lightcc, ucx or openmpi."""
+        """Who reads it: nccl, nccl-tests, pytorch, horovod, lightcc, ucx or openmpi."""
         return next((library for prefix, library in _LIBRARIES if self.name.startswith(prefix)), "openmpi")
 
     @property
@@ -77,12 +97,26 @@ class Knob:
         return _READS.get((self.kind, self.library)) or _READS.get((self.kind, ""), "")
 
     @property
+    def example(self) -> str:
+        """A right value that can be typed as it stands, `VALUE` where only the user knows one."""
+        if self.secret or self.kind == "components":
+            return "VALUE"
+        if self.kind == "switch":
+            return "0" if self.default == "1" else "1"
+        usual = self.default or _EXAMPLES.get(self.kind) or next(iter(self.choices), "")
+        if not usual and self.kind in ("integer", "number") and self.low is not None:
+            usual = f"{max(self.low, 0):g}"
+        return usual if _PLAIN.fullmatch(usual.lstrip("=")) else "VALUE"
+
+    @property
     def allowed(self) -> str:
         """The values that may stand there, in words."""
         if self.values:
             return self.values
         if self.kind == "switch":
             return "0 or 1"
+        if self.kind == "verbosity":
+            return f"{', '.join(self.choices)}, or a number from {self.low:g} to {self.high:g}"
         if self.kind in ("word", "level"):
             return ", ".join(self.choices)
         if self.kind == "words":

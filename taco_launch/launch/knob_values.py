@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from fractions import Fraction
 from typing import Callable, Dict
 
@@ -13,7 +14,15 @@ from taco_launch.launch.knobs import find
 
 __all__ = ["normalise", "remarks", "verbatim"]
 
-_WHO = {"nccl": "NCCL", "horovod": "Horovod", "lightcc": "LightCC", "openmpi": "Open MPI", "ucx": "UCX"}
+_WHO = {
+    "nccl": "NCCL",
+    "nccl-tests": "nccl-tests",
+    "pytorch": "PyTorch",
+    "horovod": "Horovod",
+    "lightcc": "LightCC",
+    "openmpi": "Open MPI",
+    "ucx": "UCX",
+}
 _ON = frozenset(("1", "true", "t", "yes", "y", "on", "enable", "enabled"))
 _OFF = frozenset(("0", "false", "f", "no", "n", "off", "disable", "disabled"))
 # What Open MPI 4.1, Open MPI 5.0 and its PRRTE all read alike (tried with ompi_info and prte_info).
@@ -32,9 +41,11 @@ _SECONDS = {
     "ms": Fraction(1, 1000),
     "s": Fraction(1),
     "sec": Fraction(1),
+    "m": Fraction(60),
     "min": Fraction(60),
     "h": Fraction(3600),
 }
+_UNITS = {"bytes": " bytes", "ms": " milliseconds", "s": " seconds"}
 _NUMERIC = ("switch", "integer", "number", "level")
 _LONGEST_NUMBER = 64  # Python gives up on some thousand digits
 _PSK_LENGTH = 32
@@ -63,7 +74,7 @@ def verbatim(name: str, value: str) -> None:
 def normalise(name: str, text: str) -> str:
     """Give the value that the library reads as people mean `text`; it passes `verbatim`.
 
-    64MiB, 64M and 64MB are all 64 * 1024 * 1024 bytes; 1ms, 0.5s, 2min and 1h are turned into what the knob counts;
+    64MiB, 64M and 64MB are all 64 * 1024 * 1024 bytes; 1ms, 0.5s, 2m, 2min and 1h are turned into what the knob counts;
     true, yes and on are 1, false, no and off are 0; words get the case that the library wants. The rest stays.
 
     Raises:
@@ -77,8 +88,12 @@ def normalise(name: str, text: str) -> str:
 
 def _fault(knob: Knob, value: str) -> Fault:
     if not value:
-        # NCCL takes an empty variable for none at all; the others do not, or nobody says so
-        return FINE if knob.library == "nccl" else (f"is empty, which {_WHO[knob.library]} does not take for unset", "")
+        # NCCL takes an empty variable for none at all; Horovod and Open MPI do not, of the others nobody says so
+        return (
+            FINE
+            if knob.name.startswith("NCCL_")
+            else (f"is empty, which {_WHO[knob.library]} does not take for unset", "")
+        )
     if knob.kind in _NUMERIC and len(value) > _LONGEST_NUMBER:
         return f"has {len(value)} characters, and no number is as long", ""
     check = _CHECKS.get(knob.kind)
@@ -96,13 +111,17 @@ def _switch(knob: Knob, value: str) -> Fault:
 
 
 def _integer(knob: Knob, value: str) -> Fault:
+    scaled = knob.library == "openmpi" and value[-1] in "kKmMgG"
+    if scaled and knob.unit not in ("bytes", "") and _DECIMAL.fullmatch(value[:-1]):
+        shift, unit = _BYTES[value[-1].lower()], _UNITS[knob.unit]
+        return f"Open MPI reads {value!r} as {value[:-1]} times {1 << shift}{unit}", f"must be {knob.allowed}"
     if not _WHOLE.get(knob.library, _DECIMAL).fullmatch(value):
         if knob.library == "nccl" and _DECIMAL.fullmatch(value):
             return _octal(value)
         return _no_number(knob, value)
     if knob.choices:
         return FINE if value in knob.choices else (f"must be {knob.allowed}", "")
-    shift = _BYTES.get(value[-1].lower(), 0) if knob.library == "openmpi" else 0
+    shift = _BYTES[value[-1].lower()] if scaled else 0
     number = int(value[:-1] if shift else value, 16 if "x" in value.lower() else 10) << shift
     return _range(knob, number, 63 if knob.unit == "bytes" or knob.library == "nccl" else 31)
 
@@ -134,7 +153,7 @@ def _no_number(knob: Knob, value: str) -> Fault:
         number = number.split(".")[0]
     if knob.library == "lightcc":
         return f"must be {knob.allowed}; what LightCC makes of anything else nobody tells", ""
-    meaning = {"bytes": " bytes", "ms": " milliseconds", "s": " seconds"}.get(knob.unit, "")
+    meaning = _UNITS.get(knob.unit, "")
     if knob.kind == "switch":
         on = int(number) > 0 if knob.library == "horovod" else int(number) != 0
         meaning = ", which is on" if on else ", which is off"
@@ -152,6 +171,11 @@ def _word(knob: Knob, value: str) -> Fault:
     ending = ": anything else NCCL ignores without a message" if knob.library == "nccl" else ""
     case = ", in exactly these letters" if knob.exact else ""
     return f"must be {knob.allowed}{case}{ending}", ""
+
+
+def _verbosity(knob: Knob, value: str) -> Fault:
+    """Check how much a framework of Open MPI is to say (ompi_info: a word or -1 to 100)."""
+    return FINE if value in knob.choices else _integer(replace(knob, choices=(), values=knob.allowed), value)
 
 
 def _level(knob: Knob, value: str) -> Fault:
@@ -207,7 +231,7 @@ def _counted(knob: Knob, text: str) -> str:
     amount, unit = Fraction(found[1]), found[2].lower()
     if knob.unit == "bytes" and unit[0] in _BYTES and unit[1:] in ("", "b", "ib") and unit not in ("bb", "bib"):
         amount *= 1 << _BYTES[unit[0]]
-    elif knob.unit in ("ms", "s") and unit in _SECONDS:
+    elif knob.unit in ("ms", "s") and unit in _SECONDS and found[2] != "M":
         amount *= _SECONDS[unit] / _SECONDS[knob.unit]
     else:
         return text
@@ -222,6 +246,7 @@ _CHECKS: Dict[str, Callable[[Knob, str], Fault]] = {
     "number": _number,
     "word": _word,
     "level": _level,
+    "verbosity": _verbosity,
     "path": _path,
     "options": _options,
     "key": _key,

@@ -26,8 +26,18 @@ TABLE: Tuple[Knob, ...] = (
     *OPENMPI,
     *UCX,
 )
-# Every name with one of these is in the table; of UCX_ and MCA parameters there are thousands.
+# Every name with one of these is in the table, but for plugins'; of UCX_ and MCA parameters there are thousands.
 KNOWN_PREFIXES = ("NCCL_", "HOROVOD_", "LIGHT_")
+# Plugins of NCCL read these: Google's FasTrak and GPUDirect-TCPX, NVIDIA's for IB, AWS's for libfabric, tuners.
+_PLUGINS = (
+    "NCCL_FASTRAK_",
+    "NCCL_GPUDIRECTTCPX_",
+    "NCCL_IBEXT_",
+    "NCCL_OFI_",
+    "NCCL_TUNER_CONFIG_PATH",
+    "NCCL_USE_BLOCKING",
+    "OFI_NCCL_",
+)
 # How Open MPI and its PRRTE and PMIx look for MCA parameters in the environment.
 _ENVIRONMENT = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_")
 # From which share of like letters on a name may be meant (difflib's ratio).
@@ -87,6 +97,8 @@ def near(name: str) -> str:
 
 def strict(name: str) -> bool:
     """Say whether the table has to know a name: by its prefix, or because it is a known one in lower case."""
+    if name.startswith(_PLUGINS):
+        return False
     return name.startswith(KNOWN_PREFIXES) or (not name.isupper() and name.upper() in _BY_NAME)
 
 
@@ -95,6 +107,6 @@ def slip(name: str) -> str:
 
     Short names are other names, and so are those of other frameworks: bml, pml_base_verbose.
     """
-    if find(name) or len(name) < 6 or name.endswith("_base_verbose"):
+    if find(name) or len(name) < 6 or name.endswith("_base_verbose") or name.startswith(_PLUGINS):
         return ""
     return next((known for known in _BY_NAME if one_slip(name, known)), "")

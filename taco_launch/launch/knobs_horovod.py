@@ -10,6 +10,8 @@ _NAMES = "Horovod 0.28, common/common.h"
 _LIGHT = "the TACO bare-metal guide, table of LightCC's variables"
 _NODES = "on more than one host; on a single one it is ignored"
 _NCCL = "on more than one host, with a Horovod built for NCCL or DDL; elsewhere it is ignored"
+_RUN = "to horovodrun itself, not to ranks"
+_NOT_GIVEN = "nothing here: taco-launch starts mpirun, not horovodrun"
 _TUNING = "where HOROVOD_AUTOTUNE is 1"
 
 # fmt: off
@@ -76,9 +78,9 @@ HOROVOD = (
     Knob("HOROVOD_ELASTIC", "switch", "0", "Elastic training; horovodrun sets it, and it needs horovodrun's driver.",
          _OPS, applies="under horovodrun"),
     Knob("HOROVOD_ELASTIC_TIMEOUT", "integer", "600", "How long an elastic job waits for enough hosts.",
-         "Horovod 0.28, runner/elastic/driver.py", unit="s", low=0, applies="to horovodrun itself, not to ranks"),
+         "Horovod 0.28, runner/elastic/driver.py", unit="s", low=0, applies=_RUN, given=_NOT_GIVEN),
     Knob("HOROVOD_START_TIMEOUT", "integer", "30", "How long horovodrun waits for all ranks to begin.",
-         "Horovod 0.28, runner/launch.py", unit="s", low=0, applies="to horovodrun itself, not to ranks"),
+         "Horovod 0.28, runner/launch.py", unit="s", low=0, applies=_RUN, given=_NOT_GIVEN),
     Knob("HOROVOD_CPU_OPERATIONS", "word", "", "Which library reduces tensors in main memory.", _PARSER,
          choices=("MPI", "GLOO", "CCL"), history="MPI unless the build chose otherwise"),
     Knob("HOROVOD_CONTROLLER", "word", "", "How ranks agree on what to reduce next; under mpirun it is MPI.", _PARSER,

@@ -150,7 +150,7 @@ NETWORK = (
 LOGGING = (
     Knob("NCCL_DEBUG", "word", "", "How much NCCL says. WARN is for production; INFO of thousands of ranks goes"
          " through mpirun, so use it in a probe. A word it does not know silences it.", _DEBUG,
-         choices=("VERSION", "WARN", "ATTN", "INFO", "ABORT", "TRACE"),
+         choices=("INFO", "WARN", "VERSION", "TRACE", "ATTN", "ABORT"),
          values="VERSION, WARN, INFO or TRACE; ATTN since 2.32"),
     Knob("NCCL_DEBUG_SUBSYS", "words", "INIT,BOOTSTRAP,ENV", "Which parts INFO speaks of. It replaces the default, so"
          " name INIT as well; NET has the lines on GPUDirect RDMA.", _DEBUG, choices=_SUBSYSTEMS, since="2.3.4",

@@ -10,6 +10,8 @@ _UCX = "ucx_info -c of UCX 1.13.1"
 _HCOLL = "Open MPI 4.1, component hcoll"
 _SSH = "for ssh to other hosts"
 _ONE_HOST = "to ranks of one host"
+_VERBOSITY = ("none", "error", "component", "warn", "info", "trace", "debug", "max")
+_EXPORTED = "exported in the shell that starts taco-launch"
 
 # fmt: off
 # a row is one knob
@@ -46,7 +48,8 @@ OPENMPI = (
          unit="bytes", low=0),
     Knob("btl_tcp_rcvbuf", "integer", "0", "Receive buffer of MPI's sockets; 0 leaves it to the kernel.", _BOTH,
          unit="bytes", low=0),
-    Knob("btl_base_verbose", "integer", "0", "How much the btl say about what they choose.", _BOTH, low=-1),
+    Knob("btl_base_verbose", "verbosity", "error", "How much the btl say about what they choose.", _BOTH, low=-1,
+         high=100, choices=_VERBOSITY),
     Knob("btl_base_warn_component_unused", "integer", "1", "Warns of network hardware that no btl uses; 0 does not.",
          _BOTH, low=0, history="0 in Debian's 4.1"),
     Knob("btl_vader_single_copy_mechanism", "word", "cma", "How one rank reads another's memory on its host. cma needs"
@@ -87,8 +90,8 @@ OPENMPI = (
     Knob("mpi_abort_print_stack", "switch", "0", "Prints a stack at MPI_Abort.", _BOTH),
     Knob("opal_cuda_support", "switch", "0", "Lets MPI take pointers to GPU memory.", _BOTH,
          aliases=("mpi_cuda_support",), applies="in builds with CUDA"),
-    Knob("mca_base_env_list", "text", "", "Variables for the ranks, like -x; the two cannot be used together.", _BOTH,
-         values="NAME or NAME=VALUE with semicolons"),
+    Knob("mca_base_env_list", "text", "", "Variables for the ranks, like -x; mpirun takes one of the two, and the lines of"
+         " taco-launch have -x.", _BOTH, values="NAME or NAME=VALUE with semicolons", given="-x NAME=VALUE in its place"),
     Knob("oob_tcp_if_include", "networks", "", "The interfaces or networks by which mpirun and its daemons find each"
          " other. Without it they advertise docker0 too, the same on every host, and the start hangs.", _PAIR,
          values="interfaces or networks with commas, such as eth0 or 10.0.0.0/16; not beside oob_tcp_if_exclude",
@@ -108,10 +111,10 @@ OPENMPI = (
          unit="s", applies="where oob_tcp_keepalive_time is above 0"),
     Knob("oob_tcp_keepalive_probes", "integer", "9", "How many probes may be lost.", _PAIR, low=0,
          applies="where oob_tcp_keepalive_time is above 0"),
-    Knob("oob_base_verbose", "integer", "0", "How much is said about the wiring of mpirun and its daemons.", _PAIR,
-         low=-1),
-    Knob("plm_base_verbose", "integer", "0", "How much is said about the start of daemons, with the ssh line of each"
-         " host.", _PAIR, low=-1),
+    Knob("oob_base_verbose", "verbosity", "error", "How much is said about the wiring of mpirun and its daemons.", _PAIR,
+         low=-1, high=100, choices=_VERBOSITY),
+    Knob("plm_base_verbose", "verbosity", "error", "How much is said about the start of daemons, with the ssh line of"
+         " each host.", _PAIR, low=-1, high=100, choices=_VERBOSITY),
     Knob("plm_rsh_agent", "text", "ssh : rsh", "The program that reaches other hosts.", _PAIR, applies=_SSH,
          values="a program with its options, others behind ' : '", aliases=("plm_ssh_agent", "orte_rsh_agent")),
     Knob("plm_rsh_args", "options", "", "More options for ssh. They are split at spaces and nothing quotes: no path"
@@ -152,10 +155,10 @@ OPENMPI = (
          until="5.0", history="5.0: --map-by :OVERSUBSCRIBE"),
     Knob("OMPI_ALLOW_RUN_AS_ROOT", "word", "", "Lets root run mpirun, as --allow-run-as-root does, but only with"
          " OMPI_ALLOW_RUN_AS_ROOT_CONFIRM beside it.", "Open MPI 4.1, orte/tools/orterun", choices=("1",),
-         applies="in mpirun's own environment; -x gives it to the ranks, which do not ask"),
+         applies="in mpirun's own environment; -x gives it to the ranks, which do not ask", given=_EXPORTED),
     Knob("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "word", "", "The second half of OMPI_ALLOW_RUN_AS_ROOT.",
          "Open MPI 4.1, orte/tools/orterun", choices=("1",), applies="in mpirun's own environment; -x gives it to the"
-         " ranks, which do not ask"),
+         " ranks, which do not ask", given=_EXPORTED),
 )
 
 UCX = (

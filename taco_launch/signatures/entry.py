@@ -26,8 +26,12 @@ class Signature:
     digit is another place for the same value.
 
     `unless` names signatures that say the same more precisely: where one of them is found this one is not told. Nor is
-    it told where `only_with` names signatures and none of them is found, nor right below a line with `not_after` in it. A text with `at_end` is a warning, after which programs may go on
-    well: it is told where something else tells of a failure, or where `at_end` is found in the log's last line.
+    it told where `only_with` names signatures and none of them is found, nor right below a line with `not_after` in it.
+
+    A text with `at_end` is a warning, after which programs may go on well: it is told where something else tells of a
+    failure, or where `at_end` is found in the log's last line. A text that is often `survived` says a failure only where
+    a program raised it, at the end of its log or shortly above another failure, and never on a line that warns or tells
+    of a new try; the last one counts.
     """
 
     name: str
@@ -41,3 +45,4 @@ class Signature:
     only_with: Tuple[str, ...] = ()
     not_after: str = ""
     at_end: str = ""
+    survived: bool = False

@@ -118,7 +118,7 @@ SSH = (
         "{host} does not let this user in with the keys that were offered.",
         "Add the public key to ~/.ssh/authorized_keys of that user on {host} (ssh-copy-id -i KEY.pub -p PORT "
         "USER@{host}). Check user and port too: of a host with a training container, its own sshd may have answered.",
-        r"(?:^|[\s@])(?P<host>[^\s@]+): Permission denied \([a-z]|Permission denied, please|No authentication methods",
+        r"(?:^|[\s@])(?P<host>[^\s@]+): Permission denied \((?:publickey|password|keyboard-interactive|gssapi|hostbased)|Permission denied, please|No authentication methods",
     ),
     Signature(
         "ssh-dropped",

@@ -61,6 +61,7 @@ SYSTEM = (
         "The training container[[name? {name}]] does not run on {host}.",
         "docker ps -a on {host}; docker start {name}, and see why it ended: docker logs {name}.",
         r"No such container: (?P<name>\S+)|[Cc]ontainer (?P<name2>\S+) is not running",
+        survived=True,
     ),
     Signature(
         "container-name-taken",

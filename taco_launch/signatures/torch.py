@@ -17,6 +17,7 @@ TORCH = (
         # What torch warns of, one address of several, may come right with the next.
         r"^(?!.*\[W[\d: .]*socket\.cpp)",
         unless=("ssh-refused",),
+        survived=True,
     ),
     Signature(
         "torch-master-unreachable",

@@ -162,6 +162,7 @@ TRAINING = (
         r"\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
         r"|\b(?:ba|z)sh: (?P<what2>(?!\S*(?:orted|prted))\S+): command not found",
         kind=Kind.OUTCOME,
+        survived=True,
     ),
     Signature(
         "script-missing",
@@ -178,6 +179,7 @@ TRAINING = (
         "Install it in the image or environment that the ranks use: python3 -m pip install PACKAGE. If it is there for "
         "you, the ranks run another Python: name it by its full path.",
         r"No module named '?(?P<module>[^'\s]+)",
+        survived=True,
     ),
     Signature(
         "library-missing",
@@ -187,6 +189,7 @@ TRAINING = (
         "ldconfig -p | grep {library}.",
         # NCCL and TensorFlow say so of libraries that they can do without.
         r"^(?!.*(?:NCCL INFO |dlerror)).*?(?P<library>[\w.+-]+\.so[\w.]*): cannot open shared object file",
+        survived=True,
     ),
     Signature(
         "library-too-old",
@@ -195,6 +198,7 @@ TRAINING = (
         "The program was built against other versions. Build or install it where the ranks run (in a container: in the "
         "image).",
         r"version `(?P<what>[^']+)' not found|undefined symbol: (?P<what2>\S+)",
+        survived=True,
     ),
     Signature(
         "arguments-refused",

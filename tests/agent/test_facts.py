@@ -114,6 +114,7 @@ def test_whether_ranks_may_read_each_others_memory() -> None:
     assert said.stdout == "False\n"
 
 
+@pytest.mark.enable_socket  # it binds, and connects to nobody
 def test_a_free_port_of_the_allowed_ones() -> None:
     assert facts.free_port() >= 1024
     with socket.socket() as taken:

@@ -86,6 +86,35 @@ def test_of_a_job_that_we_ended_only_what_came_before_is_told(folder: JobFolder,
     assert names == (["python-exception", "horovod-stalled"] if ended_itself else ["horovod-stalled"])
 
 
+def test_what_a_rank_survived_is_not_why_it_ended(folder: JobFolder) -> None:
+    early = b"sh: 1: lspci_not_here: not found\n"
+    end = b"Traceback (most recent call last):\n  File 'x'\nValueError: mine\n"
+    write(folder.rank(4), early + end)
+    assert told(folder) == [("python-exception", "gpu1", 4), ("command-not-found", "gpu1", 1)]
+    write(folder.rank(5), early + b"step\n" * 100 + end)
+    found = why(folder, 5, "gpu1", ended_itself=True)
+    assert [(finding.signature, finding.line) for finding in found] == [("python-exception", 104)]
+    write(folder.rank(6), OUT_OF_MEMORY + end.replace(b"mine", b"caught") + b"step\n" * 300 + end)
+    found = why(folder, 6, "gpu1", ended_itself=True)
+    assert [(finding.signature, finding.line) for finding in found] == [
+        ("python-exception", 307),
+        ("cuda-out-of-memory", 1),
+    ]
+    assert found[0].cause == "The program raised ValueError: mine."
+
+
+def test_mpirun_does_not_explain_a_rank_that_raised_an_error(folder: JobFolder) -> None:
+    write(folder.rank(4), b"Traceback (most recent call last):\n  File 'x'\nValueError: mine\n")
+    write(folder.launcher, b"Connection closed by 10.0.0.2 port 22\n")
+    assert told(folder) == [("python-exception", "gpu1", 3), ("ssh-closed", "gpu2", 1)]
+
+
+@pytest.mark.parametrize("code", [126, 127, 255, 1])
+def test_the_code_of_a_rank_is_no_cause(folder: JobFolder, code: int) -> None:
+    write(folder.launcher, b"  Process name: [[17350,1],0]\n  Exit code:    %d\n" % code)
+    assert told(folder) == []
+
+
 def test_a_long_log_is_told_of_from_both_ends_with_the_right_lines(folder: JobFolder) -> None:
     middle = b"nothing\n" * (1 << 19)
     write(folder.rank(4), b"one\n" + REFUSED + middle + REFUSED.replace(b"gpu2", b"gpu7") + middle + OUT_OF_MEMORY)

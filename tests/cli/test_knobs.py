@@ -96,7 +96,7 @@ def test_one_name_is_shown_whole() -> None:
     assert call("knobs", "NCCL_IB_RETRY_CNT").stdout.splitlines() == [
         "Name:       NCCL_IB_RETRY_CNT",
         "Library:    nccl",
-        "Given with: --knob NCCL_IB_RETRY_CNT=VALUE or -x NCCL_IB_RETRY_CNT=VALUE",
+        "Given with: --knob NCCL_IB_RETRY_CNT=7 or -x NCCL_IB_RETRY_CNT=7",
         "Values:     0 to 7: it has three bits",
         "Read:       as a C number (strtoll): '64M' is 64, '0x10' is 16, '010' is 8",
         "Default:    7",
@@ -108,6 +108,27 @@ def test_one_name_is_shown_whole() -> None:
         ),
         "Source:     NCCL 2.32, env.rst",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("NCCL_DEBUG", "--knob NCCL_DEBUG=INFO or -x NCCL_DEBUG=INFO"),
+        ("NCCL_PSK", "--knob NCCL_PSK=VALUE or -x NCCL_PSK=VALUE"),
+        ("OMPI_ALLOW_RUN_AS_ROOT", "exported in the shell that starts taco-launch"),
+        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "exported in the shell that starts taco-launch"),
+        ("HOROVOD_START_TIMEOUT", "nothing here: taco-launch starts mpirun, not horovodrun"),
+        ("mca_base_env_list", "-x NAME=VALUE in its place"),
+    ],
+)
+def test_how_it_is_given(name: str, said: str) -> None:
+    assert f"\nGiven with: {said}\n" in call("knobs", name).stdout
+
+
+def test_a_name_that_is_read_no_more_is_not_offered() -> None:
+    text = call("knobs", "NCCL_IB_CUDA_SUPPORT").stdout
+    assert "Given with:" not in text
+    assert "\nInstead:    NCCL_NET_GDR_LEVEL\n" in text
 
 
 @pytest.mark.parametrize(
@@ -144,7 +165,7 @@ def test_an_alias_shows_the_entry_of_its_knob() -> None:
     lines = call("knobs", "prte_keep_fqdn_hostnames").stdout.splitlines()
     assert lines[0] == "Name:       orte_keep_fqdn_hostnames"
     assert lines[1] == "Aliases:    prte_keep_fqdn_hostnames"
-    assert "--mca orte_keep_fqdn_hostnames VALUE" in lines[3]
+    assert "--mca orte_keep_fqdn_hostnames 1" in lines[3]
 
 
 @pytest.mark.parametrize("option", [["--json"], ["-o", "json"], ["-o", "yaml"]])

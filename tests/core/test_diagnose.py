@@ -121,6 +121,77 @@ def test_a_failure_stands_before_what_follows_from_it_and_before_notes() -> None
     assert names(text) == ["cuda-out-of-memory", "rank-killed", "horovod-shut-down", "variable-not-set"]
 
 
+TRACEBACK = ("Traceback (most recent call last):", "  File 'x'", "ValueError: mine")
+SURVIVED = {
+    "/opt/torchvision/io/image.py:13: UserWarning: Failed to load image Python extension: "
+    "'/opt/torchvision/image.so: undefined symbol: _ZN3c1017RegisterOperatorsD1Ev'": False,
+    "libibverbs: Warning: couldn't load driver 'librxe-rdmav34.so': librxe-rdmav34.so: cannot open shared object file: "
+    "No such file or directory": False,
+    "Address already in use, trying 6007": False,
+    "Warning: fused kernels are not there: No module named 'apex'": False,
+    "Warning: ModuleNotFoundError: No module named 'apex'": False,
+    "Container abc is not running yet, waiting": False,
+    "/bin/sh: 1: nvcc: not found": True,
+    "Failed to load image Python extension: /opt/image.so: undefined symbol: _ZN3c10": True,
+    "bind: Address already in use": True,
+}
+
+
+@pytest.mark.parametrize(("line", "at_end"), SURVIVED.items())
+def test_what_healthy_runs_say_is_no_failure(line: str, at_end: bool) -> None:  # noqa: FBT001
+    """Unless the log ends there, and not even then where the line says that the program goes on."""
+    steps = ["step"] * 30
+    assert names("\n".join([line, *steps])) == []
+    assert bool(names("\n".join([*steps, line]))) is at_end
+    assert names("\n".join([line, *steps, *TRACEBACK])) == ["python-exception"]
+    assert names("\n".join([line, *steps, REFUSED])) == ["ssh-refused"]
+
+
+@pytest.mark.parametrize(
+    ("raised", "signature"),
+    [
+        ("ModuleNotFoundError: No module named 'apex'", "module-missing"),
+        ("ImportError: /opt/image.so: undefined symbol: _ZN3c10", "library-too-old"),
+        ("OSError: libcudart.so.12: cannot open shared object file: No such file or directory", "library-missing"),
+        ("OSError: [Errno 98] error while trying to bind: address already in use", "port-in-use"),
+        ("python3: error while loading shared libraries: libx.so.1: cannot open shared object file", "library-missing"),
+    ],
+)
+def test_what_was_raised_is_a_failure_wherever_it_stands(raised: str, signature: str) -> None:
+    assert names("\n".join(["Traceback (most recent call last):", raised, *["ended"] * 30])) == [signature]
+
+
+def test_of_what_programs_survive_the_last_counts() -> None:
+    lines = ["sh: 1: lspci: not found", *["step"] * 50, "sh: 1: python4: not found"]
+    assert [finding.line for finding in explain(lines)] == [52]
+
+
+@pytest.mark.parametrize(
+    ("later", "first"),
+    [
+        ("Connection closed by 10.0.0.2 port 22", "python-exception"),
+        ("RuntimeError: CUDA out of memory.", "python-exception"),
+        ("gpu1:1:2 [0] NCCL WARN Error: network IB not found.", "nccl-network-unknown"),
+        ("Out of memory: Killed process 4711 (python3)", "out-of-memory"),
+    ],
+)
+def test_what_comes_after_a_programs_own_error_follows_from_it(later: str, first: str) -> None:
+    """Unless NCCL or the kernel says it, who may be late."""
+    found = names("\n".join(["one", *TRACEBACK, later]))
+    assert (found[0], len(found)) == (first, 2)
+
+
+def test_what_ssh_says_after_a_ranks_end_never_explains_it() -> None:
+    killed = "mpirun noticed that process rank 1 with PID 0 on node gpu2 exited on signal 9 (Killed)."
+    assert names(f"{killed}\n{REFUSED}") == ["rank-killed", "ssh-refused"]
+    assert names(f"{REFUSED}\n{killed}") == ["ssh-refused", "rank-killed"]
+
+
+def test_only_ssh_denies_for_want_of_a_key() -> None:
+    assert names("error: cannot open /cache/x: Permission denied (os error 13)") == []
+    assert names("gpu2: Permission denied (gssapi-with-mic).") == ["ssh-permission-denied"]
+
+
 def test_the_launchers_general_words_are_told_only_alone() -> None:
     general = "ORTE was unable to reliably start one or more daemons."
     assert names(general) == ["launch-failed"]

@@ -14,7 +14,7 @@ from taco_launch.launch.knobs import TABLE, Knob
 LINES = (Path(__file__).parent / "cases" / "knobs" / "names.txt").read_text("utf-8").splitlines()
 NAMES = tuple(line for line in LINES if not line.startswith("#"))
 KINDS = {
-    "switch", "integer", "number", "word", "words", "level", "hca", "interfaces", "functions", "components", "networks",
+    "switch", "integer", "number", "word", "words", "verbosity", "level", "hca", "interfaces", "functions", "components", "networks",
     "ports", "cidr", "endpoint", "path", "options", "key", "text",
 }  # fmt: skip
 # Defaults that are told of by somebody else: what stands there is not read back by the library.
@@ -50,6 +50,46 @@ def test_each_row_is_whole(knob: Knob) -> None:
 def test_each_default_is_a_right_value(knob: Knob) -> None:
     verbatim(knob.name, knob.default)
     assert normalise(knob.name, knob.default).lower() == knob.default.strip().lower()
+
+
+@pytest.mark.parametrize("knob", TABLE, ids=lambda k: k.name)
+def test_each_example_is_a_right_value(knob: Knob) -> None:
+    if knob.example != "VALUE" and not knob.instead:
+        verbatim(knob.name, knob.example)
+        assert knob.example != knob.default or knob.kind != "switch"
+
+
+@pytest.mark.parametrize(
+    ("name", "example"),
+    [
+        ("NCCL_DEBUG", "INFO"),
+        ("NCCL_IB_DISABLE", "1"),
+        ("NCCL_RAS_ENABLE", "0"),
+        ("NCCL_IB_HCA", "=mlx5_0"),
+        ("NCCL_IB_TIMEOUT", "20"),
+        ("NCCL_MAX_CTAS", "1"),
+        ("NCCL_DEBUG_FILE", "VALUE"),
+        ("NCCL_PSK", "VALUE"),
+        ("pml_ucx_devices", "VALUE"),  # a shell would take the * for itself
+        ("btl", "VALUE"),
+    ],
+)
+def test_example(name: str, example: str) -> None:
+    assert knobs.matching(name)[0].example == example
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        ("NCCL_BLOCKING_WAIT", "pytorch"), ("NCCL_ASYNC_ERROR_HANDLING", "pytorch"), ("NCCL_DESYNC_DEBUG", "pytorch"),
+        ("NCCL_ENABLE_TIMING", "pytorch"), ("NCCL_TESTS_DEVICE", "nccl-tests"), ("NCCL_TESTS_MIN_BW", "nccl-tests"),
+        ("NCCL_DEBUG", "nccl"), ("UCX_TLS", "ucx"), ("OMPI_ALLOW_RUN_AS_ROOT", "openmpi"),
+    ],
+)  # fmt: skip
+def test_who_reads_it(name: str, library: str) -> None:
+    knob = knobs.matching(name)[0]
+    assert knob.library == library
+    assert library not in ("pytorch", "nccl-tests") or knob.reads == ""
 
 
 @pytest.mark.parametrize(
@@ -163,6 +203,9 @@ def test_near(name: str, near: str) -> None:
         ("coll_tuned_allgather_algorithm", ""),
         ("pml_base_verbose", ""),
         ("UCX_RC_TLS", ""),
+        ("HOROVD_AUTOTUNE", "HOROVOD_AUTOTUNE"),
+        ("NCLL_DEBUG", "NCCL_DEBUG"),
+        ("TORCH_NCCL_BLOCKING_WAIT", ""),
     ],
 )
 def test_slip(name: str, slip: str) -> None:
@@ -186,6 +229,13 @@ def test_any_letter_left_out_of_a_long_name_is_a_slip(name: str, data: st.DataOb
         ("LIGHT_X", True),
         ("nccl_debug", True),
         ("nccl_foo", False),
+        ("NCCL_FASTRAK_ENABLE_HOTPATH_LOGGING", False),
+        ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", False),
+        ("NCCL_IBEXT_DISABLE", False),
+        ("NCCL_OFI_TUNER_TYPE", False),
+        ("NCCL_TUNER_CONFIG_PATH", False),
+        ("NCCL_USE_BLOCKING", False),
+        ("OFI_NCCL_PROTOCOL", False),
         ("light_mode", False),
         ("UCX_FOO", False),
         ("TORCH_NCCL_BLOCKING_WAIT", False),

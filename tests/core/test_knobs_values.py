@@ -95,6 +95,14 @@ btl_tcp_if_exclude=127.0.0.1/8,sppp
 btl_tcp_sndbuf=1m
 oob_tcp_dynamic_ipv4_ports=40000-40999,50000
 oob_tcp_keepalive_time=-1
+btl_base_verbose=max
+oob_base_verbose=none
+plm_base_verbose=100
+btl_base_verbose=-1
+NCCL_BLOCKING_WAIT=true
+NCCL_BLOCKING_WAIT=
+NCCL_TESTS_MIN_BW=10G
+btl_tcp_links=1k
 orte_keep_fqdn_hostnames=t
 prte_keep_fqdn_hostnames=true
 btl_vader_single_copy_mechanism=none
@@ -211,6 +219,12 @@ WRONG = [
     ("plm_rsh_args=-i '/my key'", "takes quotes as they stand", ""),
     ("OMPI_ALLOW_RUN_AS_ROOT=true", "must be 1", ""),
     ("pml=", "is empty", ""),
+    ("btl_base_verbose=loud", "'loud' is 0", "must be none, error, component, warn, info, trace, debug, max, or a number"),
+    ("plm_base_verbose=101", "or a number from -1 to 100", ""),
+    ("oob_tcp_keepalive_time=2m", "Open MPI reads '2m' as 2 times 1048576 seconds",
+     "write 120, or --knob oob_tcp_keepalive_time=2m"),
+    ("oob_tcp_keepalive_intvl=1k", "'1k' as 1 times 1024 seconds", "must be a whole number of seconds"),
+    ("oob_tcp_keepalive_time=20s", "'20s' is 20 seconds", "write 20, or --knob oob_tcp_keepalive_time=20s"),
 ]  # fmt: skip
 
 NORMAL = [
@@ -230,6 +244,11 @@ NORMAL = [
     ("HOROVOD_STALL_CHECK_TIME_SECONDS", "5000ms", "5"),
     ("HOROVOD_LOG_LEVEL", "DEBUG", "debug"),
     ("NCCL_SOCKET_RETRY_SLEEP_MSEC", "1s", "1000"),
+    ("oob_tcp_keepalive_time", "2m", "120"),
+    ("oob_tcp_keepalive_time", "30s", "30"),
+    ("HOROVOD_CYCLE_TIME", "1m", "60000"),
+    ("oob_base_verbose", "MAX", "max"),
+    ("btl_tcp_sndbuf", "1m", "1048576"),
     ("NCCL_NET_GDR_LEVEL", "pxb", "PXB"),
     ("NCCL_DEBUG", "info", "INFO"),
     ("NCCL_DEBUG_SUBSYS", "^init, net", "^INIT,NET"),
@@ -320,7 +339,8 @@ def test_a_value_is_refused_or_its_normal_form_passes_and_stays(knob: Knob, text
 
 @given(st.sampled_from([knob for knob in TABLE if knob.kind not in ("switch", "words")]), TEXTS)
 def test_what_passes_as_it_is_passes_as_a_knob_and_changes_its_case_at_most(knob: Knob, text: str) -> None:
-    if refusal(verbatim, knob.name, text) is None and text == text.strip():
+    scaled = knob.library == "openmpi" and knob.unit == "bytes" and text[-1:].isalpha()  # Open MPI reads 1m as well
+    if refusal(verbatim, knob.name, text) is None and text == text.strip() and not scaled:
         assert normalise(knob.name, text).lower() == text.lower()
 
 

@@ -87,9 +87,9 @@ def missing(made: LaunchPlan) -> list[str]:
             (
                 *("/opt/ompi/bin/mpirun", "-np", "12", "-H", "gpu1:8,gpu2:4", *BINDING),
                 *("-x", "PATH", "-x", "NCCL_DEBUG=WARN", "-x", "NCCL_SOCKET_IFNAME==bond0"),
-                *("--mca", "pml", "ob1", "--mca", "coll", "^hcoll", "--mca", "btl", "^openib"),
+                *("--mca", "pml", "ob1", "--mca", "coll", "^hcoll", "--mca", "btl", "^openib,ofi"),
                 *("--mca", "btl_tcp_if_include", "bond0"),
-                *("--mca", "oob_tcp_if_include", "bond0", "--mca", "orte_keep_fqdn_hostnames", "1"),
+                *("--mca", "oob_tcp_if_include", "bond0"),
             ),
             id="two-hosts",
         ),
@@ -103,7 +103,8 @@ def test_the_auto_line(fields: dict[str, Any], options: tuple[str, ...]) -> None
 
 
 def test_open_mpi_5_is_given_nothing_of_4() -> None:
-    four = settings(plan(hosts=FAR, network=Network(interface="bond0", port_range=(40000, 40099))))
+    domains = tuple(Host(f"gpu{number}.example", "x", slots=1) for number in (1, 2))
+    four = settings(plan(hosts=domains, network=Network(interface="bond0", port_range=(40000, 40099))))
     five = settings(plan(Facts(False, openmpi="5.0.7"), hosts=FAR, network=BOND))
     assert {name for name in four if name.startswith(("orte_", "oob_"))} == {
         "orte_keep_fqdn_hostnames",
@@ -115,12 +116,12 @@ def test_open_mpi_5_is_given_nothing_of_4() -> None:
     assert four["btl_tcp_port_range_v4"] == "88"
     assert not {name for name in five if name.startswith(("orte_", "btl_vader", "plm_rsh"))}
     assert five["btl_tcp_if_include"] == "bond0"
-    assert "btl" not in five  # openib is gone
+    assert five["btl"] == "^ofi"  # openib is gone
 
 
 def test_a_version_nobody_knows_is_missing_not_guessed() -> None:
     made = plan(Facts(False), hosts=FAR, network=BOND)
-    assert missing(made) == ["btl, oob_tcp_if_include, orte_keep_fqdn_hostnames"]
+    assert missing(made) == ["btl, oob_tcp_if_include"]
     assert not {"orte_keep_fqdn_hostnames", "btl"} & settings(made).keys()
     # One host: no option depends on it but the one that the host's facts have to call for.
     assert missing(plan(Facts(False))) == []
@@ -255,13 +256,18 @@ def test_the_user_goes_before_us_in_our_place() -> None:
 
 
 def test_a_parameter_is_known_under_both_generations_names() -> None:
-    found = settings(plan(hosts=FAR, network=BOND, mca=(("prte_keep_fqdn_hostnames", "0"),)))
-    assert found["prte_keep_fqdn_hostnames"] == "0"
-    assert "orte_keep_fqdn_hostnames" not in found
+    found = settings(plan(hosts=FAR, network=BOND, mca=(("prte_if_include", "eth0"),)))
+    assert found["prte_if_include"] == "eth0"
+    assert "oob_tcp_if_include" not in found
 
 
 def test_what_the_environment_holds_and_the_line_overrides() -> None:
-    inherited = (("NCCL_DEBUG", "TRACE"), ("NCCL_IB_TC", "106"), ("OMPI_MCA_pml", "ucx"), ("OMPI_MCA_btl", "^openib"))
+    inherited = (
+        ("NCCL_DEBUG", "TRACE"),
+        ("NCCL_IB_TC", "106"),
+        ("OMPI_MCA_pml", "ucx"),
+        ("OMPI_MCA_btl", "^openib,ofi"),
+    )
     facts = Facts(False, environment=inherited, openmpi="4.1.4")
     said = plan(facts, hosts=FAR, network=BOND).warnings
     assert [warning.split()[0] for warning in said if "your environment" in warning] == ["NCCL_DEBUG=WARN", "--mca"]
@@ -587,15 +593,14 @@ def test_many_hosts(openmpi: str, count: int, concurrent: str | None) -> None:
 
 
 def test_one_host_that_is_not_the_head() -> None:
-    far: dict[str, Any] = {"hosts": FAR, "np": 8, "network": Network("bond0", port_range=(40000, 40100)), "container": LIGHTCC}
+    far: dict[str, Any] = {
+        "hosts": FAR,
+        "np": 8,
+        "network": Network("bond0", port_range=(40000, 40100)),
+        "container": LIGHTCC,
+    }
     there = plan(head="gpu2", **far)
-    assert {
-        "PATH",
-        "LD_LIBRARY_PATH",
-        "oob_tcp_if_include",
-        "orte_keep_fqdn_hostnames",
-        "oob_tcp_dynamic_ipv4_ports",
-    } == set(settings(there))
+    assert settings(there).keys() == {"PATH", "LD_LIBRARY_PATH", "oob_tcp_if_include", "oob_tcp_dynamic_ipv4_ports"}
     assert "OMPI_MCA_plm_rsh_args" in dict(there.env)
     here = plan(head="gpu1", **far)
     assert settings(here) == {}
@@ -631,3 +636,18 @@ def test_logins_and_ports_that_a_pasted_line_has_not_are_named() -> None:
 
 def test_each_host_its_own_gid_index_is_said() -> None:
     assert any("differs from host to host (gpu1 3, gpu2 5)" in warning for warning in gids("2.9.9", 3, 5).warnings)
+
+
+@pytest.mark.parametrize(
+    ("names", "head", "kept"),
+    [
+        (("n1.rack1.example", "n2"), "n1.rack1.example", False),
+        (("n1", "n2.rack1.example"), "n1", True),
+        (("n1.rack1.example", "n2"), "n2", True),
+        (("n1", "10.0.0.2"), "n1", False),
+        (("n1", "n2"), "n1", False),
+    ],
+)
+def test_names_with_a_domain_are_kept_where_another_host_has_one(names: tuple[str, ...], head: str, kept: bool) -> None:
+    made = plan(hosts=tuple(Host(name, name, slots=1) for name in names), head=head, network=BOND)
+    assert ("orte_keep_fqdn_hostnames" in settings(made)) == kept

@@ -229,3 +229,15 @@ def test_other_jobs_are_left_alone(taco: Taco, tmp_path: Path) -> None:
     finally:
         other.kill()
         other.wait()
+
+
+def test_an_mpirun_that_does_not_end(taco: Taco, tmp_path: Path) -> None:
+    mpirun, inventory = tmp_path / "mpirun", tmp_path / "slow.yaml"
+    mpirun.write_text('#!/bin/sh\nmpirun "$@"\ncode=$?\n[ "$*" = --version ] || sleep 600\nexit $code\n')
+    mpirun.chmod(0o755)
+    inventory.write_text(f"cluster: slow\nmpirun: {mpirun}\nhosts: {{localhost: {{connection: local, slots: 2}}}}\n")
+    run = taco("-i", str(inventory), "run", "--name", "slow", "--grace", "1", "--np", "2", "--", "true")
+    assert run.returncode == 0
+    assert taco.job("slow")["reason"] == "every rank exited with 0; mpirun did not end by itself"
+    failed = taco("-i", str(inventory), "run", "--name", "bad", "--grace", "1", "--np", "1", "--", "sh", "-c", "exit 3")
+    assert failed.returncode == 3

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from taco_launch.errors import USAGE, SpecError
 from taco_launch.inventory.asked import Knobs, parse
+from taco_launch.inventory.names import interface
 
 FOLDER = Path(__file__).parents[1] / "core" / "cases" / "knobs"
 # blocks of two lines: the option as it was given, and the fault
@@ -126,11 +127,35 @@ def test_all_faults_come_at_once_in_the_order_of_the_options() -> None:
     assert [fault.partition(":")[0] for fault in found] == ["-x", "-x", "--knob", "--knob", "--mca"]
 
 
+@pytest.mark.parametrize("network", ["10.0.0.0/24", "10.0.0.7/24", "fd00::/64"])
+def test_a_network_is_no_interface_and_where_one_may_stand_is_told(network: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        interface(network)
+    (fault,) = caught.value.faults
+    assert fault.hint == f"--mca btl_tcp_if_include {network} --mca oob_tcp_if_include {network} take networks"
+
+
+@pytest.mark.parametrize("text", ["eth0/24", "a_name_of_an_interface", "", "10.0.0.0/40"])
+def test_other_words_that_are_no_interface_have_no_such_hint(text: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        interface(text)
+    assert caught.value.faults[0].hint == ""
+
+
+def test_names_of_plugins_pass_without_the_switch() -> None:
+    given = ("NCCL_FASTRAK_USE_LLCM=1", "NCCL_OFI_X=yes", "OFI_NCCL_PROTOCOL=RDMA", "NCCL_BLOCKING_WAIT=true")
+    assert len(parse(given, (), (), {}, allow_unknown=False).env) == len(given)
+
+
 def test_unknown_names_are_let_through_on_request_and_wrong_values_are_not() -> None:
     found = parse(
-        ("NCCL_IB_HAC=1", "nccl_debug=x"), ("HOROVOD_NEW=1",), (("btl_tcp_if_inlcude", "eth0"),), {}, allow_unknown=True
+        ("NCCL_IB_HAC=1", "nccl_debug=x", "NCLL_DEBUG=1"),
+        ("HOROVOD_NEW=1",),
+        (("btl_tcp_if_inlcude", "eth0"),),
+        {},
+        allow_unknown=True,
     )
-    assert found.env == (("NCCL_IB_HAC", "1"), ("nccl_debug", "x"), ("HOROVOD_NEW", "1"))
+    assert found.env == (("NCCL_IB_HAC", "1"), ("nccl_debug", "x"), ("NCLL_DEBUG", "1"), ("HOROVOD_NEW", "1"))
     assert found.mca == (("btl_tcp_if_inlcude", "eth0"),)
     assert len(faults(env=("NCCL_IB_SL=99",), knobs=("XYZZY=1",), allow_unknown=True)) == 2
 

@@ -122,17 +122,17 @@ class Scan:
             # An error whose text is a known one need not be told twice.
             and not (match.kind is Kind.OUTCOME and (log, match.finding.line) in explained)
         ]
-        if not self._failed and not any(match.kind < Kind.NOTE and not _warns(match) for match in told):
-            told = [match for match in told if not _warns(match) or self._ends_with(match)]
-        if any(match.kind < Kind.FALLBACK for match in told):
-            told = [match for match in told if match.kind is not Kind.FALLBACK]
-        failures = [(logs[id(match)], match) for match in told if not _survived(match) and match.kind < Kind.NOTE]
+        failures = [(logs[id(match)], match) for match in told if _fails(match)]
         known = self._failed or bool(failures)
         told = [
             match
             for match in told
             if not _survived(match) or self._counts(logs[id(match)], match.finding.line, failures, known=known)
         ]
+        if not self._failed and not any(match.kind < Kind.NOTE and not _warns(match) for match in told):
+            told = [match for match in told if not _warns(match) or self._ends_with(match)]
+        if any(match.kind < Kind.FALLBACK for match in told):
+            told = [match for match in told if match.kind is not Kind.FALLBACK]
         found = [(logs[id(match)], match) for match in told]
         order = [(*self._ranked(log, match, found), log) for log, match in found]
         order.sort(key=lambda entry: (entry[0].kind, entry[1], entry[2], entry[0].finding.line))
@@ -371,6 +371,10 @@ def _goes_with(entry: Signature, names: Set[str]) -> bool:
 
 def _warns(match: Match) -> bool:
     return bool(_ENTRIES[match.finding.signature].at_end)
+
+
+def _fails(match: Match) -> bool:
+    return match.kind < Kind.NOTE and not _warns(match) and not _survived(match)
 
 
 def _survived(match: Match) -> bool:

@@ -1,7 +1,7 @@
 """A profile's entries -> the options of a line: those whose conditions hold, filled in, each word with its reason."""
 
 import re
-from typing import Dict, List, Tuple
+from typing import Dict, FrozenSet, List, Tuple
 
 from taco_launch.launch.decide import Decisions, strongest
 from taco_launch.launch.replace import Option
@@ -30,6 +30,11 @@ def options(profile: Profile, decisions: Decisions) -> Tuple[List[Option], LeftO
         else:
             found.append(_rendered(entry, profile, decisions))
     return found, tuple(left_out.items())
+
+
+def used(profile: Profile) -> FrozenSet[str]:
+    """Give the names of all values and conditions that a profile uses."""
+    return frozenset(name for entry in profile.entries for name in (*_conditions(entry), *_names(entry)))
 
 
 def _names(entry: Entry) -> List[str]:

@@ -48,10 +48,10 @@ class Knob:
     """One environment variable or MCA parameter.
 
     `kind` is what may stand there: switch (0 or 1), integer, number (a fraction too), word (one of `choices`),
-    verbosity (one of `choices`, or a number), words (some of `choices`, with commas), level, hca, interfaces, functions, components, networks, ports, cidr, endpoint,
-    path, options, key or text. `unit` (bytes, ms, s) is what a number counts; `low` and `high` are included,
-    0 is not where a number has to be `positive`. `exact` words have to
-    be written in upper or lower case as `choices` has them; `choices` of a text are its best known values. `default` is
+    verbosity (one of `choices`, or a number), words (some of `choices`, with commas), level, hca, interfaces,
+    functions, components, networks, ports, cidr, endpoint, path, options, key or text. `unit` (bytes, ms, s) is what a
+    number counts; `low` and `high` are included, 0 is not where a number has to be `positive`. `exact` words have to be
+    written in upper or lower case as `choices` has them; `choices` of a text are its best known values. `default` is
     empty where the library decides or nothing is set, and `history` tells what it was in earlier versions. `since` is
     the first version that has the name, `until` the first without it; `instead` is what to write for a name that no
     current version reads. `applies` says when it has an effect at all, `why` what it is for, `source` where all this is

@@ -175,7 +175,10 @@ def _word(knob: Knob, value: str) -> Fault:
 
 def _verbosity(knob: Knob, value: str) -> Fault:
     """Check how much a framework of Open MPI is to say (ompi_info: a word or -1 to 100)."""
-    return FINE if value in knob.choices else _integer(replace(knob, choices=(), values=knob.allowed), value)
+    if value in knob.choices:
+        return FINE
+    number = replace(knob, choices=(), values=knob.allowed)
+    return _integer(number, value) if _DECIMAL.fullmatch(value) else (f"must be {knob.allowed}", "")
 
 
 def _level(knob: Knob, value: str) -> Fault:

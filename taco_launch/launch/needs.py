@@ -1,9 +1,9 @@
 """Which facts a job's line waits for: where all is declared nothing has to be asked."""
 
-import re
 from dataclasses import replace
-from typing import Any, FrozenSet, Mapping, Tuple
+from typing import Any, Mapping, Tuple
 
+from taco_launch.launch.entries import used
 from taco_launch.model.facts import Facts, HostFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import HostSlots
@@ -14,7 +14,7 @@ _LOOKED = frozenset(("no_single_copy", "nccl"))
 
 def needs(spec: JobSpec) -> Tuple[str, ...]:
     """Name the facts that nobody declared and the head can tell: slots, Open MPI's version, what the hosts allow."""
-    names = used(spec)
+    names = used(spec.profile)
     local = [host.name for host in spec.hosts if host.connection == "local"]
     found = [f"slots of {host.name}" for host in spec.hosts if host.slots is None]
     if names & {"openmpi4", "openmpi5"} and "openmpi" not in dict(spec.versions):
@@ -22,13 +22,6 @@ def needs(spec: JobSpec) -> Tuple[str, ...]:
     if names & _LOOKED and local:
         found.append(f"GPUs and memory access on {local[0]}")
     return tuple(found)
-
-
-def used(spec: JobSpec) -> FrozenSet[str]:
-    """Give the names that the job's profile uses in its conditions and words."""
-    conditions = {condition.split()[-1] for entry in spec.profile.entries for condition in entry.when}
-    values = {name for entry in spec.profile.entries for word in entry.words for name in re.findall(r"{(\w+)}", word)}
-    return frozenset(conditions | values)
 
 
 def on_host(known: Facts, spec: JobSpec, found: Mapping[str, Any]) -> Facts:

@@ -138,7 +138,7 @@ SURVIVED = {
 
 
 @pytest.mark.parametrize(("line", "at_end"), SURVIVED.items())
-def test_what_healthy_runs_say_is_no_failure(line: str, at_end: bool) -> None:  # noqa: FBT001
+def test_what_healthy_runs_say_is_no_failure(line: str, at_end: bool) -> None:
     """Unless the log ends there, and not even then where the line says that the program goes on."""
     steps = ["step"] * 30
     assert names("\n".join([line, *steps])) == []

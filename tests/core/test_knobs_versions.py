@@ -2,6 +2,7 @@
 
 import pytest
 
+from taco_launch.launch.knob_values import remarks
 from taco_launch.launch.knob_versions import by_version
 
 OLD = {"nccl": "2.9.9", "openmpi": "4.1.4", "horovod": "0.25.0"}
@@ -75,6 +76,12 @@ def test_what_it_reads_or_nobody_knows(versions: dict[str, str], name: str) -> N
 def test_a_gid_index_that_is_none_is_left_alone() -> None:
     assert by_version((("NCCL_IB_GID_INDEX", "-1"),), NEW) == ()
     assert len(by_version((("NCCL_IB_GID_INDEX", None),), NEW)) == 1
+
+
+@pytest.mark.parametrize("value", ["3", None])
+def test_the_gid_index_is_spoken_of_once(value: str | None) -> None:
+    pairs = (("NCCL_IB_GID_INDEX", value),)
+    assert len(remarks(pairs) + by_version(pairs, NEW)) == 1
 
 
 def test_the_guides_line_on_its_own_stack_has_nothing_that_is_not_read() -> None:

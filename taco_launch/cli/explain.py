@@ -1,6 +1,7 @@
 """explain: what a log tells of a failure, with cause and next step."""
 
 import codecs
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -13,6 +14,9 @@ from taco_launch.errors import UsageError
 
 _CHUNK = 1 << 18
 _END = 1 << 12
+# The first bytes of what a compressed file is read with.
+_PACKED = {b"\x1f\x8b": "zcat", b"BZh": "bzcat", b"\xfd7zXZ\0": "xzcat", b"\x28\xb5\x2f\xfd": "zstdcat"}
+_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @click.command()
@@ -57,20 +61,20 @@ def explain(ctx: click.Context, log: str) -> None:
 
 
 def _text(log: str) -> Iterator[str]:
-    """Give a log as text, a piece at a time; what is no UTF-8 is replaced.
+    """Give a log as text, a piece at a time; what is no UTF-8, nor UTF-16 that says so, is replaced.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: it cannot be read, or is compressed.
     """
     hint = "name a file, or - for standard input: taco-launch logs NAME | taco-launch explain -"
     try:
         if log == "-":
             if sys.stdin is None:
                 raise UsageError("explain -: standard input is closed", hint=hint)
-            yield from _decoded(sys.stdin.buffer)
+            yield from _decoded(sys.stdin.buffer, log)
             return
         with open(log, "rb") as file:
-            yield from _decoded(file)
+            yield from _decoded(file, log)
     except OSError as error:
         raise UsageError(f"explain {log}: {error.strerror or error}", hint=hint) from None
     except ValueError:  # a null character, which no file name has
@@ -83,8 +87,16 @@ def _is_binary(text: str) -> bool:
     return 4 * (end.count("\0") + end.count("\ufffd")) > len(end)
 
 
-def _decoded(file: BinaryIO) -> Iterator[str]:
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    while data := file.read(_CHUNK):
+def _decoded(file: BinaryIO, log: str) -> Iterator[str]:
+    data = file.read(_CHUNK)
+    for begin, program in _PACKED.items():
+        if data.startswith(begin):
+            name = "LOG" if log == "-" else shlex.quote(log)
+            raise UsageError(f"explain {log}: it is compressed", hint=f"{program} {name} | taco-launch explain -")
+    # Two broken bytes may look like the mark of UTF-16, whose line ends have a null besides.
+    wide = data.startswith(_WIDE) and b"\0" in data[:_END]
+    decoder = codecs.getincrementaldecoder("utf-16" if wide else "utf-8")("replace")
+    while data:
         yield decoder.decode(data)
+        data = file.read(_CHUNK)
     yield decoder.decode(b"", final=True)

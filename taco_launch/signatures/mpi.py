@@ -44,6 +44,14 @@ MPI = (
         lines=9,
     ),
     Signature(
+        "mpi-no-port",
+        ("failed: no port available in the range",),
+        "Every port that the ranks of {host} may listen on is taken[[range? ({range})]].",
+        "Give them more: --mca btl_tcp_port_range_v4 200 (how many, from btl_tcp_port_min_v4 on). See who has them: "
+        "ss -ltnp on {host}; ranks of an older job may still run.",
+        r"bind6?\(\) failed: no port available in the range(?: \[(?P<range>[\d.]+)\])?",
+    ),
+    Signature(
         "mpi-wrong-peer",
         ("accepted a TCP connection from what appears to be a", "received unexpected process identifier"),
         "A rank was answered by another process than the one it called: several hosts have the same address on some "
@@ -119,7 +127,7 @@ MPI = (
         "Ranks on one host may not read each other's memory (CMA: process_vm_readv is denied), so messages between them "
         "fail or are copied twice.",
         "In a container: docker run --cap-add SYS_PTRACE. Else turn it off: --mca btl_vader_single_copy_mechanism none (5.0: "
-        "btl_sm_single_copy_mechanism).",
+        "--mca smsc ^cma).",
         r"Read -1, expected \d+, errno = \d+",
         kind=Kind.NOTE,
     ),

@@ -14,7 +14,7 @@ LAUNCHER = (
         "On {host} there is no {daemon} on the PATH of a non-interactive ssh session, so mpirun cannot start its daemon "
         "there.",
         "Name mpirun by its full path, the same on every host (mpirun: in the inventory): that is handed on as the "
-        "prefix. Check: ssh -p PORT HOST 'command -v {daemon}', with the port of the container, not of the host.",
+        "prefix. Check: ssh -p PORT {host} 'command -v {daemon}', with the port of the container, not of the host.",
         r"(?<![/\w.-])" + _ORTED + ": (?:command )?not found" + _REMOTE,
         lines=14,
     ),
@@ -22,7 +22,7 @@ LAUNCHER = (
         "orted-wrong-prefix",
         ("orted: No such file", "prted: No such file", "orted: not found", "prted: not found"),
         "mpirun looks for its daemon at {path}, and {host} has none there: the prefix is wrong for it.",
-        "Find where it is: ssh -p PORT HOST 'ls -d /usr/local/openmpi/bin /opt/*/bin; command -v orted prted'. Then "
+        "Find where it is: ssh -p PORT {host} 'ls -d /usr/local/openmpi/bin /opt/*/bin; command -v orted prted'. Then "
         "name mpirun by that path (mpirun: in the inventory), or install the same Open MPI in the same place.",
         r"(?P<path>/\S*/(?:orted|prted)): (?:No such file or directory|not found)" + _REMOTE,
         lines=14,
@@ -104,10 +104,10 @@ LAUNCHER = (
     Signature(
         "unknown-option",
         ('Error: unknown option "', "An unrecognized option was included"),
-        "This mpirun does not know the option {option}.",
+        "This mpirun does not know [[option?the option {option}||an option]].",
         "Look it up: mpirun --help. 4.1 and 5.0 differ (--prtemca is 5.0's, --mca orte_... 4.1's); what belongs to the "
         "command comes after it.",
-        r'unknown option "(?P<option>[^"]+)"|unrecognized option was included[\s\S]{0,200}?Option: +(?P<option2>\S+)',
+        r'unknown option "(?P<option>[^"]+)"|unrecognized option was included(?:[\s\S]{0,200}?Option: +(?P<option2>\S+))?',
         lines=5,
     ),
     Signature(
@@ -117,6 +117,35 @@ LAUNCHER = (
         "Give --mca {name} once. A file may hold the other one: ~/.openmpi/mca-params.conf, openmpi-mca-params.conf.",
         r"MCA parameter (?:has|was)[\s\S]{0,300}?(?:MCA param|Param): +(?P<name>\S+)",
         lines=6,
+    ),
+    Signature(
+        "option-given-twice",
+        ("command line option was listed more than once",),
+        "The option --{option} was given twice, which mpirun 5 refuses: also where one of them is among the arguments of the "
+        "program.",
+        "Give --{option} once. A program that has an option of that name: put its line into a script.",
+        r'The "(?P<option>[^"]+)" command line option was listed more than once',
+    ),
+    Signature(
+        "variables-two-ways",
+        ("attempted to pass environment variables to Open MPI", 'with both the "-x" method'),
+        "Variables were handed on with -x and by mca_base_env_list at once, which mpirun 4.1 refuses.",
+        "Use -x NAME=VALUE for all. The parameter may be set in the environment or a file: env | grep mca_base_env_list; "
+        "~/.openmpi/mca-params.conf.",
+        r'(?:with both the "-x" method|Open MPI\s+with both)',
+        lines=2,
+    ),
+    Signature(
+        "mca-exclude-each-other",
+        ("Two mutually-exclusive MCA variables were specified",),
+        "Two MCA parameters were given of which only one may be[[one?: {one} and {other}]]; Open MPI then leaves out what they say.",
+        "Leave one of them out[[one?: {other} may be set in the environment or a file. See: env | grep OMPI_MCA_; "
+        "~/.openmpi/mca-params.conf]].",
+        r"mutually-exclusive MCA variables(?:[\s\S]{0,300}?1st MCA variable: (?P<one>\S+)[\s\S]{0,120}?"
+        r"2nd MCA variable: (?P<other>\S+))?",
+        lines=8,
+        # On one host the job goes on well.
+        only_with=("mpi-unreachable", "mpi-tcp-connect", "mpi-init-failed"),
     ),
     Signature(
         "hostfile-missing",
@@ -161,6 +190,16 @@ LAUNCHER = (
         only_with=("mpi-unreachable", "mpi-tcp-connect", "mpi-init-failed"),
     ),
     Signature(
+        "oob-interface-unusable",
+        ("invalid value was given for oob_tcp_if_",),
+        "{host} has no network {value}, so mpirun leaves that value of {name} out.",
+        "See what it has: ip -br addr. Names may differ between hosts: give the subnet instead, such as 10.0.0.0/24.",
+        r"invalid value was given for (?P<name>oob_tcp_if_\w+)[\s\S]{0,120}?Local host: +(?P<host>\S+)\s+"
+        r"Value: +(?P<value>\S+)",
+        lines=7,
+        kind=Kind.NOTE,
+    ),
+    Signature(
         "no-network",
         ("No network interfaces were found for out-of-band",),
         "None of this machine's networks is one that mpirun may use to start daemons.",
@@ -169,10 +208,10 @@ LAUNCHER = (
     ),
     Signature(
         "binding-overload",
-        ("would result in binding more",),
+        ("would result in binding more", "bind that would require binding"),
         "{host} has fewer cores than ranks that are to be bound to one each.",
         "Do not bind, as Horovod advises: --bind-to none.",
-        r"would result in binding more" + _NODE,
+        r"would (?:result in binding more|require binding)" + _NODE,
         lines=6,
     ),
     Signature(
@@ -205,9 +244,9 @@ RANKS = (
     Signature(
         "rank-command-not-found",
         ("Process name: [",),
-        "Rank {rank} exited with code 127: its command started, and something that it calls does not exist on its host. "
+        "Rank {rank} exited with code 127, which is mostly a command not found by the shell that started. "
         "This is no ssh failure and no missing orted.",
-        "Read that rank's last lines for 'not found'; compare PATH there: mpirun -np 1 -H HOST env.",
+        "Read that rank's last lines for 'not found', and compare the PATH there: run env in place of the command.",
         _RANK + r"127\b",
         kind=Kind.OUTCOME,
         lines=3,

@@ -51,6 +51,13 @@ NCCL = (
         r"|to allocate some locked memory|set max locked memory",
     ),
     Signature(
+        "nccl-port-error",
+        ("Got async event : port error",),
+        "The RDMA port[[device? {device}]] of {host} reported an error: its link went down, at the cable, the switch or the NIC.",
+        "On {host}: ibstat; ip -s link; dmesg -T | grep -i mlx5. Leave {host} out with -H until the link stays up.",
+        r"(?:NET/IB : (?P<device>[\w.-]+:\d+) )?Got async event : port error",
+    ),
+    Signature(
         "nccl-version-mismatch",
         ("Mismatched NCCL version detected",),
         "The ranks have different versions of NCCL: their images or Python environments differ.",

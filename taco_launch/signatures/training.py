@@ -124,9 +124,12 @@ TRAINING = (
         "command-missing",
         ("taco-launch: cannot run ",),
         "On {host} no program is found under the name {what}[[hint?||, or the interpreter that its first line names is not there]].",
-        "[[hint?{hint}||Check where the ranks run: command -v {what}. Give the full path, install it, or hand on the PATH "
+        "[[hint?{hint}]][[file?Check where the ranks run: ls -l {file}. A relative name counts from the folder that the job "
+        "starts in.]][[name?Check where the ranks run: command -v {name}. Give the full path, install it, or hand on the PATH "
         "that has it: -x PATH.]]",
-        r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): No such file or directory(?: \((?P<hint>[^\r\n]+)\))?",
+        r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): No such file or directory \((?P<hint>[^\r\n]+)\)"
+        r"|cannot run (?=(?:'[^'/]*'|\"[^\"/]*\"):)(?P<name>(?P<what2>[^\r\n]+)): No such file or directory"
+        r"|cannot run (?P<file>(?P<what3>'[^']*'|\"[^\"]*\")): No such file or directory",
     ),
     Signature(
         "command-not-executable",
@@ -157,9 +160,12 @@ TRAINING = (
     Signature(
         "command-not-found",
         (": command not found", ": not found"),
-        "The program {what} is not on the PATH of a rank on {host}.",
-        "Install it (in a container: in the image), name it by its full path, or hand on the PATH: -x PATH.",
-        r"\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
+        "[[file?There is no {file} where a rank on {host} looks for it, or the interpreter that its first line names is not "
+        "there||The program {what} is not on the PATH of a rank on {host}]].",
+        "[[file?Check where the ranks run: ls -l {file}. A relative name counts from the folder that the job starts in||"
+        "Install it (in a container: in the image), name it by its full path, or hand on the PATH: -x PATH]].",
+        r"\b(?:ba|da)?sh: (?:(?:line )?\d+: )?(?P<file>(?!\S*(?:orted|prted))[^\s:]*/[^\s:]+): not found"
+        r"|\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
         r"|\b(?:ba|z)sh: (?P<what2>(?!\S*(?:orted|prted))\S+): command not found",
         kind=Kind.OUTCOME,
         survived=True,

@@ -1,6 +1,9 @@
 """explain on the command line: files and standard input, text and JSON, what cannot be read, what is not known."""
 
+import bz2
+import gzip
 import json
+import lzma
 import os
 import subprocess
 from pathlib import Path
@@ -67,6 +70,31 @@ def test_what_is_no_text_is_not_shown(taco: Taco, program: str) -> None:
     assert (answer.returncode, answer.stdout) == (0, "")
     assert answer.stderr.startswith(f"no known failure in {program}: it is no text, or not in UTF-8; name a log")
     assert answer.stderr.isascii()
+
+
+@pytest.mark.parametrize(
+    ("data", "program"),
+    [
+        (gzip.compress(b"one"), "zcat"),
+        (bz2.compress(b"one"), "bzcat"),
+        (lzma.compress(b"one"), "xzcat"),
+        (b"\x28\xb5\x2f\xfdone", "zstdcat"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_compressed_log_is_named_with_what_reads_it(taco: Taco, tmp_path: Path, data: bytes, program: str) -> None:
+    log = tmp_path / "my log"
+    log.write_bytes(data)
+    answer = taco("explain", str(log))
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert f"{program} '{log}' | taco-launch explain -" in answer.stderr
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_is_read(taco: Taco, tmp_path: Path, encoding: str) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(f"\ufeff{DENIED.read_text('utf-8')}".encode(encoding))
+    assert taco("explain", str(log)).stdout == taco("explain", str(DENIED)).stdout
 
 
 def test_a_log_that_begins_with_nulls_is_text(taco: Taco, tmp_path: Path) -> None:

@@ -133,7 +133,6 @@ def test_logs_f_resumes_and_tails(taco: Taco, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="cannot: a small file system is mounted by root only")
 def test_a_full_disk_stops_the_log_not_the_job(taco: Taco, tmp_path: Path) -> None:
-    taco.state.mkdir()
     filler = taco.state / "filler"
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(taco.state)], check=True)
     try:

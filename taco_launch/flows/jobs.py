@@ -80,6 +80,11 @@ def _request(spec: JobSpec, environ: Mapping[str, str]) -> dict[str, Any]:
             f"host {elsewhere[0]}: this version runs jobs on this machine only",
             hint="leave -i and -H out, or look at the command line with --dry-run",
         )
+    if spec.container is not None:
+        raise UsageError(
+            "this version starts no containers: the job would run outside of the image",
+            hint="use an inventory without container, or look at the command line with --dry-run",
+        )
     return {"spec": to_json(spec), "caller": {"environment": dict(environ), "umask": _umask()}}
 
 

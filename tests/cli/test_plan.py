@@ -167,6 +167,14 @@ def test_an_unknown_knob_passes_where_it_is_allowed(two: Path) -> None:
     )
 
 
+def test_a_container_is_not_silently_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "contained.yaml"
+    file.write_text("cluster: c\ncontainer: {image: x}\nhosts: {here: {connection: local, slots: 1}}\n")
+    result = call("-i", str(file), "run", "--", "true")
+    assert result.exit_code == 2
+    assert "starts no containers" in result.stderr
+
+
 def test_ipv6_needs_a_name() -> None:
     result = call("run", "--dry-run", "-H", "[fd00::1]:2,localhost:1", "--np", "3", "--mca", "x", "1", "--", "true")
     assert result.exit_code == 2

@@ -238,7 +238,9 @@ def _gid(made: Decisions, spec: JobSpec, placement: Placement, facts: Facts) -> 
         made.conditions["gid_needed"] = Condition(True, "inventory")
         return
     nccl = versions(spec, facts).get("nccl")
-    if nccl is None:
+    if nccl is None and not made.holds("rdma"):
+        made.conditions["gid_needed"] = Condition(False)  # nobody has said that there is RDMA at all
+    elif nccl is None:
         made.missing["gid_needed"] = (
             "the version of NCCL is not known, and before 2.21 it does not find the index itself: "
             'versions: {nccl: "2.9.9"} in the inventory'

@@ -48,7 +48,9 @@ def _logging(given: Mapping[str, Optional[str]], known: Dict[str, str]) -> Tuple
 def _network(known: Dict[str, str]) -> Tuple[str, ...]:
     found = []
     if known.get("NCCL_IB_DISABLE") == "0":
-        found.append("NCCL_IB_DISABLE=0 does nothing: 0 is the default and does not force IB; NCCL_NET=IB does")
+        found.append(
+            "NCCL_IB_DISABLE=0 does nothing: 0 is the default and does not force IB (from NCCL 2.10 on NCCL_NET=IB does)"
+        )
     if known.get("NCCL_IB_DISABLE") == "1" and known.get("NCCL_NET", "").upper() == "IB":
         found.append("NCCL_NET=IB allows IB alone and NCCL_IB_DISABLE=1 forbids it: NCCL fails; leave one of them out")
     names = known.get("NCCL_SOCKET_IFNAME", "")
@@ -84,7 +86,9 @@ def _horovod(known: Dict[str, str]) -> Tuple[str, ...]:
         )
     cycle = known.get("HOROVOD_CYCLE_TIME", "")
     if cycle and re.fullmatch(r"0*\.?0*", cycle):
-        found.append("HOROVOD_CYCLE_TIME=0 burns one core per rank while nothing is to be reduced; LightCC wants it so")
+        found.append(
+            "HOROVOD_CYCLE_TIME=0 burns one core per rank while nothing is to be reduced: it is for LightCC only"
+        )
     fixed = [name for name in _TUNED if name in known]
     if known.get("HOROVOD_AUTOTUNE") == "1" and fixed:
         found.append(f"HOROVOD_AUTOTUNE leaves alone what is set by hand: {', '.join(fixed)}")

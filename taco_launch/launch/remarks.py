@@ -1,20 +1,22 @@
 """What a user should know of a line before it runs: what has no effect, costs something, or goes against the environment."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from taco_launch.launch.decide import Decisions, versions
+from taco_launch.launch import entries
+from taco_launch.launch.decide import Decisions, decide, versions
 from taco_launch.launch.entries import LeftOut
 from taco_launch.launch.replace import Option
 from taco_launch.launch.separator import taken
 from taco_launch.model.facts import Facts
-from taco_launch.model.jobs import JobSpec
+from taco_launch.model.jobs import Asked, JobSpec
 from taco_launch.model.plans import Placement
 
 _SINGLE_DASH = re.compile(r"-(?!np$|mca$|hostfile$)[a-z]{2}")
 _MPI_INCLUDES = ("btl_tcp_if_include", "oob_tcp_if_include", "prte_if_include")
 _INTERFACE = re.compile(r"=?[A-Za-z][\w.-]*$")  # one name, no list and no network
+_OTHER = "-"  # no interface's name
 _KNOBS = ("NCCL_", "HOROVOD_", "LIGHT_", "UCX_")
 Pairs = Sequence[Tuple[str, Optional[str]]]
 
@@ -76,21 +78,31 @@ def _asked(draft: Draft) -> Iterator[str]:
     """Name what was asked for and has no place in the line."""
     asked = draft.spec.asked
     flags = {
-        f"--transport {asked.transport}": (asked.transport,) if asked.transport in ("tcp", "rdma") else (),
-        "--interface": ("interface",) if asked.interface else (),
-        "--gdr": ("gdr",) if asked.gdr is True else (),
-        "--no-gdr": ("no_gdr",) if asked.gdr is False else (),
-        "--light": ("light",) if asked.light else (),
+        f"--transport {asked.transport}": replace(asked, transport="auto")
+        if asked.transport in ("tcp", "rdma")
+        else None,
+        "--interface": replace(asked, interface=_OTHER) if asked.interface else None,
+        "--gdr" if asked.gdr else "--no-gdr": None if asked.gdr is None else replace(asked, gdr=not asked.gdr),
+        "--light": replace(asked, light=False) if asked.light else None,
     }
-    used = {name for option in draft.ours for name in option.by}
     one_host = len(draft.placement.shares) == 1
-    for flag, names in flags.items():
-        if names and not used.intersection(names):
+    with_all = _line(draft, asked)
+    for flag, without in flags.items():
+        if without is not None and _line(draft, without) == with_all:
             why = "on one host" if one_host else f"under the profile {draft.spec.profile.name}"
-            more = "; -x NCCL_IB_DISABLE=1 keeps NCCL off RDMA" if flag == "--transport tcp" and not one_host else ""
-            yield f"{flag} adds nothing to the line {why}{more}"
+            yield f"{flag} changes nothing on the line {why}"
+    env = {name for option in draft.options for name, _value in option.env}
+    if asked.transport == "tcp" and not one_host and not env & {"NCCL_IB_DISABLE", "NCCL_NET"}:
+        yield "--transport tcp: nothing on the line keeps NCCL off RDMA; -x NCCL_IB_DISABLE=1 does"
     if draft.decisions.holds("gdr") and draft.decisions.holds("tcp"):
         yield "GPUDirect RDMA is asked for, and so is TCP: there is none without RDMA"
+
+
+def _line(draft: Draft, asked: Asked) -> List[Tuple[str, ...]]:
+    """Give the words of the profile's options as they would be if this were asked for."""
+    spec = replace(draft.spec, asked=asked)
+    options, _left_out = entries.options(spec.profile, decide(spec, draft.placement, draft.facts, ""))
+    return [tuple(token.text for token in option.tokens) for option in options]
 
 
 def _undone(draft: Draft) -> Iterator[str]:
@@ -121,7 +133,7 @@ def _reached(draft: Draft) -> Iterator[str]:
     ]
     if odd and draft.spec.container is None and draft.decisions.holds("elsewhere"):
         more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
-        yield f"{odd[0]}{more}: user, port and key are not on the line; where it is pasted ~/.ssh/config has to know them"
+        yield f"{odd[0]}{more}: user, port or key are not on the line; where it is pasted ~/.ssh/config has to know them"
 
 
 def _gids(decisions: Decisions) -> Iterator[str]:
@@ -167,7 +179,7 @@ def _light(placement: Placement, decisions: Decisions, env: Pairs) -> Iterator[s
         )
     if len(placement.shares) == 1:
         yield "LIGHT_*: of no use on one host: 2D all-reduce and top-k compression save traffic between hosts"
-    elif "ranks_per_host" not in decisions.values:
+    elif "ranks_per_host" not in decisions.values and dict(env).get("LIGHT_2D_ALLREDUCE") == "1":
         yield "LIGHT_2D_ALLREDUCE: needs as many ranks on every host, and this job's hosts have unequal numbers"
 
 

@@ -33,7 +33,7 @@ def pairs(text: str) -> tuple[tuple[str, str | None], ...]:
         ("NCCL_DEBUG_FILE=/tmp/n", "lacks %h and %p: processes overwrite"),
         ("NCCL_DEBUG_FILE=/tmp/n.%h", "lacks %p: processes overwrite"),
         ("NCCL_DEBUG_FILE=/tmp/n.%p", "lacks %h: hosts that share a file system overwrite"),
-        ("NCCL_IB_DISABLE=0", "does nothing: 0 is the default and does not force IB; NCCL_NET=IB does"),
+        ("NCCL_IB_DISABLE=0", "does nothing: 0 is the default and does not force IB (from NCCL 2.10 on NCCL_NET=IB does)"),
         ("NCCL_IB_DISABLE=1 NCCL_NET=ib", "NCCL_NET=IB allows IB alone and NCCL_IB_DISABLE=1 forbids it"),
         ("HOROVOD_FUSION_THRESHOLD=64", "64 bytes: horovodrun's --fusion-threshold-mb counts MiB, this variable bytes"),
         ("HOROVOD_FUSION_THRESHOLD=32", "32 MiB are 33554432"),

@@ -307,17 +307,17 @@ def test_ssh_is_told_the_containers_port() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"asked": Asked(interface="eth0")}, ["--interface adds nothing to the line on one host"]),
-        ({"asked": Asked(transport="rdma", gdr=True)}, ["--transport rdma adds", "--gdr adds"]),
+        ({"asked": Asked(interface="eth0")}, ["--interface changes nothing on the line on one host"]),
+        ({"asked": Asked(transport="rdma", gdr=True)}, ["--transport rdma changes", "--gdr changes"]),
         ({"asked": Asked(transport="auto")}, []),
         ({"hosts": FAR, "asked": Asked(transport="rdma", interface="ib0", gdr=False)}, []),
         (
             {"hosts": FAR, "asked": Asked(transport="tcp"), "network": RDMA, "profile": "taco-bare-metal"},
-            ["--transport tcp adds nothing to the line under the profile taco-bare-metal; -x NCCL_IB_DISABLE=1"],
+            ["--transport tcp: nothing on the line keeps NCCL off RDMA; -x NCCL_IB_DISABLE=1"],
         ),
         (
             {"hosts": FAR, "network": BOND, "asked": Asked(gdr=True), "profile": "ack"},
-            ["--gdr adds", "the line names no hosts"],
+            ["--gdr changes", "the line names no hosts"],
         ),
         (
             {"hosts": FAR, "network": BOND, "asked": Asked(transport="tcp", gdr=True)},
@@ -345,6 +345,31 @@ def test_what_is_asked_and_comes_to_nothing_is_said(fields: dict[str, Any], said
     ]
     assert len(ours) == len(said), ours
     assert all(warning.startswith(start) for warning, start in zip(ours, said, strict=True))
+
+
+def test_an_option_that_takes_words_away_changes_the_line() -> None:
+    guide: dict[str, Any] = {
+        "hosts": FAR,
+        "np": 8,
+        "head": "gpu1",
+        "network": Network("bond0", "on", 3),
+        "profile": PROFILES[1],
+    }
+    made = plan(asked=Asked(transport="tcp", interface="eth0"), **guide)
+    assert made.warnings == ()
+
+
+def test_a_declared_gid_index_stands_unless_tcp_is_asked_for() -> None:
+    def found(nccl: str | None = "2.9.9", gid_index: int | None = 3, **fields: Any) -> str | None:
+        network = Network("bond0", gid_index=gid_index)
+        made = plan(Facts(False, openmpi="4.1.4", nccl=nccl), hosts=FAR, network=network, **fields)
+        return settings(made).get("NCCL_IB_GID_INDEX") or ",".join(missing(made)) or None
+
+    assert found() == found(None) == "3"
+    assert found(asked=Asked(transport="tcp")) is None
+    assert found(gid_index=None) == "NCCL_IB_GID_INDEX"  # too old to find it, and nobody says which it is
+    assert found(None, None) is None
+    assert found("2.21.5", None) is None
 
 
 def test_a_network_by_name_only_where_nccl_reads_it() -> None:

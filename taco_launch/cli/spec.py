@@ -78,6 +78,7 @@ def job_options(function: F) -> F:
         click.option(
             "--profile",
             metavar="NAME|FILE",
+            shell_complete=_complete_profile,
             help="Which options the mpirun line has: auto, taco-bare-metal, ack, or a file. Default: the inventory's.",
         ),
         click.option(
@@ -220,3 +221,10 @@ def _complete_knob(_ctx: click.Context, _param: click.Parameter, incomplete: str
     from taco_launch.launch import knobs
 
     return [CompletionItem(f"{knob.name}=") for knob in knobs.TABLE if knob.name.startswith(incomplete)]
+
+
+def _complete_profile(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from taco_launch.inventory import profile
+
+    known = [name for name in profile.known_names("", os.environ) if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in known] or [CompletionItem(incomplete, type="file")]

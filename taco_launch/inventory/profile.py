@@ -58,10 +58,15 @@ def load(name: str, beside: str, environ: Mapping[str, str]) -> Profile:
         if file.is_file():
             source = "shipped" if folder == _SHIPPED else str(file)
             return cache.through(Profile, read_file(str(file), OPTION), source, environ, parse)
-    known = sorted({file.stem for folder in folders for file in folder.glob(f"*{_SUFFIX}")})
+    known = known_names(beside, environ)
     problem = f"no such profile; there are {', '.join(known)}"
     hint = names.did_you_mean(name, known) or "a file of your own: --profile ./NAME.yaml"
     raise SpecError(OPTION, (Fault("profile", names.shown(name), problem, hint),))
+
+
+def known_names(beside: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Give the names of all profiles that `load` finds by name, sorted."""
+    return tuple(sorted({file.stem for folder in _folders(beside, environ) for file in folder.glob(f"*{_SUFFIX}")}))
 
 
 def is_path(name: str) -> bool:

@@ -1,6 +1,7 @@
 """The command line without mpirun: help, exit codes, errors, formats, completion."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -178,6 +179,23 @@ def test_completion(shell: str, taco: Taco) -> None:
     env = {**taco.env, "_TACO_LAUNCH_COMPLETE": "bash_complete", "COMP_WORDS": "taco-launch logs v", "COMP_CWORD": "2"}
     done = subprocess.run(taco.argv(), env=env, capture_output=True, text=True, check=False)
     assert done.stdout == "plain,vgg16\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("taco-launch run --profile a", ["plain,ack", "plain,auto"]),
+        ("taco-launch run --profile ./m", ["file,./m"]),
+        ("taco-launch run --knob NCCL_IB_GID", ["plain,NCCL_IB_GID_INDEX="]),
+        ("taco-launch knobs LIGHT_TOPK_R", ["plain,LIGHT_TOPK_RATIO"]),
+    ],
+)
+def test_completion_of_profiles_and_knobs(words: str, offered: list[str]) -> None:
+    count = str(words.count(" "))
+    env = {**os.environ, "_TACO_LAUNCH_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": count}
+    argv = [sys.executable, "-m", "taco_launch"]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == offered
 
 
 @pytest.mark.parametrize("verb", ["get", "logs", "wait", "stop", "delete"])

@@ -5,20 +5,19 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from taco_launch.model.jobs import Finding
 from taco_launch.signatures.entry import Kind, Signature
+from taco_launch.signatures.lines import LINE, SAID, around, clean, label, with_following
 from taco_launch.signatures.mpirun import LAUNCHER, RANKS
 from taco_launch.signatures.nccl import NCCL
+from taco_launch.signatures.slurm import SLURM
 from taco_launch.signatures.ssh import SSH
 from taco_launch.signatures.system import SYSTEM
 from taco_launch.signatures.table import TABLE
 
 # Text is looked through in blocks of about this many characters: large enough that a search costs no more than reading.
 _BLOCK = 1 << 18
-# How far a known text may go on below its first line. Of each line no more than so many characters are looked at there.
+# How far a known text may go on below its first line.
 _AHEAD_LINES = 60
 _AHEAD = 1 << 14
-_LINE = 400
-# The characters around a key that a pattern is given of the key's own line, before and after it.
-_BEFORE, _AFTER = 512, 2048
 # A line longer than a block is looked through in pieces that overlap by so many characters: more than any key has.
 _OVERLAP = 4096
 # A thousand hosts that fail alike need not be listed one by one.
@@ -30,22 +29,13 @@ _MOST_IN_VAIN = 1 << 20
 # A text that programs survive is at the end of its log if no more than so many lines follow, or so many at most
 # before a failure that is known: mpirun's frame and a short traceback.
 _LAST_LINES, _SHORTLY = 2, 20
+# A rank whose error ended it says no more than so many lines after it, where something else failed too.
+_LAST_OF_RANK = 5
+# So many ranks are watched for what they say after an error.
+_MOST_RANKS = 4096
 # A cause that stands so many lines above the error that ends a rank's log was survived: tracebacks are shorter.
 _FAR = 200
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
-_TAGS = re.compile(r"\[\d+(?:,\d+)?\]<std(?:out|err|diag)>: ?")
-_PREFIX = re.compile(
-    r"(?P<label>[^\s/|]+)/(?:(?P<rank>\d+)|mpirun) *\| ?"  # the merged log
-    r"|(?P<bracket>\[)?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?"  # docker logs -t, NCCL
-    r"(?(bracket)\]|(?=\s|$)) *"  # but no time that goes on, as in Horovod's and TensorFlow's own lines
-    r"|\[?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]? *"  # mpirun, dmesg -T
-    r"|\[ *\d+\.\d+\] "  # dmesg
-    r"|\[rank\d+\]: ?"  # torch
-)
-_SPEAKER = re.compile(
-    r"(?P<nccl>[\w.-]+):\d+:\d+ \[|\[(?P<mpi>[\w.-]+):\d+\] |[A-Z][a-z]{2} [ \d]\d [\d:]{8} (?P<syslog>[\w.-]+) kernel:"
-)
 # A part of a text that is told only if a value is known: [[value?then]] or [[value?then||else]].
 _PART = re.compile(r"\[\[(?P<name>\w+)\?(?P<then>.*?)(?:\|\|(?P<other>.*?))?\]\]")
 # What ends a program, whatever it says; and what says that one goes on.
@@ -55,11 +45,12 @@ _HOST = re.compile(r"(?:.*@)?(?:\[(?P<quoted>[^\]]+)\](?::\d+)?|(?P<plain>[^\s\[
 
 
 class Match(NamedTuple):
-    """A finding, what kind of text it is, and the line that it was found in, without the prefixes."""
+    """A finding, what kind of text it is, the line it was found in without the prefixes, and what labels its rank."""
 
     finding: Finding
     kind: Kind
     text: str
+    label: str = ""
 
 
 class Scan:
@@ -82,15 +73,15 @@ class Scan:
         self._log = 0
         self._found: List[Tuple[int, Match]] = []
         self._hosts: Dict[str, Set[str]] = {}
-        self._lengths: Dict[int, int] = {}  # the lines of each log that was read to its end
+        self._lengths: Dict[int, int] = {}  # the last line of each log that says something
         self._places: Dict[Tuple[int, str, str], int] = {}  # in _found, of texts of which the last counts
+        self._after: Dict[Tuple[int, str], Tuple[int, int]] = {}  # a rank's error: its line, the rank's lines since
         self._in_vain: Dict[str, int] = {}
         self._end = ""  # the last characters of what was looked through
 
     def begin(self, host: str = "") -> None:
         """Go on with another log, which was written on `host`. What it tells comes after what the others told."""
         self._examine(last=True)
-        self._lengths[self._log] = self.lines
         self.lines, self._host, self._open_line, self._end = 0, host, False, ""
         self._log += 1
 
@@ -109,25 +100,27 @@ class Scan:
     def matches(self) -> Tuple[Match, ...]:
         """Give what was found: failures before what follows from them, before notes; then in the order of the lines."""
         self._examine(last=True)
-        self._lengths[self._log] = self.lines
         logs = {id(match): log for log, match in self._found}
         names = {match.finding.signature for _log, match in self._found}
         with_host = {match.finding.signature for _log, match in self._found if match.finding.host}
         explained = {(log, match.finding.line) for log, match in self._found if match.kind is Kind.CAUSE}
+        ended = self._ended()
         told = [
             match
             for log, match in self._found
-            if _goes_with(_ENTRIES[match.finding.signature], names)
+            if (not _handled(match) or id(match) in ended)
+            and _goes_with(_ENTRIES[match.finding.signature], names)
             and (match.finding.host or match.finding.signature not in with_host)
             # An error whose text is a known one need not be told twice.
             and not (match.kind is Kind.OUTCOME and (log, match.finding.line) in explained)
+            and not (_handled(match) and any(_tells(_ENTRIES[name], match.text) for name in names))
         ]
         failures = [(logs[id(match)], match) for match in told if _fails(match)]
         known = self._failed or bool(failures)
         told = [
             match
             for match in told
-            if not _survived(match) or self._counts(logs[id(match)], match.finding.line, failures, known=known)
+            if not _survived(match) or self._counts(logs[id(match)], match, failures, known=known)
         ]
         if not self._failed and not any(match.kind < Kind.NOTE and not _warns(match) for match in told):
             told = [match for match in told if not _warns(match) or self._ends_with(match)]
@@ -142,11 +135,32 @@ class Scan:
         """Give `matches` without the rest."""
         return tuple(match.finding for match in self.matches())
 
-    def _counts(self, log: int, line: int, failures: Sequence[Tuple[int, Match]], *, known: bool) -> bool:
+    def _ended(self) -> Set[int]:
+        """Give the ids of the errors that ended a rank, which it did not survive: of each host the last."""
+        failures = [(log, match) for log, match in self._found if _fails(match) and not _handled(match)]
+        ended: Dict[Tuple[int, str], Match] = {}
+        for log, match in sorted(self._found, key=lambda entry: (entry[0], entry[1].finding.line)):
+            if not _handled(match):
+                continue
+            if match.label:
+                counts = self._since(log, match) <= (_LAST_OF_RANK if self._failed or failures else _LAST_LINES)
+            else:
+                counts = self._counts(log, match, failures, known=True)
+            if counts:
+                ended[log, match.finding.host] = match
+        return {id(match) for match in list(ended.values())[:_MOST_HOSTS]}
+
+    def _since(self, log: int, match: Match) -> int:
+        """Give how many lines a rank has said since its error; none where the log does not tell ranks apart."""
+        return self._after.get((log, match.label), (0, 0))[1]
+
+    def _counts(self, log: int, match: Match, failures: Sequence[Tuple[int, Match]], *, known: bool) -> bool:
         """Say whether a text that programs survive stands where one failed: at its log's end, or above a failure."""
-        below = [match.finding.line - line for other, match in failures if other == log]
-        left = self._lengths[log] - line
-        return left <= (_SHORTLY if known else _LAST_LINES) or any(0 <= lines <= _SHORTLY for lines in below)
+        line = match.finding.line
+        below = [other.finding.line - line for place, other in failures if place == log]
+        last_lines = _LAST_LINES if match.kind is Kind.CAUSE else 0
+        left = self._lengths.get(log, 0) - line
+        return left <= (_SHORTLY if known else last_lines) or any(0 <= lines <= _SHORTLY for lines in below)
 
     def _ranked(self, log: int, match: Match, found: Sequence[Tuple[int, Match]]) -> Tuple[Match, bool]:
         """Give a match as what it is among the others, and whether it comes after the outcome that it does not explain.
@@ -160,13 +174,16 @@ class Scan:
         outcomes = [
             ((other, one.finding.line), one.finding.signature)
             for other, one in found
-            if one.kind is Kind.OUTCOME and not _survived(one) and (other == log or (self._failed and other < log))
+            if one.kind is Kind.OUTCOME
+            and not _survived(one)
+            and not self._since(other, one)
+            and (other == log or (self._failed and other < log))
         ]
-        own = [place for place, other in outcomes if other not in _OF_MPIRUN_ON_RANKS]
+        own = [place for place, other in outcomes if other not in _OF_RANKS_ENDS]
         if _survived(match):
             later = any(place > at for place in own)
         elif match.kind is Kind.OUTCOME:
-            return match, False
+            return match, any(self._since(log, match) > self._since(*other) for other in found if _handled(other[1]))
         elif name in _OF_MPIRUN_AND_SSH:
             later = any(place < at for place, _other in outcomes)
         else:
@@ -190,20 +207,34 @@ class Scan:
         rest = block[cut:]
         self._pending, self._size = [rest] if rest else [], len(rest)
         seen = block[:cut]
+        if any(log == self._log for log, _label in self._after):
+            self._listen(seen, self.lines + (not self._open_line))
         if seen:
             # What is cut within a line has counted it already.
             self.lines += seen.count("\n") + (not seen.endswith("\n")) - self._open_line
             self._open_line = not seen.endswith("\n")
-            self._end = seen[-_LINE:]
+            self._end = seen[-LINE:]
             words = seen[-_BLOCK // 64 :].strip() or seen.strip()
             if words:
-                self.last_words = _clean(words[words.rfind("\n") + 1 :])[1].strip()[-_MOST_SHOWN:]
+                self._lengths[self._log] = self.lines - seen.count("\n", len(seen.rstrip())) + seen.endswith("\n")
+                self.last_words = clean(words[words.rfind("\n") + 1 :])[1].strip()[-_MOST_SHOWN:]
+
+    def _listen(self, seen: str, number: int) -> None:
+        """Count what ranks say after their errors, in a text that begins in line `number`."""
+        line_at = 0
+        for match in SAID.finditer(seen):
+            number += seen.count("\n", line_at, match.start())
+            line_at = match.start()
+            rank = (self._log, match.group("label") or match.group("tag"))
+            line, count = self._after.get(rank, (number, 0))
+            if number > line:
+                self._after[rank] = (line, count + 1)
 
     def _hits(self, block: str, cut: int) -> List[Tuple[int, Signature, int]]:
         """Give (where its line begins, the signature, where the key stands) of every key before `cut`, in order."""
         hits: Dict[Tuple[int, int], int] = {}
         for order, entry in enumerate(TABLE):
-            if len(self._hosts.get(entry.name, ())) >= _MOST_HOSTS:
+            if not entry.handled and len(self._hosts.get(entry.name, ())) >= _MOST_HOSTS:
                 continue
             for key in entry.keys:
                 position = block.find(key, 0, cut + _OVERLAP)
@@ -219,16 +250,17 @@ class Scan:
             return
         end = block.find("\n", position)
         end = len(block) if end < 0 else end
-        host = self._host or self._named(_clean(block[start : min(end, start + _LINE)])[0])
+        host = self._host or self._named(clean(block[start : min(end, start + LINE)])[0])
         told = self._hosts.setdefault(entry.name, set())
-        last_counts = entry.survived or (self._failed and entry.kind is Kind.OUTCOME)
+        rank = label(block[start : min(end, start + LINE)]) if entry.handled else ""
+        last_counts = entry.survived or entry.handled or (self._failed and entry.kind is Kind.OUTCOME)
         if not last_counts and "(?P<host>" not in entry.pattern and _known(host, told):
             return
         if entry.not_after:
-            above = block[max(0, start - _LINE) : start] if start else self._end
+            above = block[max(0, start - LINE) : start] if start else self._end
             if entry.not_after in above[:-1].rpartition("\n")[2]:
                 return
-        text = _with_following(_around(block, start, position, end), block, end, entry.lines - 1)
+        text = with_following(around(block, start, position, end), block, end, entry.lines - 1, rank)
         match = re.search(entry.pattern, text)
         if match is None:
             if entry.lines > 1:
@@ -236,10 +268,18 @@ class Scan:
             return
         if entry.survived and _GOES_ON.search(text) and not _RAISED.match(text):
             return
-        values = _values(match)
+        self._note(entry, match, host, rank, number, last_counts=last_counts)
+
+    def _note(
+        self, entry: Signature, match: "re.Match[str]", host: str, rank: str, number: int, *, last_counts: bool
+    ) -> None:
+        """Note a text of a host, and of a rank if its label is known, that is new or takes the place of another."""
+        values, text, told = _values(match), match.string, self._hosts[entry.name]
         host = self._named(_host(values.pop("host", ""))) or host
-        place = self._places.get((self._log, entry.name, host)) if last_counts else None
-        if place is None and (_known(host, told) or len(told) >= _MOST_HOSTS):
+        of = (self._log, entry.name, rank or host)
+        place = self._places.get(of) if last_counts else None
+        many = len(self._after) >= _MOST_RANKS if rank else _known(host, told) or len(told) >= _MOST_HOSTS
+        if place is None and many:
             return
         told.add(host)
         values = {name: self._named(value) for name, value in values.items()}
@@ -249,9 +289,11 @@ class Scan:
         down = text.count("\n", 0, match.start())
         finding = Finding(entry.name, cause, _filled(entry.next, values, "HOST"), host, number + down)
         shown = text.split("\n")[down].strip()[: 2 * _MOST_SHOWN]
-        found = (self._log, Match(finding, entry.kind, shown))
+        found = (self._log, Match(finding, entry.kind, shown, rank))
+        if rank:
+            self._after[self._log, rank] = (finding.line, 0)
         if place is None:
-            self._places[self._log, entry.name, host] = len(self._found)
+            self._places[of] = len(self._found)
             self._found.append(found)
         elif not self._repeats(self._found[place][1], found[1]):
             self._found[place] = found
@@ -268,9 +310,9 @@ class Scan:
 
 
 _ENTRIES = {entry.name: entry for entry in TABLE}
-_OF_MPIRUN_ON_RANKS = {entry.name for entry in RANKS}
+_OF_RANKS_ENDS = {entry.name for entry in (*RANKS, *SLURM)}
 _OF_MPIRUN_AND_SSH = {entry.name for entry in (*LAUNCHER, *SSH)}
-_SPEAK_LATE = {entry.name for entry in (*NCCL, *SYSTEM)}
+_SPEAK_LATE = {entry.name for entry in (*NCCL, *SYSTEM, *SLURM) if "CANCELLED" not in entry.pattern}
 
 
 class _Filling(Dict[str, str]):
@@ -307,48 +349,6 @@ def _cut(block: str) -> int:
     return at + 1 if at < len(block) else len(block) - _OVERLAP
 
 
-def _around(block: str, start: int, position: int, end: int) -> str:
-    """Give the line from `start` to `end` without its prefixes; of a long one, or a progress bar, what is at a key."""
-    stop = block.find("\r", position, end)
-    stop = end if stop < 0 else stop
-    if stop - start > _BEFORE + _AFTER:
-        start, stop = max(start, position - _BEFORE), min(stop, position + _AFTER)
-    return _clean(block[start:stop])[1]
-
-
-def _with_following(line: str, block: str, end: int, count: int) -> str:
-    """Give a line and the `count` lines after it, without their prefixes."""
-    text = [line]
-    for _line in range(count):
-        if end >= len(block):
-            break
-        begin, end = end + 1, block.find("\n", end + 1)
-        end = len(block) if end < 0 else end
-        text.append(_clean(block[begin : min(end, begin + _LINE)])[1])
-    return "\n".join(text)
-
-
-def _clean(line: str) -> Tuple[str, str]:
-    """Take control codes, tags and times off a line; give the host that its prefix names, and what is left."""
-    host = ""
-    if "\x1b" in line:
-        line = _ESCAPES.sub("", line)
-    line = line.replace("\0", "").rstrip("\r")
-    line = line[line.rfind("\r") + 1 :]
-    if "]<std" in line:
-        line = _TAGS.sub("", line)
-    match = _PREFIX.match(line)
-    while match:
-        # What mpirun says is of any host; a rank speaks for its own.
-        host = match.group("label") if match.group("rank") else host
-        line = line[match.end() :]
-        match = _PREFIX.match(line)
-    speaker = _SPEAKER.match(line)
-    if speaker and not host:
-        host = speaker.group("nccl") or speaker.group("mpi") or speaker.group("syslog")
-    return host, line
-
-
 def _values(match: "re.Match[str]") -> Dict[str, str]:
     """Give the groups by name. One that ends in a digit is another place for the same value."""
     values: Dict[str, str] = {}
@@ -371,6 +371,15 @@ def _goes_with(entry: Signature, names: Set[str]) -> bool:
 
 def _warns(match: Match) -> bool:
     return bool(_ENTRIES[match.finding.signature].at_end)
+
+
+def _handled(match: Match) -> bool:
+    return _ENTRIES[match.finding.signature].handled
+
+
+def _tells(entry: Signature, text: str) -> bool:
+    """Say whether a text is the cause that an entry knows."""
+    return entry.kind is Kind.CAUSE and any(key in text for key in entry.keys) and bool(re.search(entry.pattern, text))
 
 
 def _fails(match: Match) -> bool:

@@ -31,7 +31,8 @@ class Signature:
     A text with `at_end` is a warning, after which programs may go on well: it is told where something else tells of a
     failure, or where `at_end` is found in the log's last line. A text that is often `survived` says a failure only where
     a program raised it, at the end of its log or shortly above another failure, and never on a line that warns or tells
-    of a new try; the last one counts.
+    of a new try; the last one counts. One that is often `handled` says a failure only where its rank says hardly anything
+    after it, or where no label tells whose it is, at the end of the log or shortly above another failure.
     """
 
     name: str
@@ -46,3 +47,4 @@ class Signature:
     not_after: str = ""
     at_end: str = ""
     survived: bool = False
+    handled: bool = False

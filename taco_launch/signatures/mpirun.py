@@ -250,6 +250,7 @@ RANKS = (
         _RANK + r"127\b",
         kind=Kind.OUTCOME,
         lines=3,
+        unless=("command-missing",),
     ),
     Signature(
         "rank-not-executable",

@@ -127,14 +127,6 @@ SYSTEM = (
         r"ut of memory: Kill(?:ed)? process \d+,? \((?P<what>[^)]+)\)|oom-kill:.*task=(?P<what2>[^,\s]+)",
     ),
     Signature(
-        "slurm-out-of-memory",
-        ("oom-kill event", "oom_kill event"),
-        "Slurm killed a process of this job[[host? on {host}]]: it used more memory than the job has.",
-        "Ask for more: sbatch --mem=0 (all of a node's memory) or --mem-per-cpu; or smaller batches, fewer data loader "
-        "workers.",
-        r"slurmstepd\S*: error: (?:Detected \d+ oom.kill event|[^\r\n]{0,80}oom.kill event)",
-    ),
-    Signature(
         "memory-refused",
         ("MemoryError", "std::bad_alloc", "DefaultCPUAllocator", "OOM when allocating tensor"),
         "A process on {host} asked for more memory than it may have.",

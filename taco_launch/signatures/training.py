@@ -224,6 +224,7 @@ TRAINING = (
         kind=Kind.OUTCOME,
         lines=60,
         not_after="Exception ignored in",
+        handled=True,
     ),
     Signature(
         "python-crashed",

@@ -1,0 +1,77 @@
+"""The lines of a log: what a line says, what stands before that (codes, times, who says it), what follows it; pure."""
+
+import re
+from typing import Tuple
+
+# Of each line below a key no more than so many characters are looked at.
+LINE = 400
+# The characters around a key that a pattern is given of the key's own line, before and after it.
+_BEFORE, _AFTER = 512, 2048
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
+_TAGS = re.compile(r"\[\d+(?:,\d+)?\]<std(?:out|err|diag)>: ?")
+_PREFIX = re.compile(
+    r"(?P<label>[^\s/|]+)/(?:(?P<rank>\d+)|mpirun) *\| ?"  # the merged log
+    r"|(?P<bracket>\[)?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?"  # docker logs -t, NCCL
+    r"(?(bracket)\]|(?=\s|$)) *"  # but no time that goes on, as in Horovod's and TensorFlow's own lines
+    r"|\[?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]? *"  # mpirun, dmesg -T
+    r"|\[ *\d+\.\d+\] "  # dmesg
+    r"|\[rank\d+\]: ?"  # torch
+)
+_SPEAKER = re.compile(
+    r"(?P<nccl>[\w.-]+):\d+:\d+ \[|\[(?P<mpi>[\w.-]+):\d+\] |[A-Z][a-z]{2} [ \d]\d [\d:]{8} (?P<syslog>[\w.-]+) kernel:"
+)
+# A line that a rank says something in, with its label in the merged log or the tag of mpirun. What is indented goes on
+# with the line above it.
+SAID = re.compile(
+    r"(?m)^(?:(?P<label>[^\s/|]{1,255}/\d{1,9}) *\||[^\n\[]{0,40}(?P<tag>\[\d+(?:,\d+)?\]<std)\w{3,4}>:) ?(?=\S)"
+)
+
+
+def clean(line: str) -> Tuple[str, str]:
+    """Take control codes, tags and times off a line; give the host that its prefix names, and what is left."""
+    host = ""
+    if "\x1b" in line:
+        line = _ESCAPES.sub("", line)
+    line = line.replace("\0", "").rstrip("\r")
+    line = line[line.rfind("\r") + 1 :]
+    if "]<std" in line:
+        line = _TAGS.sub("", line)
+    match = _PREFIX.match(line)
+    while match:
+        # What mpirun says is of any host; a rank speaks for its own.
+        host = match.group("label") if match.group("rank") else host
+        line = line[match.end() :]
+        match = _PREFIX.match(line)
+    speaker = _SPEAKER.match(line)
+    if speaker and not host:
+        host = speaker.group("nccl") or speaker.group("mpi") or speaker.group("syslog")
+    return host, line
+
+
+def label(line: str) -> str:
+    """Give what marks the lines of the rank that says a line, or nothing where no label does."""
+    match = SAID.match(line)
+    return (match.group("label") or match.group("tag")) if match else ""
+
+
+def around(block: str, start: int, position: int, end: int) -> str:
+    """Give the line from `start` to `end` without its prefixes; of a long one, or a progress bar, what is at a key."""
+    stop = block.find("\r", position, end)
+    stop = end if stop < 0 else stop
+    if stop - start > _BEFORE + _AFTER:
+        start, stop = max(start, position - _BEFORE), min(stop, position + _AFTER)
+    return clean(block[start:stop])[1]
+
+
+def with_following(line: str, block: str, end: int, count: int, rank: str) -> str:
+    """Give a line and the `count` lines after it, without their prefixes; empty ones for what other ranks say."""
+    text = [line]
+    for _line in range(count):
+        if end >= len(block):
+            break
+        begin, end = end + 1, block.find("\n", end + 1)
+        end = len(block) if end < 0 else end
+        following = block[begin : min(end, begin + LINE)]
+        text.append(clean(following)[1] if not rank or label(following) in ("", rank) else "")
+    return "\n".join(text)

@@ -1,0 +1,73 @@
+"""What Slurm says of jobs that it refuses, ends or sees fail: slurmstepd, srun and sbatch."""
+
+from taco_launch.signatures.entry import Kind, Signature
+
+SLURM = (
+    Signature(
+        "slurm-out-of-memory",
+        ("oom-kill event", "oom_kill event"),
+        "Slurm killed a process of this job[[host? on {host}]]: it used more memory than the job has.",
+        "Ask for more: sbatch --mem=0 (all of a node's memory) or --mem-per-cpu; or smaller batches, fewer data loader "
+        "workers.",
+        r"slurmstepd\S*: error: (?:Detected \d+ oom.kill event|[^\r\n]{0,80}oom.kill event)",
+    ),
+    Signature(
+        "slurm-task-out-of-memory",
+        (": Out Of Memory",),
+        "Slurm says that task {task} on {host} was killed because it used more memory than the job has.",
+        "Ask for more: sbatch --mem=0 (all of a node's memory) or --mem-per-cpu; or smaller batches, fewer data loader "
+        "workers.",
+        r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): Out Of Memory",
+        unless=("slurm-out-of-memory",),
+    ),
+    Signature(
+        "slurm-time-limit",
+        ("DUE TO TIME LIMIT",),
+        "Slurm ended {what} because its time was up.",
+        "Ask for more: sbatch --time=HH:MM:SS, up to what the partition allows (sinfo -o '%P %l'); and save checkpoints, "
+        "so that the next job goes on from there.",
+        r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT \S+ DUE TO TIME LIMIT",
+    ),
+    Signature(
+        "slurm-preempted",
+        ("DUE TO PREEMPTION",),
+        "Slurm ended {what} to give its place to a job of higher priority.",
+        "Start it again (sbatch --requeue lets Slurm do that) and go on from a checkpoint; or use a partition or QOS that "
+        "is not preempted.",
+        r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT \S+ DUE TO PREEMPTION",
+    ),
+    Signature(
+        "slurm-node-failure",
+        ("DUE TO NODE FAILURE",),
+        "Slurm ended {what} because a node of the job failed or no longer answered.",
+        "See which: sinfo -R names nodes that are down and why. Leave it out: sbatch --exclude=NODE.",
+        r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT \S+ DUE TO NODE FAILURE",
+    ),
+    Signature(
+        "slurm-cancelled",
+        (" CANCELLED AT ",),
+        "{what} was cancelled: by scancel, by Slurm, or because another step or task of the job had failed.",
+        "See what Slurm noted: sacct -j JOBID -o JobID,State,ExitCode,Comment. If nobody cancelled it, look for what "
+        "failed before that line.",
+        r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE))",
+        kind=Kind.OUTCOME,
+        unless=("slurm-time-limit", "slurm-preempted", "slurm-node-failure"),
+    ),
+    Signature(
+        "slurm-task-exited",
+        (": Exited with exit code ",),
+        "Task {task} on {host} ended with exit code {code}.",
+        "Read that task's own last lines before this point; srun --label marks the lines of each.",
+        r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): Exited with exit code (?P<code>\d+)",
+        kind=Kind.OUTCOME,
+    ),
+    Signature(
+        "slurm-refused",
+        ("srun: error: Unable to create step for job", "Batch job submission failed:"),
+        "Slurm refused [[job?a step of job {job}||the job]]: {why}.",
+        "Compare what is asked for (nodes, tasks, CPUs, GPUs, memory, time, account) with what there is: scontrol show "
+        "partition, sinfo -o '%P %l %c %m %G'; for a step: scontrol show job JOBID.",
+        r"Unable to create step for job (?P<job>\d+): (?P<why>[^\r\n]*[^\s.])"
+        r"|(?:sbatch|srun|salloc): error: Batch job submission failed: (?P<why2>[^\r\n]*[^\s.])",
+    ),
+)

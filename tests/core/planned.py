@@ -1,0 +1,67 @@
+"""Jobs to plan in tests, and what a line made of them says."""
+
+from typing import Any
+
+from taco_launch.inventory import profile
+from taco_launch.launch import mpirun
+from taco_launch.launch.replace import Option
+from taco_launch.model.facts import Facts, HostFacts
+from taco_launch.model.hosts import Container, Host, Network
+from taco_launch.model.jobs import JobSpec
+from taco_launch.model.plans import HostSlots, LaunchPlan
+from taco_launch.placement import place
+
+LOCAL = Host("me", "127.0.0.1", slots=2, connection="local")
+FAR = (Host("gpu1", "10.0.0.1", slots=8), Host("gpu2", "10.0.0.2", slots=8))
+WRAPPER = ("/py", "-I", "-S", "/agent.pyz", "rank", "/job", "--")
+BINDING = ("--bind-to", "none", "--map-by", "slot")
+AUTO = profile.load("auto", "", {})
+BOND = Network(interface="bond0")
+RDMA = Network(interface="bond0", rdma="on")
+LIGHTCC = Container("image", provides=("lightcc",))
+
+
+def plan(facts: Facts | None = None, folder: str = "/job", **fields: Any) -> LaunchPlan:
+    defaults = {"name": "j", "command": ("true",), "hosts": (LOCAL,), "head": "me", "profile": AUTO}
+    spec = JobSpec(**{**defaults, **fields})
+    placement = place(spec.np, [HostSlots(host.name, host.slots or 0) for host in spec.hosts])
+    return mpirun.plan(spec, "id1", placement, facts or Facts(root=False, openmpi="4.1.4"), WRAPPER, folder)
+
+
+def settings(made: LaunchPlan) -> dict[str, str]:
+    """Give what -x and MCA options of a line set."""
+    words = made.argv
+    env = [words[at + 1].partition("=") for at, word in enumerate(words) if word == "-x"]
+    mca = [
+        (words[at + 1], words[at + 2]) for at, word in enumerate(words) if word in ("--mca", "--prtemca", "--pmixmca")
+    ]
+    return {**{name: value for name, _equals, value in env}, **dict(mca)}
+
+
+def options_of(made: LaunchPlan) -> list[Option]:
+    """Cut the line between mpirun and the command into its options."""
+    tokens = [token for token in made.tokens if token.why != "the job's command"][1:]
+    options, at = [], 0
+    while at < len(tokens):
+        word = tokens[at].text
+        count = 1 if word == "--allow-run-as-root" else 3 if word.endswith("mca") else 2
+        options.append(Option(tuple(tokens[at : at + count])))
+        at += count
+    return options
+
+
+def missing(made: LaunchPlan) -> list[str]:
+    """Give what was left out for want of a fact."""
+    return [warning.partition(": left out, since ")[0] for warning in made.warnings if ": left out, since " in warning]
+
+
+def gids(nccl: str | None, *indexes: int | None, **network: Any) -> LaunchPlan:
+    hosts = tuple(
+        HostFacts(host.name, gid_index=index) for host, index in zip(FAR, indexes, strict=False) if index is not None
+    )
+    return plan(
+        Facts(False, openmpi="4.1.4", nccl=nccl, hosts=hosts), hosts=FAR, network=Network("bond0", "on", **network)
+    )
+
+
+PROFILES = [AUTO, *(profile.load(name, "", {}) for name in ("taco-bare-metal", "ack"))]

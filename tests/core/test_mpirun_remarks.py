@@ -1,0 +1,176 @@
+"""What is said of a line, and what a line becomes of it: LightCC, contradictions, the caller's environment."""
+
+from typing import Any
+
+import pytest
+
+from taco_launch.inventory import profile
+from taco_launch.model.facts import Facts
+from taco_launch.model.hosts import Host, Network
+from taco_launch.model.jobs import Asked
+from tests.core.planned import (
+    BOND,
+    FAR,
+    LIGHTCC,
+    LOCAL,
+    PROFILES,
+    RDMA,
+    gids,
+    plan,
+    settings,
+)
+
+
+def test_light_is_the_guides_combination() -> None:
+    with_it = plan(hosts=FAR, network=BOND, asked=Asked(light=True), container=LIGHTCC)
+    assert {name: value for name, value in settings(with_it).items() if name.startswith(("LIGHT_", "HOROVOD_"))} == {
+        "HOROVOD_FUSION_THRESHOLD": "0",
+        "HOROVOD_CYCLE_TIME": "0",
+        "LIGHT_INTRA_SIZE": "8",
+        "LIGHT_2D_ALLREDUCE": "1",
+        "LIGHT_TOPK_ALLREDUCE": "1",
+        "LIGHT_TOPK_THRESHOLD": "2097152",
+    }
+    assert any("lossy" in warning for warning in with_it.warnings)
+    assert not any("nothing will read" in warning for warning in with_it.warnings)
+    without = plan(hosts=FAR, network=BOND, asked=Asked(light=True))
+    assert any("nothing will read" in warning for warning in without.warnings)
+    assert not {name for name in settings(without) if name.startswith("HOROVOD_")}
+    uneven = plan(hosts=FAR, np=12, network=BOND, asked=Asked(light=True))
+    assert "LIGHT_INTRA_SIZE" not in settings(uneven)
+    assert any("unequal" in warning for warning in uneven.warnings)
+    assert any("one host" in warning for warning in plan(asked=Asked(light=True)).warnings)
+
+
+def test_2d_alone_is_horovods_torus_where_nothing_reads_the_other() -> None:
+    def found(horovod: str | None = "0.28.1", **fields: Any) -> list[str]:
+        facts = Facts(False, openmpi="4.1.4", horovod=horovod)
+        made = plan(facts, **{"hosts": FAR, "network": BOND, "env": (("LIGHT_2D_ALLREDUCE", "1"),), **fields})
+        return [name for name in settings(made) if name.startswith(("LIGHT_", "HOROVOD_"))]
+
+    assert found() == ["HOROVOD_TORUS_ALLREDUCE"]
+    assert found(env=(("LIGHT_INTRA_SIZE", "8"), ("LIGHT_2D_ALLREDUCE", "1"))) == ["HOROVOD_TORUS_ALLREDUCE"]
+    unchanged = ["LIGHT_2D_ALLREDUCE"]
+    assert found(np=12) == ["LIGHT_2D_ALLREDUCE"]
+    assert found("0.25.0") == found(None) == found(container=LIGHTCC) == found(hosts=(LOCAL,)) == unchanged
+    assert found(env=(("LIGHT_INTRA_SIZE", "4"), *((name, "1") for name in unchanged))) == [
+        "LIGHT_INTRA_SIZE",
+        *unchanged,
+    ]
+    assert found(env=(("LIGHT_2D_ALLREDUCE", "0"),)) == unchanged
+    both = (("LIGHT_2D_ALLREDUCE", "1"), ("LIGHT_TOPK_ALLREDUCE", "1"))
+    assert found(env=both) == ["LIGHT_2D_ALLREDUCE", "LIGHT_TOPK_ALLREDUCE"]
+
+
+def test_what_the_environment_holds_and_the_line_overrides() -> None:
+    inherited = (
+        ("NCCL_DEBUG", "TRACE"),
+        ("NCCL_IB_TC", "106"),
+        ("OMPI_MCA_pml", "ucx"),
+        ("OMPI_MCA_btl", "^openib,ofi"),
+    )
+    facts = Facts(False, environment=inherited, openmpi="4.1.4")
+    said = plan(facts, hosts=FAR, network=BOND).warnings
+    assert [warning.split()[0] for warning in said if "your environment" in warning] == ["NCCL_DEBUG=WARN", "--mca"]
+    asked = plan(facts, hosts=FAR, network=BOND, env=(("NCCL_DEBUG", "INFO"),), mca=(("pml", "cm"),)).warnings
+    assert not [warning for warning in asked if "your environment" in warning]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"asked": Asked(interface="eth0")}, ["--interface changes nothing on the line on one host"]),
+        ({"asked": Asked(transport="rdma", gdr=True)}, ["--transport rdma changes", "--gdr changes"]),
+        ({"asked": Asked(transport="auto")}, []),
+        ({"hosts": FAR, "asked": Asked(transport="rdma", interface="ib0", gdr=False)}, []),
+        (
+            {"hosts": FAR, "asked": Asked(transport="tcp"), "network": RDMA, "profile": "taco-bare-metal"},
+            ["--transport tcp: nothing on the line keeps NCCL off RDMA; -x NCCL_IB_DISABLE=1"],
+        ),
+        (
+            {"hosts": FAR, "network": BOND, "asked": Asked(gdr=True), "profile": "ack"},
+            ["--gdr changes", "the line names no hosts"],
+        ),
+        (
+            {"hosts": FAR, "network": BOND, "asked": Asked(transport="tcp", gdr=True)},
+            ["GPUDirect RDMA is asked for, and so is TCP"],
+        ),
+        (
+            {"hosts": FAR, "network": BOND, "asked": Asked(gdr=False), "env": (("NCCL_NET_GDR_LEVEL", "SYS"),)},
+            ["-x NCCL_NET_GDR_LEVEL=SYS undoes -x NCCL_NET_GDR_LEVEL=LOC (no GPUDirect RDMA; --no-gdr)"],
+        ),
+        (
+            {"hosts": FAR, "network": BOND, "env": (("NCCL_SOCKET_IFNAME", "=eth0"),)},
+            ["NCCL_SOCKET_IFNAME==eth0 and bond0 for MPI differ: --interface sets all places"],
+        ),
+        ({"hosts": FAR, "network": BOND, "mca": (("btl_tcp_if_include", "10.0.0.0/16"),)}, []),
+    ],
+)
+def test_what_is_asked_and_comes_to_nothing_is_said(fields: dict[str, Any], said: list[str]) -> None:
+    if "profile" in fields:
+        fields = {**fields, "profile": profile.load(fields["profile"], "", {})}
+    warnings = plan(Facts(False, openmpi="4.1.4", nccl="2.27.3"), **fields).warnings
+    ours = [
+        warning
+        for warning in warnings
+        if not warning.startswith(("NCCL_IB_DISABLE=0", "NCCL_IB_GID", "NCCL_SOCKET_IFNAME, "))
+    ]
+    assert len(ours) == len(said), ours
+    assert all(warning.startswith(start) for warning, start in zip(ours, said, strict=True))
+
+
+def test_an_option_that_takes_words_away_changes_the_line() -> None:
+    guide: dict[str, Any] = {
+        "hosts": FAR,
+        "np": 8,
+        "head": "gpu1",
+        "network": Network("bond0", "on", 3),
+        "profile": PROFILES[1],
+    }
+    made = plan(asked=Asked(transport="tcp", interface="eth0"), **guide)
+    assert made.warnings == ()
+
+
+def test_what_mpirun_takes_from_a_program_is_said() -> None:
+    made = plan(command=("train.py", "--epochs", "1", "--mca", "a", "b", "--map-by", "slot", ":"))
+    (said,) = made.warnings
+    assert said.startswith("--mca, --map-by, :: run by taco-launch")
+    assert plan(command=("--mca", "--epochs")).warnings == ()
+
+
+def test_a_range_of_ports_that_is_too_small() -> None:
+    def said(first: int, last: int, np: int) -> list[str]:
+        made = plan(hosts=FAR, np=np, network=Network(interface="bond0", port_range=(first, last)))
+        return [warning for warning in made.warnings if "port_range" in warning]
+
+    assert said(40000, 40000, 16)
+    assert said(40000, 40007, 16)
+    assert not said(40000, 40008, 16)
+    assert not said(40000, 40000, 8)
+
+
+def test_open_mpi_5_and_the_guides_single_dashes() -> None:
+    guide = PROFILES[1]
+    facts = Facts(False, openmpi="5.0.11")
+    assert any(
+        warning.startswith("-bind-to, -map-by: ") for warning in plan(facts, profile=guide, network=RDMA).warnings
+    )
+    assert not any("two dashes" in warning for warning in plan(profile=guide, network=RDMA).warnings)
+    assert not any("two dashes" in warning for warning in plan(facts).warnings)
+
+
+def test_an_exclude_of_the_environment_stands_against_our_include() -> None:
+    facts = Facts(False, openmpi="4.1.4", environment=(("OMPI_MCA_btl_tcp_if_exclude", "docker0"),))
+    assert any("unset it" in warning for warning in plan(facts, hosts=FAR, network=BOND).warnings)
+    assert not any("unset it" in warning for warning in plan(facts).warnings)
+
+
+def test_logins_and_ports_that_a_pasted_line_has_not_are_named() -> None:
+    odd = (Host("a", "a", slots=1, user="bob"), Host("b", "b", slots=1, port=2222), Host("c", "c", slots=1))
+    said = [warning for warning in plan(hosts=odd, head="a", network=BOND).warnings if "~/.ssh/config" in warning]
+    assert [warning.partition(":")[0] for warning in said] == ["a and 1 more"]
+    assert not [warning for warning in plan(hosts=FAR, network=BOND).warnings if "~/.ssh/config" in warning]
+
+
+def test_each_host_its_own_gid_index_is_said() -> None:
+    assert any("differs from host to host (gpu1 3, gpu2 5)" in warning for warning in gids("2.9.9", 3, 5).warnings)

@@ -84,10 +84,7 @@ def _print_entry(knob: "Knob") -> None:
         ("Name", knob.name),
         ("Aliases", ", ".join(knob.aliases)),
         ("Library", knob.library),
-        (
-            "Given with",
-            _given(knob),
-        ),
+        ("Given with", _given(knob)),
         ("Values", knob.allowed),
         ("Unit", knob.unit),
         ("Read", knob.reads),

@@ -40,6 +40,13 @@ def colour_wanted() -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def local_names() -> frozenset[str]:
+    """Give this machine's names; asking for the whole one may take seconds (DNS)."""
+    import socket
+
+    return frozenset((socket.gethostname(), socket.getfqdn()))
+
+
 @dataclass(frozen=True)
 class Settings:
     """What the options common to all verbs say."""
@@ -51,11 +58,9 @@ class Settings:
 
     def load(self) -> "Inventory":
         """Read the inventory that was named, or the default."""
-        import socket
-
         from taco_launch.inventory.load import load
 
-        return load(self.inventory, os.environ, lambda: frozenset((socket.gethostname(), socket.getfqdn())))
+        return load(self.inventory, os.environ, local_names)
 
     def head(self) -> "Head":
         """Reach the head. It is this machine in this version."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.cli.options import Seconds, Settings, complete_file
+from taco_launch.cli.options import Seconds, Settings, complete_file, local_names
 from taco_launch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -188,24 +188,22 @@ def _knobs(options: dict[str, Any]) -> tuple[tuple[tuple[str, str | None], ...],
 
 
 def _hosts(inventory: "Inventory", wanted: str | None) -> "tuple[Host, ...]":
-    import socket
-
     from taco_launch.inventory import select
     from taco_launch.inventory.load import SHIPPED
 
     if wanted is None:
         return inventory.hosts
     if inventory.source == SHIPPED:
-        return select.hosts_of(wanted, frozenset((socket.gethostname(), socket.getfqdn())))
+        return select.hosts_of(wanted, local_names())
     return select.choose(inventory, wanted)
 
 
 def _profile(inventory: "Inventory", wanted: str | None) -> "Profile":
     """Read the profile that was asked for, or the inventory's, a path in which counts from the inventory's folder."""
-    from taco_launch.inventory import profile
+    from taco_launch.inventory import names, profile
 
     name = wanted or inventory.profile
-    if wanted is None and profile.is_path(name):
+    if wanted is None and names.is_profile_path(name):
         name = str(Path(inventory.source).parent / Path(name).expanduser())
     return profile.load(name, inventory.source, os.environ)
 

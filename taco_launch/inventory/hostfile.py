@@ -20,8 +20,6 @@ _HINT = (
     "it was read as a hostfile: one host on each line, such as gpu1 slots=8. "
     "An inventory in YAML has a name that ends with .yaml, or begins with a key such as cluster: NAME"
 )
-_YAML_NAMES = (".yaml", ".yml", ".json")
-_YAML_START = re.compile(r"""["']?[\w.-]+["']?[ \t]*:(?:\s|$)|[{]|---|%YAML""")
 _COMMENT = re.compile(r"(?:#|//).*")
 _PIECE = re.compile(r"[^\s=]+|=")
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -30,23 +28,6 @@ _WORDS_FOR_SLOTS = frozenset(("count", "cpu", "cpus", "gpu", "gpus", "np", "ppn"
 _YAML_KEYS = frozenset(("address", "port", "identity_file", "labels", "connection"))
 _RANGE = re.compile(r"\[[0-9,/-]*\]")
 _STRAY_SLOTS = re.compile(r"(?:slots?)?[\s:=]*([0-9]{1,9})", re.IGNORECASE)
-
-
-def is_hostfile(text: str, source: str) -> bool:
-    """Say whether the text of the file `source` is to be read as a hostfile, else it is an inventory in YAML."""
-    return not has_yaml_name(source) and not begins_as_yaml(text)
-
-
-def has_yaml_name(source: str) -> bool:
-    """Say whether the name of a file alone makes it YAML: it ends with .yaml, .yml or .json."""
-    return source.lower().endswith(_YAML_NAMES)
-
-
-def begins_as_yaml(text: str) -> bool:
-    """Say whether the first line that is neither empty nor a comment begins with `key:`, `{`, `---` or `%YAML`."""
-    lines = (line.strip() for line in text.split("\n"))
-    first = next((line for line in lines if line and not line.startswith("#")), "")
-    return bool(_YAML_START.match(first))
 
 
 def parse(text: str, source: str, local_names: frozenset[str] = frozenset()) -> Inventory:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from taco_launch.errors import Fault, SpecError
-from taco_launch.inventory import cache, hostfile, names
+from taco_launch.inventory import cache, names
 from taco_launch.inventory.faults import Faults
-from taco_launch.inventory.text import decode
+from taco_launch.inventory.text import begins_as_yaml, decode, has_yaml_name, is_hostfile
 from taco_launch.model.hosts import Inventory
 
 VARIABLE = "TACO_LAUNCH_INVENTORY"
@@ -35,7 +35,7 @@ def load(
         data, name = _inventory_file(path, VARIABLE), path
     else:
         data, name = (_shipped() / "local.yaml").read_bytes(), SHIPPED
-    if hostfile.is_hostfile(decode(data, Faults(name)), name):
+    if is_hostfile(decode(data, Faults(name)), name):
         return parse(data, name, local_names)  # it depends on more than its text, and is read soon
     return cache.through(Inventory, data, name, environ, parse)
 
@@ -49,7 +49,9 @@ def parse(data: bytes, source: str, local_names: Callable[[], frozenset[str]] = 
     if len(data) > MAX_BYTES:
         raise SpecError(names.plain(source, names.PATH_MAX), (Fault("inventory", f"{len(data)} bytes", _too_large()),))
     text = decode(data, Faults(source))
-    if hostfile.is_hostfile(text, source):
+    if is_hostfile(text, source):
+        from taco_launch.inventory import hostfile  # noqa: PLC0415 - needed for such a file only
+
         return hostfile.parse(text, source, local_names())
     # Needed only where the cache has nothing.
     from taco_launch.inventory import check, document, resolve  # noqa: PLC0415
@@ -96,9 +98,9 @@ def _inventory_file(path: str, option: str) -> bytes:
 
 def _yaml_hint(text: str, source: str) -> tuple[str, ...]:
     """Give the hint for whoever may have meant a hostfile; none where both name and text say YAML."""
-    if not hostfile.begins_as_yaml(text):
+    if not begins_as_yaml(text):
         return ("it was read as YAML because of its name; a hostfile needs another name, such as hosts.txt",)
-    if hostfile.has_yaml_name(source):
+    if has_yaml_name(source):
         return ()
     schema = "`taco-launch inventory --schema` describes every key"
     return (f"it was read as YAML because of how it begins: {schema}; a hostfile has lines such as gpu1 slots=8",)

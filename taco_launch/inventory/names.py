@@ -161,6 +161,11 @@ def parse_env(text: str, path: str = "-x", source: str = COMMAND_LINE) -> tuple[
     return name, value
 
 
+def is_profile_path(text: str) -> bool:
+    """Say whether a profile is given by the path of its file, not by its name."""
+    return "/" in text or text.endswith(".yaml")
+
+
 def shown(value: object) -> str:
     """Give a value for a message: one short line, quoted where it is text, nothing in it that a terminal obeys."""
     if isinstance(value, str):

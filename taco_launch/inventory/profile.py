@@ -49,7 +49,7 @@ def load(name: str, beside: str, environ: Mapping[str, str]) -> Profile:
     Raises:
         SpecError: there is none, it cannot be read, or something in it is wrong: all faults.
     """
-    if is_path(name):
+    if names.is_profile_path(name):
         file = Path(name).expanduser()
         return cache.through(Profile, read_file(str(file), OPTION), str(file), environ, parse)
     folders = _folders(beside, environ)
@@ -67,11 +67,6 @@ def load(name: str, beside: str, environ: Mapping[str, str]) -> Profile:
 def known_names(beside: str, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Give the names of all profiles that `load` finds by name, sorted."""
     return tuple(sorted({file.stem for folder in _folders(beside, environ) for file in folder.glob(f"*{_SUFFIX}")}))
-
-
-def is_path(name: str) -> bool:
-    """Say whether a profile is given by its path, not by its name."""
-    return "/" in name or name.endswith(_SUFFIX)
 
 
 def parse(text: bytes, source: str) -> Profile:

@@ -1,4 +1,4 @@
-"""Bytes of a user's file -> text: UTF-8 without control characters, or where it is not."""
+"""Bytes of a user's file -> text, UTF-8 without control characters, or where it is not; and what kind of file it is."""
 
 import codecs
 import re
@@ -8,6 +8,9 @@ from taco_launch.inventory.faults import Faults
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # UTF-32's little-endian mark begins with UTF-16's
 # All that YAML 1.2, section 5.1, does not allow; halves of characters are no UTF-8.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
+
+_YAML_NAMES = (".yaml", ".yml", ".json")
+_YAML_START = re.compile(r"""["']?[\w.-]+["']?[ \t]*:(?:\s|$)|[{]|---|%YAML""")
 
 
 def decode(data: bytes, faults: Faults) -> str:
@@ -33,6 +36,23 @@ def decode(data: bytes, faults: Faults) -> str:
         faults.add_at(*_position(before), line_of(text, before.count("\n")), problem)
         raise faults.error()
     return text
+
+
+def is_hostfile(text: str, source: str) -> bool:
+    """Say whether the text of the file `source` is to be read as a hostfile, else it is an inventory in YAML."""
+    return not has_yaml_name(source) and not begins_as_yaml(text)
+
+
+def has_yaml_name(source: str) -> bool:
+    """Say whether the name of a file alone makes it YAML: it ends with .yaml, .yml or .json."""
+    return source.lower().endswith(_YAML_NAMES)
+
+
+def begins_as_yaml(text: str) -> bool:
+    """Say whether the first line that is neither empty nor a comment begins with `key:`, `{`, `---` or `%YAML`."""
+    lines = (line.strip() for line in text.split("\n"))
+    first = next((line for line in lines if line and not line.startswith("#")), "")
+    return bool(_YAML_START.match(first))
 
 
 def line_of(text: str, index: int) -> str:

@@ -13,7 +13,6 @@ from taco_launch.errors import SpecError
 from taco_launch.inventory import names
 from taco_launch.inventory.document import kind_of
 
-_INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,14}")  # IFNAMSIZ of linux/if.h: 15 and a NUL
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
 # Printable, and nothing that a shell or ssh's configuration file makes something else of.
@@ -95,7 +94,7 @@ def _size(value: Any) -> int:
 
 
 def _profile(text: str) -> str:
-    if "/" not in text and not text.endswith(".yaml"):
+    if not names.is_profile_path(text):
         return names.word(text, "a profile name (nor a path, which holds a '/' or ends with .yaml)", "")
     if not _PROFILE_FILE.fullmatch(text):
         raise ValueError("is not the path of a profile: no spaces, no shell characters, no '-' first", "")
@@ -118,9 +117,7 @@ GroupName = Annotated[str, _named("a group name")]
 Profile = Annotated[str, _ruled(_profile)]
 Feature = Annotated[str, _named("a feature name")]
 User = Annotated[str, _ruled(names.user)]
-Interface = Annotated[
-    str, _matching(_INTERFACE, "is not a network interface: at most 15 letters, digits, '_', '.', ':' and '-'")
-]
+Interface = Annotated[str, _ruled(names.interface)]
 Image = Annotated[
     str, _matching(_IMAGE, "is not an image: letters, digits, '.', '_', '/', ':', '@' and '-', a letter or digit first")
 ]

@@ -9,10 +9,7 @@ from typing import Callable, Dict
 from taco_launch.launch import knob_lists
 from taco_launch.launch.knob import Knob
 from taco_launch.launch.knob_lists import FINE, Fault
-from taco_launch.launch.knob_remarks import remarks
 from taco_launch.launch.knobs import find
-
-__all__ = ["normalise", "remarks", "verbatim"]
 
 _WHO = {
     "nccl": "NCCL",

@@ -8,15 +8,13 @@ from taco_launch.launch import entries
 from taco_launch.launch.decide import Decisions, decide, hostfile_path, reached
 from taco_launch.launch.env import mark
 from taco_launch.launch.remarks import Draft, remarks
-from taco_launch.launch.replace import Option, env_option, mca_option, replaced
+from taco_launch.launch.replace import Option, env_option, mca_option, replaced, tells_hosts
 from taco_launch.launch.separator import escape
 from taco_launch.launch.torus import torus
 from taco_launch.model.facts import Facts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import File, LaunchPlan, Placement, Token
 
-# What says on a line which hosts there are; without one of them mpirun reads its default hostfile.
-_HOSTS = ("-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile")
 # By environment, Open MPI 4.1 and PRRTE 3 (Open MPI 5.0): the default hostfile, ssh's arguments, and whether messages of
 # several ranks are gathered into one, which is lost where the job ends at once.
 _DEFAULT_HOSTFILE = ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile")
@@ -48,9 +46,9 @@ def plan(
     executed += [*wrapper, *(escape(word) for word in spec.command)]
     env = _env(spec, job_id, placement, facts, decisions)
     files: Tuple[File, ...] = ()
-    if not any(token.text in _HOSTS for token in tokens):
+    if not tells_hosts(options):
         env.update((name, hostfile_path(folder)) for name in _DEFAULT_HOSTFILE)
-    if not any(token.text in _HOSTS[:3] for token in tokens):
+    if not tells_hosts(options, by_file=False):
         files = (File(hostfile_path(folder), hostfile(spec, placement)),)
     return LaunchPlan(
         tokens=(*tokens, *command),
@@ -58,7 +56,9 @@ def plan(
         env=tuple(env.items()),
         host_env=tuple((host, (("NCCL_IB_GID_INDEX", str(index)),)) for host, index in decisions.host_gids),
         files=files,
-        warnings=remarks(Draft(spec, placement, facts, decisions, tuple(ours), given, tuple(options), left_out)),
+        warnings=remarks(
+            Draft(spec, placement, facts, folder, decisions, tuple(ours), given, tuple(options), left_out)
+        ),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 from taco_launch.launch import entries
 from taco_launch.launch.decide import Decisions, decide, versions
 from taco_launch.launch.entries import LeftOut
-from taco_launch.launch.replace import Option
+from taco_launch.launch.replace import Option, tells_hosts
 from taco_launch.launch.separator import taken
 from taco_launch.model.facts import Facts
 from taco_launch.model.jobs import Asked, JobSpec
@@ -23,11 +23,15 @@ Pairs = Sequence[Tuple[str, Optional[str]]]
 
 @dataclass(frozen=True)
 class Draft:
-    """A line before it is told: what the profile gave (`ours`), what the user `given`, and what came of both."""
+    """A line before it is told: what the profile gave (`ours`), what the user `given`, and what came of both.
+
+    `decisions` are what `decide` made of all before it.
+    """
 
     spec: JobSpec
     placement: Placement
     facts: Facts
+    folder: str
     decisions: Decisions
     ours: Tuple[Option, ...]
     given: Tuple[Option, ...]
@@ -77,18 +81,18 @@ def _left_out(draft: Draft) -> Iterator[str]:
 def _asked(draft: Draft) -> Iterator[str]:
     """Name what was asked for and has no place in the line."""
     asked = draft.spec.asked
-    flags = {
-        f"--transport {asked.transport}": replace(asked, transport="auto")
-        if asked.transport in ("tcp", "rdma")
-        else None,
-        "--interface": replace(asked, interface=_OTHER) if asked.interface else None,
-        "--gdr" if asked.gdr else "--no-gdr": None if asked.gdr is None else replace(asked, gdr=not asked.gdr),
-        "--light": replace(asked, light=False) if asked.light else None,
-    }
+    without: List[Tuple[str, Asked]] = []
+    if asked.transport in ("tcp", "rdma"):
+        without.append((f"--transport {asked.transport}", replace(asked, transport="auto")))
+    if asked.interface:
+        without.append(("--interface", replace(asked, interface=_OTHER)))
+    if asked.gdr is not None:
+        without.append(("--gdr" if asked.gdr else "--no-gdr", replace(asked, gdr=not asked.gdr)))
+    if asked.light:
+        without.append(("--light", replace(asked, light=False)))
     one_host = len(draft.placement.shares) == 1
-    with_all = _line(draft, asked)
-    for flag, without in flags.items():
-        if without is not None and _line(draft, without) == with_all:
+    for flag, other in without:
+        if _line(draft, other) == [_text(option) for option in draft.ours]:
             why = "on one host" if one_host else f"under the profile {draft.spec.profile.name}"
             yield f"{flag} changes nothing on the line {why}"
     env = {name for option in draft.options for name, _value in option.env}
@@ -98,11 +102,11 @@ def _asked(draft: Draft) -> Iterator[str]:
         yield "GPUDirect RDMA is asked for, and so is TCP: there is none without RDMA"
 
 
-def _line(draft: Draft, asked: Asked) -> List[Tuple[str, ...]]:
-    """Give the words of the profile's options as they would be if this were asked for."""
+def _line(draft: Draft, asked: Asked) -> List[str]:
+    """Give the profile's options as they would be if this were asked for."""
     spec = replace(draft.spec, asked=asked)
-    options, _left_out = entries.options(spec.profile, decide(spec, draft.placement, draft.facts, ""))
-    return [tuple(token.text for token in option.tokens) for option in options]
+    decisions = decide(spec, draft.placement, draft.facts, draft.folder)
+    return [_text(option) for option in entries.options(spec.profile, decisions)[0]]
 
 
 def _undone(draft: Draft) -> Iterator[str]:
@@ -115,8 +119,7 @@ def _undone(draft: Draft) -> Iterator[str]:
 
 
 def _hosts(draft: Draft) -> Iterator[str]:
-    told = any(option.key[1] in ("H", "host", "hostfile", "machinefile") for option in draft.options)
-    if not told and len(draft.placement.shares) > 1:
+    if not tells_hosts(draft.options) and len(draft.placement.shares) > 1:
         yield (
             "the line names no hosts: mpirun takes them from its default hostfile, as under the MPI Operator; to paste it "
             "elsewhere write that with --out DIR and set OMPI_MCA_orte_default_hostfile (5.0: PRTE_MCA_prte_default_hostfile)"

@@ -9,6 +9,9 @@ _MCA = ("-mca", "--mca", "--prtemca", "--pmixmca", "-gmca", "--gmca")
 # A list of what to use and one of what not to: mpirun takes only one of the two (Open MPI 4.1, btl_tcp and oob_tcp).
 _OPPOSITES = (("_if_exclude", "_if_include"),)
 
+# What tells the hosts on a line, and what a file with them; without either mpirun reads its default hostfile.
+_HOSTS, _HOSTFILES = ("H", "host"), ("hostfile", "machinefile")
+
 
 @dataclass(frozen=True)
 class Option:
@@ -51,6 +54,12 @@ def replaced(options: Iterable[Option], given: Iterable[Option]) -> List[Option]
     line: Dict[Tuple[str, str], Option] = {option.key: option for option in options}
     line.update((option.key, option) for option in given)
     return list(line.values())
+
+
+def tells_hosts(options: Iterable[Option], *, by_file: bool = True) -> bool:
+    """Say whether a line of these options tells mpirun its hosts, `by_file` or in itself."""
+    wanted = (*_HOSTS, *_HOSTFILES) if by_file else _HOSTS
+    return any(kind == "option" and name in wanted for kind, name in (option.key for option in options))
 
 
 def _option(words: Iterable[str], source: str, why: str) -> Option:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taco_launch.launch.knob_values import remarks
+from taco_launch.launch.knob_remarks import remarks
 
 GUIDE = (
     ("NCCL_DEBUG", "INFO"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taco_launch.launch.knob_values import remarks
+from taco_launch.launch.knob_remarks import remarks
 from taco_launch.launch.knob_versions import by_version
 
 OLD = {"nccl": "2.9.9", "openmpi": "4.1.4", "horovod": "0.25.0"}

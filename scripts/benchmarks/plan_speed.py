@@ -11,7 +11,7 @@ import verdicts
 
 from taco_launch.inventory import profile
 from taco_launch.launch import mpirun
-from taco_launch.model.facts import Facts
+from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.hosts import Host, Network
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import HostSlots
@@ -58,7 +58,7 @@ def _plan(names: Sequence[str], slots: int) -> None:
         "j", ("true",), hosts, head=names[0], profile=profile.load("auto", "", {}), network=Network(interface="eth0")
     )
     placement = place(None, [HostSlots(host.name, slots) for host in hosts])
-    plan = mpirun.plan(spec, "", placement, Facts(root=True, openmpi="4.1.4"), ("agent", "rank", "j", "--"), "/job")
+    plan = mpirun.plan(spec, "", placement, JobFacts(root=True, openmpi="4.1.4"), ("agent", "rank", "j", "--"), "/job")
     mpirun.line(plan.tokens)
 
 

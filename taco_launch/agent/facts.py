@@ -19,7 +19,7 @@ _PR_SET_PTRACER, _PR_SET_PTRACER_ANY = 0x59616D61, -1  # prctl(2): Yama; Open MP
 
 
 def host(*, count_slots: bool) -> Dict[str, Any]:
-    """Give slots, GPUs and `single_copy`, as HostFacts names them. The slots are the GPUs, else max(2, cores).
+    """Give slots, GPUs and `single_copy`, as JobHost names them. The slots are the GPUs, else max(2, cores).
 
     Raises:
         HostError: nobody knows how many GPUs there are, and the slots are to be counted.

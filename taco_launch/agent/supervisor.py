@@ -25,7 +25,7 @@ from taco_launch.launch import mpirun
 from taco_launch.launch.env import local_env, relevant
 from taco_launch.launch.needs import free_slots, needs, on_host
 from taco_launch.model.codec import to_json
-from taco_launch.model.facts import Facts
+from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import Finding, JobSpec, JobState, RankEnd
 from taco_launch.placement import place
 
@@ -127,7 +127,7 @@ class _Supervisor:
                 "ports": spec.network.port_range,
             }
         )
-        known = Facts(
+        known = JobFacts(
             root=os.geteuid() == 0,
             environment=relevant(caller["environment"]),
             openmpi=facts.openmpi(spec.mpirun, caller["environment"]) if wanted else None,

@@ -9,7 +9,7 @@ from taco_launch.errors import UsageError
 from taco_launch.launch import mpirun
 from taco_launch.launch.env import relevant
 from taco_launch.launch.needs import free_slots, needs, on_host
-from taco_launch.model.facts import Facts
+from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import LaunchPlan
 from taco_launch.placement import place
@@ -33,11 +33,11 @@ def dry_run(
         PlacementError: it does not fit.
     """
     local = any(host.connection == "local" for host in spec.hosts)
-    known = Facts(root=root or spec.container is not None, environment=relevant(environ) if local else ())
+    known = JobFacts(root=root or spec.container is not None, environment=relevant(environ) if local else ())
     missing, problem = needs(spec), ""
     if missing and local:
         answer = ask(missing)
-        known = Facts(known.root, known.environment, answer["openmpi"])
+        known = JobFacts(known.root, known.environment, answer["openmpi"])
         known = on_host(known, spec, answer["host"])
         problem = answer["problem"]
     free = free_slots(spec, known)

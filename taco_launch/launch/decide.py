@@ -6,7 +6,7 @@ CONDITIONS are what an entry's `when` may name, VALUES what its words may hold i
 from dataclasses import dataclass, field
 from typing import Dict, List, Tuple
 
-from taco_launch.model.facts import Facts
+from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement
 
@@ -91,7 +91,7 @@ class Decisions:
         return name in self.conditions and self.conditions[name].holds
 
 
-def decide(spec: JobSpec, placement: Placement, facts: Facts, folder: str) -> Decisions:
+def decide(spec: JobSpec, placement: Placement, facts: JobFacts, folder: str) -> Decisions:
     """Decide all names; `folder` is where the files go that a line names."""
     made = Decisions()
     _hosts(made, spec, placement, folder)
@@ -129,7 +129,7 @@ def hostfile_path(folder: str) -> str:
     return f"{folder}/hostfile" if folder else "hostfile"
 
 
-def versions(spec: JobSpec, facts: Facts) -> Dict[str, str]:
+def versions(spec: JobSpec, facts: JobFacts) -> Dict[str, str]:
     """Give what is known of the versions of openmpi, nccl and horovod: what the inventory declares, else the facts."""
     found = {"openmpi": facts.openmpi, "nccl": facts.nccl, "horovod": facts.horovod, **dict(spec.versions)}
     return {name: version for name, version in found.items() if version is not None}
@@ -155,7 +155,7 @@ def _hosts(made: Decisions, spec: JobSpec, placement: Placement, folder: str) ->
         made.values["ranks_per_host"] = Choice(str(ranks.pop()), "launcher", "every host has as many ranks")
 
 
-def _interface(made: Decisions, spec: JobSpec, facts: Facts) -> None:
+def _interface(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
     found = {host.interface for host in facts.hosts if host.interface is not None}
     if spec.asked.interface is not None:
         made.values["interface"] = Choice(spec.asked.interface, "user", "--interface")
@@ -199,7 +199,7 @@ def _transport(made: Decisions, spec: JobSpec) -> None:
     made.conditions["light"] = Condition(asked.light, "user", "--light")
 
 
-def _software(made: Decisions, spec: JobSpec, facts: Facts) -> None:
+def _software(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
     provides = spec.container is not None and "lightcc" in spec.container.provides
     made.conditions["lightcc"] = Condition(provides, "inventory", "container.provides: lightcc")
     made.conditions["root"] = Condition(facts.root, "fact")
@@ -222,7 +222,7 @@ def _software(made: Decisions, spec: JobSpec, facts: Facts) -> None:
         made.conditions["openmpi4"] = Condition(not new, source, f"Open MPI {openmpi}")
 
 
-def _library_path(made: Decisions, spec: JobSpec, facts: Facts) -> None:
+def _library_path(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
     """Nobody is asked where the head is not this machine: training images set it, as those of NVIDIA do."""
     if any(host.name == spec.head and host.connection == "local" for host in spec.hosts):
         condition = Condition("LD_LIBRARY_PATH" in dict(facts.environment), "fact", "it is set here")
@@ -231,7 +231,7 @@ def _library_path(made: Decisions, spec: JobSpec, facts: Facts) -> None:
     made.conditions["library_path"] = condition
 
 
-def _gid(made: Decisions, spec: JobSpec, placement: Placement, facts: Facts) -> None:
+def _gid(made: Decisions, spec: JobSpec, placement: Placement, facts: JobFacts) -> None:
     """Hosts differ in the index where one has more addresses or VLANs than another (NVIDIA/nccl#1573)."""
     if spec.network.gid_index is not None:
         made.values["gid_index"] = Choice(str(spec.network.gid_index), "inventory", "network.gid_index")

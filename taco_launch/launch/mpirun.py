@@ -11,7 +11,7 @@ from taco_launch.launch.remarks import Draft, remarks
 from taco_launch.launch.replace import Option, env_option, mca_option, replaced, tells_hosts
 from taco_launch.launch.separator import escape
 from taco_launch.launch.torus import torus
-from taco_launch.model.facts import Facts
+from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import File, LaunchPlan, Placement, Token
 
@@ -24,7 +24,7 @@ _FEW_RANKS = 64
 
 
 def plan(
-    spec: JobSpec, job_id: str, placement: Placement, facts: Facts, wrapper: Sequence[str], folder: str
+    spec: JobSpec, job_id: str, placement: Placement, facts: JobFacts, wrapper: Sequence[str], folder: str
 ) -> LaunchPlan:
     """Build the LaunchPlan.
 
@@ -94,7 +94,7 @@ def _check_names(spec: JobSpec, placement: Placement, decisions: Decisions) -> N
             )
 
 
-def _env(spec: JobSpec, job_id: str, placement: Placement, facts: Facts, decisions: Decisions) -> Dict[str, str]:
+def _env(spec: JobSpec, job_id: str, placement: Placement, facts: JobFacts, decisions: Decisions) -> Dict[str, str]:
     """Give what goes by mpirun's own environment: the mark, and what the machinery needs besides the line."""
     env = dict(mark(spec.name, job_id))
     inherited = dict(facts.environment)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, Mapping, Tuple
 
 from taco_launch.launch.entries import used
-from taco_launch.model.facts import Facts, HostFacts
+from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import HostSlots
 
@@ -24,13 +24,13 @@ def needs(spec: JobSpec) -> Tuple[str, ...]:
     return tuple(found)
 
 
-def on_host(known: Facts, spec: JobSpec, found: Mapping[str, Any]) -> Facts:
+def on_host(known: JobFacts, spec: JobSpec, found: Mapping[str, Any]) -> JobFacts:
     """Add what was found by looking at this machine, for every host of the job that is this machine."""
     local = [host.name for host in spec.hosts if host.connection == "local"]
-    return replace(known, hosts=tuple(HostFacts(host=name, **found) for name in local))
+    return replace(known, hosts=tuple(JobHost(host=name, **found) for name in local))
 
 
-def free_slots(spec: JobSpec, known: Facts) -> Tuple[HostSlots, ...]:
+def free_slots(spec: JobSpec, known: JobFacts) -> Tuple[HostSlots, ...]:
     """Give the slots of the job's hosts: what was declared, else what was found."""
     found = {host.host: host.slots for host in known.hosts}
     return tuple(

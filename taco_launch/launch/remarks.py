@@ -9,7 +9,7 @@ from taco_launch.launch.decide import Decisions, decide, versions
 from taco_launch.launch.entries import LeftOut
 from taco_launch.launch.replace import Option, tells_hosts
 from taco_launch.launch.separator import taken
-from taco_launch.model.facts import Facts
+from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import Asked, JobSpec
 from taco_launch.model.plans import Placement
 
@@ -30,7 +30,7 @@ class Draft:
 
     spec: JobSpec
     placement: Placement
-    facts: Facts
+    facts: JobFacts
     folder: str
     decisions: Decisions
     ours: Tuple[Option, ...]
@@ -202,7 +202,7 @@ def _openmpi5(decisions: Decisions, options: Sequence[Option]) -> Iterator[str]:
         yield f"{', '.join(dict.fromkeys(old))}: Open MPI 5 wants two dashes, and fails; --profile auto makes its line"
 
 
-def _overridden(facts: Facts, options: Sequence[Option]) -> Iterator[str]:
+def _overridden(facts: JobFacts, options: Sequence[Option]) -> Iterator[str]:
     """Name what is ours, not the user's word on the command line, and goes before the caller's environment."""
     inherited = dict(facts.environment)
     for option in options:

@@ -4,7 +4,7 @@ from typing import Dict, List, Optional, Sequence
 
 from taco_launch.launch.decide import Decisions, version, versions
 from taco_launch.launch.replace import Option, env_option
-from taco_launch.model.facts import Facts
+from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement
 
@@ -13,7 +13,7 @@ _TORUS = (0, 26)
 
 
 def torus(
-    options: Sequence[Option], spec: JobSpec, placement: Placement, facts: Facts, decisions: Decisions
+    options: Sequence[Option], spec: JobSpec, placement: Placement, facts: JobFacts, decisions: Decisions
 ) -> List[Option]:
     """Put HOROVOD_TORUS_ALLREDUCE in the place of LIGHT_2D_ALLREDUCE where it does the same and nothing reads the other.
 

@@ -1,38 +1,414 @@
-"""What is known of the hosts of a job when its line is made."""
+"""What a host is: one noun for each thing that the probe looks at.
+
+A field that could not be read is `Unknown` with the reason, never a guess; what is known not to be there is `Absent`.
+Sizes are bytes, rates are Gbit/s, times are seconds.
+"""
 
 from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import Optional, Tuple, TypeVar, Union
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """It could not be read, or not understood; `reason` holds the evidence."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Absent:
+    """It is known not to be there; `reason` says by what, where that helps."""
+
+    reason: str = ""
+
+
+T = TypeVar("T")
+# A value, or the word on why there is none.
+Found = Union[T, Absent, Unknown]
+
+
+@dataclass(frozen=True)
+class Os:
+    """`id` and `version` as in /etc/os-release (`centos`, `7.6.1810` where the release file says it), `name` in words."""
+
+    id: str
+    version: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """`cores` are physical cores of all sockets, `threads` what the scheduler sees."""
+
+    model: str
+    sockets: int
+    cores: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class NumaNode:
+    """One NUMA node; `cpus` as the kernel lists them: `0-23,48-71`."""
+
+    index: int
+    cpus: str
+    memory: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """All of the host's memory, what new programs can have of it, and swap."""
+
+    total: int
+    available: int
+    swap: int
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The file system that `path` lies on."""
+
+    path: str
+    type: str
+    size: int
+    free: int
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a process started over this connection gets; None is unlimited; memlock and stack in bytes."""
+
+    name: str
+    soft: Optional[int]
+    hard: Optional[int]
+
+
+@dataclass(frozen=True)
+class System:
+    """`clock_offset` is the host's clock less the controller's, good to half of `clock_error`'s width.
+
+    `access` is `root`, `sudo` (without a password) or `user`. `remove_ipc` and `kill_user_processes` are logind's
+    (what happens to an ordinary user's jobs at logout). `simulated` names the subjects that are not real here.
+    """
+
+    hostname: str
+    os: Found[Os]
+    kernel: Found[str]
+    architecture: Found[str]
+    cpu: Found[Cpu]
+    numa: Found[Tuple[NumaNode, ...]]
+    memory: Found[Memory]
+    disks: Found[Tuple[Disk, ...]]
+    limits: Found[Tuple[Limit, ...]]
+    clock_offset: Found[float]
+    clock_error: Found[float]
+    clock_synchronised: Found[bool]
+    selinux: Found[str]
+    remove_ipc: Found[bool]
+    kill_user_processes: Found[bool]
+    access: Found[str]
+    init: Found[str]
+    virtualization: Found[str]
+    package_manager: Found[str]
+    booted: Found[float]
+    simulated: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Address:
+    """`address` with its prefix length: `10.0.0.1/24`; `scope` is `global`, `link` or `host`."""
+
+    address: str
+    scope: str
+
+
+@dataclass(frozen=True)
+class Interface:
+    """`state` as in operstate; `speed` is None where the driver does not say; `master` is its bond or bridge.
+
+    `kind` is `physical`, `bond`, `bridge`, `vlan`, `veth`, `dummy`, `loopback` or `virtual`. `pci` is `0000:1b:00.0`.
+    """
+
+    name: str
+    kind: str
+    state: str
+    mtu: int
+    mac: str
+    addresses: Tuple[Address, ...] = ()
+    speed: Optional[float] = None
+    master: Optional[str] = None
+    pci: Optional[str] = None
+    numa: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class BondMember:
+    """One interface of a bond; `up` is its MII status."""
+
+    name: str
+    up: bool
+    speed: Optional[float]
+
+
+@dataclass(frozen=True)
+class Bond:
+    """A bond, from /proc/net/bonding; `mode` in the kernel's words (`IEEE 802.3ad Dynamic link aggregation`)."""
+
+    name: str
+    mode: str
+    up: bool
+    members: Tuple[BondMember, ...]
+
+
+@dataclass(frozen=True)
+class Firewall:
+    """`tool` is `firewalld`, `ufw`, `nftables` or `iptables`; `active` says whether it drops or rejects anything that comes in."""
+
+    tool: str
+    active: bool
+    detail: str
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A listening TCP port; `process` is None where only root may see whose it is."""
+
+    address: str
+    port: int
+    process: Optional[str]
+
+
+@dataclass(frozen=True)
+class Network:
+    """`default_interface` carries the default route, `reached_by` the address of this connection's own end here."""
+
+    interfaces: Found[Tuple[Interface, ...]]
+    bonds: Found[Tuple[Bond, ...]]
+    default_interface: Found[str]
+    reached_by: Found[str]
+    firewalls: Found[Tuple[Firewall, ...]]
+    port_range: Found[Tuple[int, int]]
+    listeners: Found[Tuple[Listener, ...]]
+
+
+@dataclass(frozen=True)
+class ContainerState:
+    """One container of the host's engine."""
+
+    name: str
+    image: str
+    state: str
+    labels: Tuple[Tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image of the host's engine; `id` and `digest` with `sha256:`, `digest` None where it was never pulled or pushed."""
+
+    reference: str
+    id: str
+    digest: Optional[str]
+    size: Optional[int]
+
+
+@dataclass(frozen=True)
+class Docker:
+    """`flavour` is `docker`, `podman` (which answers as docker) or `rootless`; `userns` says that ids are remapped."""
+
+    version: Found[str]
+    flavour: str
+    userns: Found[bool]
+    root: Found[str]
+    storage: Found[str]
+    cgroup_driver: Found[str]
+    cgroup_version: Found[int]
+    runtimes: Found[Tuple[str, ...]]
+    default_runtime: Found[str]
+    live_restore: Found[bool]
+    mirrors: Found[Tuple[str, ...]]
+    insecure_registries: Found[Tuple[str, ...]]
+    containers: Found[Tuple[ContainerState, ...]]
+    images: Found[Tuple[Image, ...]]
+    toolkit: Found[str]
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    """A process that holds GPU memory; `memory` is None where the driver does not say."""
+
+    gpu: str
+    pid: int
+    name: str
+    memory: Optional[int]
+
+
+@dataclass(frozen=True)
+class MigInstance:
+    """One MIG instance; `profile` is `1g.10gb` and the like."""
+
+    gpu: int
+    profile: str
+    uuid: str
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """`pci` is `0000:1b:00.0`, as sysfs writes it; `mig` whether MIG mode is on."""
+
+    index: int
+    uuid: str
+    name: str
+    pci: Found[str]
+    memory: Found[int]
+    memory_used: Found[int]
+    mig: Found[bool]
+    numa: Found[int]
+    ecc_uncorrected: Found[int]
+
+
+@dataclass(frozen=True)
+class Driver:
+    """`loaded` is the version in the kernel, `installed` the one on the disk; `open` says the open kernel modules run."""
+
+    loaded: Found[str]
+    installed: Found[str]
+    cuda: Found[str]
+    open: Found[bool]
+    fabric_manager: Found[str]
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """The GPUs of a host, in PCI order (nvidia-smi's)."""
+
+    driver: Driver
+    gpus: Found[Tuple[Gpu, ...]]
+    processes: Found[Tuple[GpuProcess, ...]]
+    mig_instances: Found[Tuple[MigInstance, ...]]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """`nvidia-smi topo -m`: `links` is square and symmetric over `gpus` followed by `nics`.
+
+    A link is `X`, `SYS`, `NODE`, `PHB`, `PXB`, `PIX` or `NV<number of NVLinks>`. `gpus` are `GPU0`.., `nics` the names
+    of HCAs (the legend's, where the header only numbers them). `cpus` and `numa` are of each GPU.
+    """
+
+    gpus: Tuple[str, ...]
+    nics: Tuple[str, ...]
+    links: Tuple[Tuple[str, ...], ...]
+    cpus: Tuple[Optional[str], ...] = ()
+    numa: Tuple[Optional[str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Gid:
+    """One slot in use of a port's GID table; `type` is `IB/RoCE v1` or `RoCE v2`; `gid` as eight groups of four digits."""
+
+    index: int
+    gid: str
+    type: Found[str]
+    netdev: Found[str]
+
+
+@dataclass(frozen=True)
+class Port:
+    """`state` is `ACTIVE`, `DOWN`, `INIT` or `ARMED`; `link_layer` is `InfiniBand` or `Ethernet`; `rate` in Gbit/s."""
+
+    number: int
+    state: Found[str]
+    physical: Found[str]
+    link_layer: Found[str]
+    rate: Found[float]
+    gids: Found[Tuple[Gid, ...]]
+
+
+@dataclass(frozen=True)
+class Hca:
+    """One RDMA device; `interfaces` are the network interfaces of its ports."""
+
+    name: str
+    ports: Tuple[Port, ...]
+    pci: Found[str]
+    numa: Found[int]
+    firmware: Found[str]
+    type: Found[str]
+    guid: Found[str]
+    interfaces: Found[Tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class PeerMemory:
+    """The module that lets an HCA reach GPU memory.
+
+    `exists` names the modules that modinfo finds, `loaded` the one in the kernel, `comes_back` says what loads it again
+    after a reboot (a path or a unit); `dmabuf` says whether kernel and driver can do without it (Linux 5.12 or newer
+    and open kernel modules).
+    """
+
+    exists: Found[Tuple[str, ...]]
+    loaded: Found[str]
+    comes_back: Found[str]
+    clients: Found[Tuple[str, ...]]
+    dmabuf: Found[bool]
+
+
+@dataclass(frozen=True)
+class Rdma:
+    """`ofed` is what `ofed_info -s` says (`MLNX_OFED_LINUX-5.4-1.0.3.0`); Absent is the kernel's own driver."""
+
+    hcas: Found[Tuple[Hca, ...]]
+    ofed: Found[str]
+    peer_memory: PeerMemory
+    modules: Found[Tuple[str, ...]]
+    devices: Found[Tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Software:
+    """What a training image (or the host itself, where jobs run on it) holds; `where` is `host` or the container's name.
+
+    `horovod` is `horovod --check-build`'s list of what it was built with; `lightcc` its version; `nccl_conf` the text of
+    /etc/nccl.conf, which NCCL obeys silently.
+    """
+
+    where: str
+    openmpi: Found[str]
+    mpirun: Found[str]
+    ucx: Found[str]
+    nccl: Found[str]
+    cuda: Found[str]
+    python: Found[str]
+    torch: Found[str]
+    horovod: Found[str]
+    horovod_build: Found[Tuple[str, ...]]
+    lightcc: Found[str]
+    verbs: Found[Tuple[str, ...]]
+    sshd: Found[str]
+    nccl_conf: Found[str]
+    memlock: Found[int]
+    shm: Found[int]
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far a GPU is from an HCA: PIX, PXB, PHB, NODE or SYS, nearest first."""
+
+    gpu: int
+    hca: str
+    link: str
 
 
 @dataclass(frozen=True)
 class HostFacts:
-    """One host; None is "not known" everywhere.
-
-    `slots` is how many ranks it takes, `gpus` how many GPUs it has. `single_copy` says whether one process may read
-    another's memory there (process_vm_readv(2)). `interface` carries the address that the other hosts reach it at;
-    `gid_index` is that of RoCE v2 over IPv4 on it.
-    """
+    """All of one host; a subject that was not asked for is Unknown("not asked")."""
 
     host: str
-    slots: Optional[int] = None
-    gpus: Optional[int] = None
-    single_copy: Optional[bool] = None
-    interface: Optional[str] = None
-    gid_index: Optional[int] = None
-
-
-@dataclass(frozen=True)
-class Facts:
-    """The hosts of a job and the head's software; None is "not known".
-
-    `root`: whether mpirun runs as root. `environment` holds what mpirun inherits that the line has to do with: (name,
-    value) of LD_LIBRARY_PATH and of what NCCL, Horovod, LightCC, Open MPI and UCX read. Versions are as the software
-    says them: `4.1.4`.
-    """
-
-    root: bool
-    environment: Tuple[Tuple[str, str], ...] = ()
-    openmpi: Optional[str] = None
-    nccl: Optional[str] = None
-    horovod: Optional[str] = None
-    hosts: Tuple[HostFacts, ...] = ()
+    system: Found[System]
+    network: Found[Network]
+    docker: Found[Docker]
+    gpu: Found[Gpus]
+    topology: Found[Topology]
+    rdma: Found[Rdma]
+    image: Found[Software]

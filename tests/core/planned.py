@@ -5,7 +5,7 @@ from typing import Any
 from taco_launch.inventory import profile
 from taco_launch.launch import mpirun
 from taco_launch.launch.replace import Option
-from taco_launch.model.facts import Facts, HostFacts
+from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.hosts import Container, Host, Network
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import HostSlots, LaunchPlan
@@ -21,11 +21,11 @@ RDMA = Network(interface="bond0", rdma="on")
 LIGHTCC = Container("image", provides=("lightcc",))
 
 
-def plan(facts: Facts | None = None, folder: str = "/job", **fields: Any) -> LaunchPlan:
+def plan(facts: JobFacts | None = None, folder: str = "/job", **fields: Any) -> LaunchPlan:
     defaults = {"name": "j", "command": ("true",), "hosts": (LOCAL,), "head": "me", "profile": AUTO}
     spec = JobSpec(**{**defaults, **fields})
     placement = place(spec.np, [HostSlots(host.name, host.slots or 0) for host in spec.hosts])
-    return mpirun.plan(spec, "id1", placement, facts or Facts(root=False, openmpi="4.1.4"), WRAPPER, folder)
+    return mpirun.plan(spec, "id1", placement, facts or JobFacts(root=False, openmpi="4.1.4"), WRAPPER, folder)
 
 
 def settings(made: LaunchPlan) -> dict[str, str]:
@@ -57,10 +57,10 @@ def missing(made: LaunchPlan) -> list[str]:
 
 def gids(nccl: str | None, *indexes: int | None, **network: Any) -> LaunchPlan:
     hosts = tuple(
-        HostFacts(host.name, gid_index=index) for host, index in zip(FAR, indexes, strict=False) if index is not None
+        JobHost(host.name, gid_index=index) for host, index in zip(FAR, indexes, strict=False) if index is not None
     )
     return plan(
-        Facts(False, openmpi="4.1.4", nccl=nccl, hosts=hosts), hosts=FAR, network=Network("bond0", "on", **network)
+        JobFacts(False, openmpi="4.1.4", nccl=nccl, hosts=hosts), hosts=FAR, network=Network("bond0", "on", **network)
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from taco_launch.errors import UsageError
 from taco_launch.launch.env import JOB_ID, JOB_NAME
-from taco_launch.model.facts import Facts
+from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.hosts import Container, Host, Network
 from taco_launch.model.profiles import Entry, Profile
 from tests.core.planned import (
@@ -27,7 +27,7 @@ from tests.core.planned import (
     [
         pytest.param({}, ("mpirun", "-np", "2", "-H", "localhost:2", *BINDING), id="smallest"),
         pytest.param(
-            {"facts": Facts(root=True, openmpi="4.1.4"), "np": 1},
+            {"facts": JobFacts(root=True, openmpi="4.1.4"), "np": 1},
             ("mpirun", "-np", "1", "-H", "localhost:1", "--allow-run-as-root", *BINDING),
             id="root",
         ),
@@ -62,7 +62,7 @@ def test_the_auto_line(fields: dict[str, Any], options: tuple[str, ...]) -> None
 def test_open_mpi_5_is_given_nothing_of_4() -> None:
     domains = tuple(Host(f"gpu{number}.example", "x", slots=1) for number in (1, 2))
     four = settings(plan(hosts=domains, network=Network(interface="bond0", port_range=(40000, 40099))))
-    five = settings(plan(Facts(False, openmpi="5.0.7"), hosts=FAR, network=BOND))
+    five = settings(plan(JobFacts(False, openmpi="5.0.7"), hosts=FAR, network=BOND))
     assert {name for name in four if name.startswith(("orte_", "oob_"))} == {
         "orte_keep_fqdn_hostnames",
         "oob_tcp_if_include",
@@ -130,7 +130,7 @@ def test_ssh_is_told_the_containers_port() -> None:
 
 def test_every_word_has_its_source_and_its_reason() -> None:
     made = plan(
-        Facts(True, openmpi="4.1.4"), np=2, mpirun="/x/mpirun", env=(("A", None), ("B", "1")), command=("a", "b")
+        JobFacts(True, openmpi="4.1.4"), np=2, mpirun="/x/mpirun", env=(("A", None), ("B", "1")), command=("a", "b")
     )
     assert all(token.why for token in made.tokens)
     assert [(token.text, token.source) for token in made.tokens] == [
@@ -159,7 +159,7 @@ def test_names_that_mpirun_reads_as_something_else() -> None:
     underscore = (Host("a_b", "a_b", slots=1), Host("c", "c", slots=1))
     with pytest.raises(UsageError, match="no '_'"):
         plan(hosts=underscore, network=BOND)
-    assert "a_b:1,c:1" in plan(Facts(False, openmpi="5.0.11"), hosts=underscore, network=BOND).argv
+    assert "a_b:1,c:1" in plan(JobFacts(False, openmpi="5.0.11"), hosts=underscore, network=BOND).argv
 
 
 def test_unequal_hosts() -> None:
@@ -170,7 +170,7 @@ def test_unequal_hosts() -> None:
 
 def test_the_callers_own_ssh_arguments_are_kept() -> None:
     inherited = (("OMPI_MCA_plm_rsh_args", "-i /k"), ("OMPI_MCA_orte_base_help_aggregate", "1"))
-    made = dict(plan(Facts(False, inherited, "4.1.4"), hosts=FAR, head="gpu1", network=BOND, container=LIGHTCC).env)
+    made = dict(plan(JobFacts(False, inherited, "4.1.4"), hosts=FAR, head="gpu1", network=BOND, container=LIGHTCC).env)
     assert made["OMPI_MCA_plm_rsh_args"] == "-i /k -p 12222"
     assert made["PRTE_MCA_plm_ssh_args"] == "-p 12222"
     assert made["OMPI_MCA_orte_base_help_aggregate"] == "1"

@@ -6,7 +6,7 @@ import pytest
 
 from taco_launch.launch.decide import CONDITIONS, VALUES, decide, version
 from taco_launch.launch.needs import needs
-from taco_launch.model.facts import Facts, HostFacts
+from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.hosts import Host, Network
 from taco_launch.model.jobs import Asked, JobSpec
 from taco_launch.model.plans import HostSlots
@@ -27,17 +27,17 @@ from tests.core.planned import (
 
 
 def test_a_version_nobody_knows_is_missing_not_guessed() -> None:
-    made = plan(Facts(False), hosts=FAR, network=BOND)
+    made = plan(JobFacts(False), hosts=FAR, network=BOND)
     assert missing(made) == ["btl, oob_tcp_if_include"]
     assert not {"orte_keep_fqdn_hostnames", "btl"} & settings(made).keys()
     # One host: no option depends on it but the one that the host's facts have to call for.
-    assert missing(plan(Facts(False))) == []
+    assert missing(plan(JobFacts(False))) == []
 
 
 def test_ranks_that_may_not_read_each_others_memory() -> None:
     def single_copy(*, allowed: bool | None, openmpi: str) -> dict[str, str]:
-        host = HostFacts("me", slots=2, single_copy=allowed)
-        return settings(plan(Facts(False, openmpi=openmpi, hosts=(host,))))
+        host = JobHost("me", slots=2, single_copy=allowed)
+        return settings(plan(JobFacts(False, openmpi=openmpi, hosts=(host,))))
 
     assert single_copy(allowed=False, openmpi="4.1.4") == {"btl_vader_single_copy_mechanism": "none"}
     assert single_copy(allowed=True, openmpi="4.1.4") == {}
@@ -73,13 +73,13 @@ def test_the_gid_index_where_nccl_needs_it() -> None:
     ],
 )
 def test_the_transport(asked: Asked, network: Network, wanted: dict[str, str]) -> None:
-    found = settings(plan(Facts(False, openmpi="4.1.4", nccl="2.27.3"), hosts=FAR, asked=asked, network=network))
+    found = settings(plan(JobFacts(False, openmpi="4.1.4", nccl="2.27.3"), hosts=FAR, asked=asked, network=network))
     assert {name: found[name] for name in found if name.startswith(("NCCL_NET", "NCCL_IB"))} == wanted
 
 
 def test_the_interface_is_the_users_or_the_inventorys_or_a_fact() -> None:
-    facts = Facts(
-        False, openmpi="4.1.4", hosts=(HostFacts("gpu1", interface="eth9"), HostFacts("gpu2", interface="eth9"))
+    facts = JobFacts(
+        False, openmpi="4.1.4", hosts=(JobHost("gpu1", interface="eth9"), JobHost("gpu2", interface="eth9"))
     )
     found = [
         plan(facts, hosts=FAR, network=BOND, asked=Asked(interface="ib0")),
@@ -98,7 +98,7 @@ def test_the_interface_is_the_users_or_the_inventorys_or_a_fact() -> None:
 def test_a_declared_gid_index_stands_unless_tcp_is_asked_for() -> None:
     def found(nccl: str | None = "2.9.9", gid_index: int | None = 3, **fields: Any) -> str | None:
         network = Network("bond0", gid_index=gid_index)
-        made = plan(Facts(False, openmpi="4.1.4", nccl=nccl), hosts=FAR, network=network, **fields)
+        made = plan(JobFacts(False, openmpi="4.1.4", nccl=nccl), hosts=FAR, network=network, **fields)
         return settings(made).get("NCCL_IB_GID_INDEX") or ",".join(missing(made)) or None
 
     assert found() == found(None) == "3"
@@ -110,7 +110,7 @@ def test_a_declared_gid_index_stands_unless_tcp_is_asked_for() -> None:
 
 def test_a_network_by_name_only_where_nccl_reads_it() -> None:
     def net(nccl: str | None) -> bool:
-        return "NCCL_NET" in settings(plan(Facts(False, openmpi="4.1.4", nccl=nccl), hosts=FAR, network=RDMA))
+        return "NCCL_NET" in settings(plan(JobFacts(False, openmpi="4.1.4", nccl=nccl), hosts=FAR, network=RDMA))
 
     assert (net("2.9.9"), net("2.10.3"), net(None)) == (False, True, True)
 
@@ -125,7 +125,7 @@ def test_what_has_to_be_asked() -> None:
 
 def test_every_name_is_decided_or_missing() -> None:
     spec = JobSpec("j", ("true",), (LOCAL,), profile=AUTO)
-    made = decide(spec, place(None, [HostSlots("me", 2)]), Facts(False), "")
+    made = decide(spec, place(None, [HostSlots("me", 2)]), JobFacts(False), "")
     assert made.conditions.keys() | made.missing.keys() == CONDITIONS.keys() | {"interface", "gid_index"}
     assert made.values.keys() <= VALUES.keys()
 
@@ -144,7 +144,7 @@ def numbered(count: int) -> tuple[Host, ...]:
 @pytest.mark.parametrize("openmpi", ["4.1.4", "5.0.11"])
 @pytest.mark.parametrize(("count", "concurrent"), [(63, None), (64, "64"), (256, "256"), (257, "256")])
 def test_many_hosts(openmpi: str, count: int, concurrent: str | None) -> None:
-    made = plan(Facts(False, openmpi=openmpi), hosts=numbered(count), head="gpu0", network=BOND)
+    made = plan(JobFacts(False, openmpi=openmpi), hosts=numbered(count), head="gpu0", network=BOND)
     found = settings(made)
     rsh = "plm_rsh" if openmpi[0] == "4" else "plm_ssh"
     assert found.get(f"{rsh}_num_concurrent") == concurrent
@@ -169,7 +169,7 @@ def test_one_host_that_is_not_the_head() -> None:
 
 def test_the_library_path_is_handed_on_where_it_is_set() -> None:
     def found(*environment: tuple[str, str], **fields: Any) -> bool:
-        facts = Facts(False, environment, "4.1.4")
+        facts = JobFacts(False, environment, "4.1.4")
         where: dict[str, Any] = {"hosts": (LOCAL, *FAR), "np": 4, **fields}
         return "LD_LIBRARY_PATH" in settings(plan(facts, network=BOND, **where))
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from taco_launch.launch import mpirun
 from taco_launch.launch.separator import escape, unescape
-from taco_launch.model.facts import Facts
+from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.hosts import Host, Network
 from taco_launch.model.jobs import Asked
 from taco_launch.model.profiles import Profile
@@ -113,7 +113,7 @@ def test_whatever_is_asked(
     mca: dict[str, str],
 ) -> None:
     hosts = tuple(Host(f"gpu{index}", f"gpu{index}", slots=count) for index, count in enumerate(slots))
-    facts = Facts(root=True, openmpi=openmpi, nccl=nccl, horovod=horovod)
+    facts = JobFacts(root=True, openmpi=openmpi, nccl=nccl, horovod=horovod)
     more: dict[str, Any] = {
         "profile": chosen,
         "asked": asked,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from taco_launch.inventory import profile
-from taco_launch.model.facts import Facts
+from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.hosts import Host, Network
 from taco_launch.model.jobs import Asked
 from tests.core.planned import (
@@ -44,7 +44,7 @@ def test_light_is_the_guides_combination() -> None:
 
 def test_2d_alone_is_horovods_torus_where_nothing_reads_the_other() -> None:
     def found(horovod: str | None = "0.28.1", **fields: Any) -> list[str]:
-        facts = Facts(False, openmpi="4.1.4", horovod=horovod)
+        facts = JobFacts(False, openmpi="4.1.4", horovod=horovod)
         made = plan(facts, **{"hosts": FAR, "network": BOND, "env": (("LIGHT_2D_ALLREDUCE", "1"),), **fields})
         return [name for name in settings(made) if name.startswith(("LIGHT_", "HOROVOD_"))]
 
@@ -69,7 +69,7 @@ def test_what_the_environment_holds_and_the_line_overrides() -> None:
         ("OMPI_MCA_pml", "ucx"),
         ("OMPI_MCA_btl", "^openib,ofi"),
     )
-    facts = Facts(False, environment=inherited, openmpi="4.1.4")
+    facts = JobFacts(False, environment=inherited, openmpi="4.1.4")
     said = plan(facts, hosts=FAR, network=BOND).warnings
     assert [warning.split()[0] for warning in said if "your environment" in warning] == ["NCCL_DEBUG=WARN", "--mca"]
     asked = plan(facts, hosts=FAR, network=BOND, env=(("NCCL_DEBUG", "INFO"),), mca=(("pml", "cm"),)).warnings
@@ -109,7 +109,7 @@ def test_what_the_environment_holds_and_the_line_overrides() -> None:
 def test_what_is_asked_and_comes_to_nothing_is_said(fields: dict[str, Any], said: list[str]) -> None:
     if "profile" in fields:
         fields = {**fields, "profile": profile.load(fields["profile"], "", {})}
-    warnings = plan(Facts(False, openmpi="4.1.4", nccl="2.27.3"), **fields).warnings
+    warnings = plan(JobFacts(False, openmpi="4.1.4", nccl="2.27.3"), **fields).warnings
     ours = [
         warning
         for warning in warnings
@@ -151,7 +151,7 @@ def test_a_range_of_ports_that_is_too_small() -> None:
 
 def test_open_mpi_5_and_the_guides_single_dashes() -> None:
     guide = PROFILES[1]
-    facts = Facts(False, openmpi="5.0.11")
+    facts = JobFacts(False, openmpi="5.0.11")
     assert any(
         warning.startswith("-bind-to, -map-by: ") for warning in plan(facts, profile=guide, network=RDMA).warnings
     )
@@ -160,7 +160,7 @@ def test_open_mpi_5_and_the_guides_single_dashes() -> None:
 
 
 def test_an_exclude_of_the_environment_stands_against_our_include() -> None:
-    facts = Facts(False, openmpi="4.1.4", environment=(("OMPI_MCA_btl_tcp_if_exclude", "docker0"),))
+    facts = JobFacts(False, openmpi="4.1.4", environment=(("OMPI_MCA_btl_tcp_if_exclude", "docker0"),))
     assert any("unset it" in warning for warning in plan(facts, hosts=FAR, network=BOND).warnings)
     assert not any("unset it" in warning for warning in plan(facts).warnings)
 

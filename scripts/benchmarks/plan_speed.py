@@ -11,8 +11,8 @@ import verdicts
 
 from taco_launch.inventory import profile
 from taco_launch.launch import mpirun
-from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.hosts import Host, Network
+from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import HostSlots
 from taco_launch.placement import place

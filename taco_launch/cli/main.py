@@ -7,7 +7,7 @@ import sys
 import click
 
 import taco_launch
-from taco_launch.cli import bench, explain, inventory, jobs, knobs, render, run
+from taco_launch.cli import bench, explain, facts, inventory, jobs, knobs, lab, render, run, trust
 from taco_launch.cli.options import inventory_option, output_options, talk_options
 from taco_launch.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError
 
@@ -51,7 +51,17 @@ def completion(shell: str) -> None:
     click.echo(kind(cli, {}, "taco-launch", "_TACO_LAUNCH_COMPLETE").source())
 
 
-for verb in (*run.VERBS, *jobs.VERBS, bench.bench, inventory.inventory, knobs.knobs, explain.explain):
+for verb in (
+    *run.VERBS,
+    *jobs.VERBS,
+    bench.bench,
+    inventory.inventory,
+    knobs.knobs,
+    explain.explain,
+    facts.facts,
+    lab.lab,
+    trust.trust,
+):
     cli.add_command(verb)
 
 

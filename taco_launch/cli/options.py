@@ -2,7 +2,8 @@
 
 import math
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +12,7 @@ from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from taco_launch.model.hosts import Inventory
+    from taco_launch.remote.access import Access
     from taco_launch.remote.head import Head
 
 
@@ -58,8 +60,13 @@ class Settings:
 
     def load(self) -> "Inventory":
         """Read the inventory that was named, or the default."""
-        from taco_launch.inventory.load import load
+        from taco_launch.inventory.load import VARIABLE, load
 
+        source = self.inventory if self.inventory is not None else os.environ.get(VARIABLE)
+        if source is not None and source.partition(":")[0] == "lab":
+            from taco_launch.lab.inventory import load as load_lab
+
+            return load_lab(source, os.environ)
         return load(self.inventory, os.environ, local_names)
 
     def head(self) -> "Head":
@@ -90,6 +97,16 @@ def complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str)
     return [CompletionItem(incomplete, type="file")]
 
 
+def complete_inventory(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Have the shell complete `lab`, `lab:NAME` or the name of a file."""
+    if not incomplete or not (incomplete.startswith("lab") or "lab".startswith(incomplete)):
+        return complete_file(ctx, param, incomplete)
+    from taco_launch.lab.inventory import words
+
+    found = [CompletionItem(word) for word in words() if word.startswith(incomplete)]
+    return found + complete_file(ctx, param, incomplete)
+
+
 def inventory_option(function: F) -> F:
     """Add -i."""
     return click.option(
@@ -98,8 +115,9 @@ def inventory_option(function: F) -> F:
         metavar="FILE",
         expose_value=False,
         callback=_keep,
-        shell_complete=complete_file,
-        help="Inventory of hosts (YAML), or a hostfile. Default: $TACO_LAUNCH_INVENTORY, else this machine.",
+        shell_complete=complete_inventory,
+        help="Inventory of hosts (YAML), or a hostfile; `lab` or `lab:NAME` for the lab's hosts. "
+        "Default: $TACO_LAUNCH_INVENTORY, else this machine.",
     )(function)
 
 
@@ -126,6 +144,29 @@ def talk_options(function: F) -> F:
     return click.option(
         "-q", "--quiet", is_flag=True, expose_value=False, callback=_keep, help="Say nothing but errors on stderr."
     )(function)
+
+
+def access_options(function: F) -> F:
+    """Add --ask-sudo-password; `access_of` takes it from the options of the command."""
+    return click.option(
+        "--ask-sudo-password",
+        is_flag=True,
+        help="Ask once for the password that sudo wants on the hosts. Default: $TACO_LAUNCH_SUDO_PASSWORD.",
+    )(function)
+
+
+def access_of(options: Mapping[str, Any]) -> "Access":
+    """Give what connections may need of the person who types, asked for what `access_options` say."""
+    from taco_launch.remote.access import Access
+
+    password = os.environ.get("TACO_LAUNCH_SUDO_PASSWORD")
+    if options.get("ask_sudo_password"):
+        password = click.prompt("sudo password", hide_input=True, err=True)
+    return Access(password, _ask if sys.stdin.isatty() and sys.stderr.isatty() else None)
+
+
+def _ask(prompt: str) -> str:
+    return str(click.prompt(prompt, hide_input=True, err=True, default="", show_default=False, prompt_suffix=""))
 
 
 def settings_of(ctx: click.Context) -> Settings:

@@ -1,5 +1,6 @@
 """How results look: tables, JSON, YAML, logs, a status line. The only file that imports rich."""
 
+import itertools
 import json
 import re
 import sys
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from taco_launch.model.hosts import Inventory
     from taco_launch.model.jobs import JobRecord
     from taco_launch.model.plans import LaunchPlan
+    from taco_launch.remote.fanout import Answer
 
 # Colours of ranks in a merged log, one after the other (ECMA-48, 8.3.117: cyan, yellow, green, magenta, blue).
 _RANK_COLOURS = (36, 33, 32, 35, 34)
@@ -230,6 +232,32 @@ def findings(found: "Sequence[Match]", output: str) -> None:
         click.echo(printable(f"line {told.line}: {told.signature}{where}{note}"))
         for name, text in (("text", match.text), ("cause", told.cause), ("next", told.next)):
             click.echo(f"  {name + ':':<7}{printable(text)}")
+
+
+def host_errors(answers: "Sequence[Answer[Any]]") -> None:
+    """Say on stderr which hosts failed: equal errors once, with all hosts they befell."""
+    from taco_launch.inventory.ranges import fold
+
+    told: dict[tuple[str, str | None], list[str]] = {}
+    for answer in answers:
+        if answer.error is not None:
+            said = answer.error.message.removeprefix(f"{answer.host}: ")
+            told.setdefault((said, answer.error.hint), []).append(answer.host)
+    for (said, hint), names in told.items():
+        error(f"{fold(names)}: {said}", hint)
+
+
+@contextmanager
+def progress(settings: Settings, doing: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show on a terminal how many of `total` hosts have answered; what is given is called at each answer."""
+    if settings.quiet or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+
+    answered = itertools.count(1)
+    with Console(stderr=True).status(f"{doing}: 0 of {total} hosts") as status:
+        yield lambda: status.update(f"{doing}: {next(answered)} of {total} hosts")
 
 
 class LogOutput:

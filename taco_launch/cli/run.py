@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taco_launch.cli import render
-from taco_launch.cli.options import Settings, inventory_option, output_options, settings_of, talk_options
+from taco_launch.cli.options import Settings, access_of, inventory_option, output_options, settings_of, talk_options
 from taco_launch.cli.spec import JobCommand, job_options, np_option, spec_of
 from taco_launch.errors import SIGNAL_BASE, UsageError
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from taco_launch.flows.jobs import Job
+    from taco_launch.model.facts import HostFacts
     from taco_launch.model.jobs import JobSpec
 
 
@@ -113,7 +114,13 @@ def _print_plan(settings: Settings, spec: "JobSpec", out: str, *, explain: bool)
         count_slots = any(host.slots is None for host in spec.hosts)
         return settings.head().call("facts", mpirun=spec.mpirun, path=path, count_slots=count_slots)[-1]
 
-    launch = plan.dry_run(spec, os.environ, ask, root=os.geteuid() == 0, folder=out)
+    def look(missing: tuple[str, ...]) -> "tuple[tuple[HostFacts, ...], tuple[str, ...]]":
+        from taco_launch.flows.facts import job_hosts
+
+        settings.talk(f"asking {len(spec.hosts)} hosts for: {', '.join(missing)}")
+        return job_hosts(settings.load(), spec.hosts, access_of({}))
+
+    launch = plan.dry_run(spec, os.environ, ask, look, root=os.geteuid() == 0, folder=out)
     for warning in launch.warnings:
         render.warning(settings, warning)
     if out:

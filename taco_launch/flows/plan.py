@@ -1,6 +1,6 @@
 """The plan of a job without starting anything (--dry-run)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,9 @@ from typing import Any
 from taco_launch.errors import UsageError
 from taco_launch.launch import mpirun
 from taco_launch.launch.env import relevant
+from taco_launch.launch.found import over_ssh
 from taco_launch.launch.needs import free_slots, needs, on_host
+from taco_launch.model.facts import HostFacts
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import LaunchPlan
@@ -19,14 +21,16 @@ def dry_run(
     spec: JobSpec,
     environ: Mapping[str, str],
     ask: Callable[[tuple[str, ...]], Mapping[str, Any]],
+    look: Callable[[tuple[str, ...]], tuple[Sequence[HostFacts], Sequence[str]]],
     *,
     root: bool,
     folder: str = "",
 ) -> LaunchPlan:
     """Plan the job as the head would.
 
-    `ask(missing)` asks the head for its facts, told what is missing; it is not called where all is declared. `folder`
-    is where the files will lie that the line names. Jobs in containers run as root.
+    `ask(missing)` asks the agent of this machine for its facts, `look(missing)` gives those of hosts over SSH, and what
+    is wrong with hosts that gave none; each is told what is missing, and not called where all is declared. `folder` is where the files will lie that the line
+    names. Jobs in containers run as root.
 
     Raises:
         UsageError: a host's slots are neither declared nor known, or mpirun cannot be given its name.
@@ -34,22 +38,26 @@ def dry_run(
     """
     local = any(host.connection == "local" for host in spec.hosts)
     known = JobFacts(root=root or spec.container is not None, environment=relevant(environ) if local else ())
-    missing, problem = needs(spec), ""
+    missing, problems = needs(spec), list[str]()
     if missing and local:
         answer = ask(missing)
         known = JobFacts(known.root, known.environment, answer["openmpi"])
         known = on_host(known, spec, answer["host"])
-        problem = answer["problem"]
+        problems += filter(None, [answer["problem"]])
+    elif missing:
+        hosts, silent = look(missing)
+        known = over_ssh(known, spec, hosts)
+        problems += silent
     free = free_slots(spec, known)
     unknown = next((entry.host for entry in free if entry.slots == 0), None)
     if unknown is not None:
         raise UsageError(
-            f"host {unknown}: its slots are not declared, and this version asks no host but this machine",
-            hint=f"slots: 8 in the inventory, slots=8 in a hostfile, or -H {unknown}:8",
+            f"host {unknown}: its slots are not declared, and nothing tells how many GPUs it has",
+            hint="; ".join([*problems, ""]) + f"slots: 8 in the inventory, slots=8 in a hostfile, or -H {unknown}:8",
         )
     wrapper = ("agent", "rank", spec.name, "--")
     plan = mpirun.plan(spec, "<id>", place(spec.np, free), known, wrapper, folder)
-    return replace(plan, warnings=(problem, *plan.warnings)) if problem else plan
+    return replace(plan, warnings=(*problems, *plan.warnings))
 
 
 def write_files(plan: LaunchPlan) -> tuple[str, ...]:

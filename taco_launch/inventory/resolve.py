@@ -47,6 +47,7 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
         versions=tuple((name, version) for name, version in file.versions if version is not None),
         groups=tuple(groups.items()),
         source=faults.source,
+        known_hosts=file.ssh.known_hosts,
     )
 
 

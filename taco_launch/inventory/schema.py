@@ -55,6 +55,11 @@ class Ssh(Section):
         default="strict",
         description="strict: only known host keys. accept-new: an unknown host's key is taken the first time.",
     )
+    known_hosts: FilePath | None = Field(
+        default=None,
+        description="Host keys that come with the inventory, a file in known_hosts form: a path from / or ~/. "
+        "They count besides those that ssh and taco-launch know.",
+    )
 
 
 class Network(Section):

@@ -55,6 +55,20 @@ def choose(inventory: Inventory, text: str) -> tuple[Host, ...]:
     )
 
 
+def named(inventory: Inventory, words: Sequence[str]) -> tuple[Host, ...]:
+    """Give the hosts that `words` name, in inventory order: names, ranges (`gpu[1-4]`) and groups; all for no words.
+
+    Raises:
+        SpecError: a word names no host of the inventory.
+    """
+    groups = dict(inventory.groups)
+    try:
+        chosen = {host.name for word in words for host in choose(inventory, ",".join(groups.get(word, (word,))))}
+    except SpecError as error:
+        raise SpecError("HOST", error.faults, error.hint) from None
+    return tuple(host for host in inventory.hosts if not words or host.name in chosen)
+
+
 def hosts_of(text: str, local_names: frozenset[str] = frozenset()) -> tuple[Host, ...]:
     """Give the hosts that `text` names, without an inventory: each one's address is its name.
 

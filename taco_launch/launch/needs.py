@@ -13,15 +13,24 @@ _LOOKED = frozenset(("no_single_copy", "nccl"))
 
 
 def needs(spec: JobSpec) -> Tuple[str, ...]:
-    """Name the facts that nobody declared and the head can tell: slots, Open MPI's version, what the hosts allow."""
+    """Name the facts that nobody declared and the hosts can tell: slots, versions, interface, what the hosts allow."""
     names = used(spec.profile)
     local = [host.name for host in spec.hosts if host.connection == "local"]
     found = [f"slots of {host.name}" for host in spec.hosts if host.slots is None]
-    if names & {"openmpi4", "openmpi5"} and "openmpi" not in dict(spec.versions):
+    if names & {"openmpi4", "openmpi5"} and "openmpi" not in dict(spec.versions) and (local or not spec.container):
         found.append(f"version of {spec.mpirun}")
     if names & _LOOKED and local:
         found.append(f"GPUs and memory access on {local[0]}")
+    if "interface" in names and not local and len(spec.hosts) > 1 and _auto(spec):
+        found.append("interface between the hosts")
+    rdma = "rdma" in (spec.asked.transport, {"on": "rdma"}.get(spec.network.rdma, ""))
+    if "gid_index" in names and not local and rdma and spec.network.gid_index is None:
+        found.append("GID index")
     return tuple(found)
+
+
+def _auto(spec: JobSpec) -> bool:
+    return spec.asked.interface is None and spec.network.interface == "auto"
 
 
 def on_host(known: JobFacts, spec: JobSpec, found: Mapping[str, Any]) -> JobFacts:

@@ -5,26 +5,10 @@ Sizes are bytes, rates are Gbit/s, times are seconds.
 """
 
 from dataclasses import dataclass
-from typing import Optional, Tuple, TypeVar, Union
+from typing import Optional, Tuple
 
-
-@dataclass(frozen=True)
-class Unknown:
-    """It could not be read, or not understood; `reason` holds the evidence."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class Absent:
-    """It is known not to be there; `reason` says by what, where that helps."""
-
-    reason: str = ""
-
-
-T = TypeVar("T")
-# A value, or the word on why there is none.
-Found = Union[T, Absent, Unknown]
+from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.hardware import Gpus, PciDevice, Rdma, Topology
 
 
 @dataclass(frozen=True)
@@ -38,7 +22,7 @@ class Os:
 
 @dataclass(frozen=True)
 class Cpu:
-    """`cores` are physical cores of all sockets, `threads` what the scheduler sees."""
+    """`cores` are physical cores of all sockets, `threads` what the scheduler sees; `model` is empty where none is told."""
 
     model: str
     sockets: int
@@ -85,13 +69,13 @@ class Limit:
 
 @dataclass(frozen=True)
 class System:
-    """`clock_offset` is the host's clock less the controller's, good to half of `clock_error`'s width.
+    """`clock_offset` is the host's clock less the controller's, give or take `clock_error`; `booted` is by the host's clock.
 
     `access` is `root`, `sudo` (without a password) or `user`. `remove_ipc` and `kill_user_processes` are logind's
-    (what happens to an ordinary user's jobs at logout). `simulated` names the subjects that are not real here.
+    (what happens to an ordinary user's jobs at logout).
     """
 
-    hostname: str
+    hostname: Found[str]
     os: Found[Os]
     kernel: Found[str]
     architecture: Found[str]
@@ -111,7 +95,6 @@ class System:
     virtualization: Found[str]
     package_manager: Found[str]
     booted: Found[float]
-    simulated: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,7 +109,7 @@ class Address:
 class Interface:
     """`state` as in operstate; `speed` is None where the driver does not say; `master` is its bond or bridge.
 
-    `kind` is `physical`, `bond`, `bridge`, `vlan`, `veth`, `dummy`, `loopback` or `virtual`. `pci` is `0000:1b:00.0`.
+    `kind` is `physical`, `bond`, `bridge`, `vlan`, `veth`, `loopback` or `virtual`. `pci` is `0000:1b:00.0`.
     """
 
     name: str
@@ -203,7 +186,10 @@ class ContainerState:
 
 @dataclass(frozen=True)
 class Image:
-    """One image of the host's engine; `id` and `digest` with `sha256:`, `digest` None where it was never pulled or pushed."""
+    """One image of the host's engine; `id` and `digest` with `sha256:`, `digest` None where it was never pulled or pushed.
+
+    `size` is as the engine rounds it (`1.61GB`).
+    """
 
     reference: str
     id: str
@@ -213,10 +199,14 @@ class Image:
 
 @dataclass(frozen=True)
 class Docker:
-    """`flavour` is `docker`, `podman` (which answers as docker) or `rootless`; `userns` says that ids are remapped."""
+    """`flavour` is `docker`, `podman` (which answers as docker) or `rootless`; `userns` says that ids are remapped.
+
+    `version` is the engine's: Absent where docker is installed and no engine runs, Unknown where this user may not ask it.
+    `config` is the text of /etc/docker/daemon.json.
+    """
 
     version: Found[str]
-    flavour: str
+    flavour: Found[str]
     userns: Found[bool]
     root: Found[str]
     storage: Found[str]
@@ -230,139 +220,7 @@ class Docker:
     containers: Found[Tuple[ContainerState, ...]]
     images: Found[Tuple[Image, ...]]
     toolkit: Found[str]
-
-
-@dataclass(frozen=True)
-class GpuProcess:
-    """A process that holds GPU memory; `memory` is None where the driver does not say."""
-
-    gpu: str
-    pid: int
-    name: str
-    memory: Optional[int]
-
-
-@dataclass(frozen=True)
-class MigInstance:
-    """One MIG instance; `profile` is `1g.10gb` and the like."""
-
-    gpu: int
-    profile: str
-    uuid: str
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """`pci` is `0000:1b:00.0`, as sysfs writes it; `mig` whether MIG mode is on."""
-
-    index: int
-    uuid: str
-    name: str
-    pci: Found[str]
-    memory: Found[int]
-    memory_used: Found[int]
-    mig: Found[bool]
-    numa: Found[int]
-    ecc_uncorrected: Found[int]
-
-
-@dataclass(frozen=True)
-class Driver:
-    """`loaded` is the version in the kernel, `installed` the one on the disk; `open` says the open kernel modules run."""
-
-    loaded: Found[str]
-    installed: Found[str]
-    cuda: Found[str]
-    open: Found[bool]
-    fabric_manager: Found[str]
-
-
-@dataclass(frozen=True)
-class Gpus:
-    """The GPUs of a host, in PCI order (nvidia-smi's)."""
-
-    driver: Driver
-    gpus: Found[Tuple[Gpu, ...]]
-    processes: Found[Tuple[GpuProcess, ...]]
-    mig_instances: Found[Tuple[MigInstance, ...]]
-
-
-@dataclass(frozen=True)
-class Topology:
-    """`nvidia-smi topo -m`: `links` is square and symmetric over `gpus` followed by `nics`.
-
-    A link is `X`, `SYS`, `NODE`, `PHB`, `PXB`, `PIX` or `NV<number of NVLinks>`. `gpus` are `GPU0`.., `nics` the names
-    of HCAs (the legend's, where the header only numbers them). `cpus` and `numa` are of each GPU.
-    """
-
-    gpus: Tuple[str, ...]
-    nics: Tuple[str, ...]
-    links: Tuple[Tuple[str, ...], ...]
-    cpus: Tuple[Optional[str], ...] = ()
-    numa: Tuple[Optional[str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Gid:
-    """One slot in use of a port's GID table; `type` is `IB/RoCE v1` or `RoCE v2`; `gid` as eight groups of four digits."""
-
-    index: int
-    gid: str
-    type: Found[str]
-    netdev: Found[str]
-
-
-@dataclass(frozen=True)
-class Port:
-    """`state` is `ACTIVE`, `DOWN`, `INIT` or `ARMED`; `link_layer` is `InfiniBand` or `Ethernet`; `rate` in Gbit/s."""
-
-    number: int
-    state: Found[str]
-    physical: Found[str]
-    link_layer: Found[str]
-    rate: Found[float]
-    gids: Found[Tuple[Gid, ...]]
-
-
-@dataclass(frozen=True)
-class Hca:
-    """One RDMA device; `interfaces` are the network interfaces of its ports."""
-
-    name: str
-    ports: Tuple[Port, ...]
-    pci: Found[str]
-    numa: Found[int]
-    firmware: Found[str]
-    type: Found[str]
-    guid: Found[str]
-    interfaces: Found[Tuple[str, ...]]
-
-
-@dataclass(frozen=True)
-class PeerMemory:
-    """The module that lets an HCA reach GPU memory.
-
-    `exists` names the modules that modinfo finds, `loaded` the one in the kernel, `comes_back` says what loads it again
-    after a reboot (a path or a unit); `dmabuf` says whether kernel and driver can do without it (Linux 5.12 or newer
-    and open kernel modules).
-    """
-
-    exists: Found[Tuple[str, ...]]
-    loaded: Found[str]
-    comes_back: Found[str]
-    clients: Found[Tuple[str, ...]]
-    dmabuf: Found[bool]
-
-
-@dataclass(frozen=True)
-class Rdma:
-    """`ofed` is what `ofed_info -s` says (`MLNX_OFED_LINUX-5.4-1.0.3.0`); Absent is the kernel's own driver."""
-
-    hcas: Found[Tuple[Hca, ...]]
-    ofed: Found[str]
-    peer_memory: PeerMemory
-    modules: Found[Tuple[str, ...]]
-    devices: Found[Tuple[str, ...]]
+    config: Found[str] = Absent()  # noqa: RUF009 - it is frozen
 
 
 @dataclass(frozen=True)
@@ -387,22 +245,18 @@ class Software:
     verbs: Found[Tuple[str, ...]]
     sshd: Found[str]
     nccl_conf: Found[str]
-    memlock: Found[int]
+    memlock: Found[Optional[int]]
     shm: Found[int]
 
 
 @dataclass(frozen=True)
-class Distance:
-    """How far a GPU is from an HCA: PIX, PXB, PHB, NODE or SYS, nearest first."""
-
-    gpu: int
-    hca: str
-    link: str
-
-
-@dataclass(frozen=True)
 class HostFacts:
-    """All of one host; a subject that was not asked for is Unknown("not asked")."""
+    """All of one host; a subject that was not asked for is Unknown("not asked").
+
+    `simulated` names the subjects that are not real on this host: in a lab, those of hardware.
+    `pci` is where GPUs and HCAs are in the PCI tree. `unread` names captured files that nothing could be made of, and why:
+    (file, reason).
+    """
 
     host: str
     system: Found[System]
@@ -412,3 +266,6 @@ class HostFacts:
     topology: Found[Topology]
     rdma: Found[Rdma]
     image: Found[Software]
+    pci: Found[Tuple[PciDevice, ...]] = Unknown("not asked")  # noqa: RUF009 - it is frozen
+    simulated: Found[Tuple[str, ...]] = Absent()  # noqa: RUF009 - it is frozen
+    unread: Tuple[Tuple[str, str], ...] = ()

@@ -62,6 +62,8 @@ class Inventory:
     `head` is the name of one of `hosts`. `container` is None where jobs run on the hosts themselves. `mpirun` is a
     path or a bare name looked up on PATH. `versions` holds what was declared of openmpi, nccl and horovod: (name,
     version). `source` says where the inventory came from, for messages.
+    `host_keys` is `strict` (unknown host keys are refused) or `accept-new` (they are taken and kept; changed ones are
+    refused still). `known_hosts` is a file of host keys that come with the inventory, in known_hosts form, None for none.
     """
 
     cluster: str
@@ -75,3 +77,4 @@ class Inventory:
     versions: Tuple[Tuple[str, str], ...] = ()
     groups: Tuple[Tuple[str, Tuple[str, ...]], ...] = ()
     source: str = ""
+    known_hosts: Optional[str] = None

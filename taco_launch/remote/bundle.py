@@ -14,6 +14,7 @@ _CONTENTS = (
     "errors.py",
     "command.py",
     "diagnose.py",
+    "facts",
     "placement.py",
     "signatures",
     "state.py",

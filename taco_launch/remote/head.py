@@ -93,6 +93,6 @@ class Head:
             contents = bundle.sources()
             path = state_folder(os.environ, os.geteuid()) / "agent" / bundle.name(contents)
             if not path.exists():
-                self._remote.put(bundle.build(contents), path)
+                self._remote.put(bundle.build(contents), str(path))
             self._agent = str(path)
         return self._agent

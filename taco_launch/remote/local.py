@@ -1,37 +1,72 @@
-"""This machine as a host: put a file there, and follow what a command says, by subprocess."""
+"""This machine as a host, by subprocess; a shell is in between only where sudo is."""
 
 import contextlib
 import os
+import selectors
+import signal
 import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from taco_launch.agent.folders import make_private
-from taco_launch.command import Command
-from taco_launch.errors import HostError
+from taco_launch.command import Command, Result, kill
+from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, HostError
+from taco_launch.remote import session, transport
+from taco_launch.remote.access import Access
+
+_NOBODY = Access()
+_CHUNK = 1 << 16
+_END_SECONDS = 2
+# A pipe takes this much without a reader, also where a user has used up what pipes may hold (pipe(7)).
+_PIPE_HOLDS = 4096
 
 
 class Local:
     """The machine that the controller itself runs on."""
 
-    name = "localhost"
+    def __init__(self, name: str = "localhost", access: Access = _NOBODY) -> None:
+        """Call it `name` in messages; nothing is touched."""
+        self.name = name
+        self._access = access
+        self._running: set[subprocess.Popen[bytes]] = set()
 
-    def put(self, data: bytes, path: Path) -> None:
-        """Write a file, whole or not at all, readable by its owner only.
-
-        Raises:
-            HostError: it cannot be written.
-        """
-        part = path.with_name(f".{path.name}.{os.getpid()}")
+    def run(self, command: Command) -> Result:
+        """Execute a command and wait for its end: see `Transport.run`."""
+        begun = time.monotonic()
+        if _needs_sudo(command):
+            with self._under_sudo(command, whole=True) as (pipe, what, started):
+                return session.finish(pipe, what, started, begun)
         try:
-            make_private(path.parent)
+            with self._popen(command.argv, command.env, stderr=subprocess.PIPE) as process:
+                out, err = process.communicate(command.stdin, command.timeout)
+        except FileNotFoundError as error:
+            return _not_run(self.name, command, NOT_FOUND, error)
+        except OSError as error:
+            return _not_run(self.name, command, NOT_EXECUTABLE, error)
+        except subprocess.TimeoutExpired:
+            raise HostError(f"{self.name}: waited {command.timeout:g} s for {command.argv[0]} to end") from None
+        code = process.returncode
+        return Result(self.name, command, SIGNAL_BASE - code if code < 0 else code, out, err, time.monotonic() - begun)
+
+    def put(self, data: bytes, path: str, mode: int = 0o600, *, sudo: bool = False) -> None:
+        """Write a file, whole or not at all: see `Transport.put`."""
+        if sudo and os.geteuid() != 0:
+            transport.put(self, data, path, mode, sudo=sudo)
+            return
+        target = Path(path)
+        part = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
+        try:
+            make_private(target.parent)
             with part.open("xb") as file:
-                part.chmod(0o600)
+                part.chmod(mode)
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())  # a file that is there is whole, also after a power cut
-            part.rename(path)
+            part.rename(target)
         except OSError as error:
             with contextlib.suppress(OSError):
                 part.unlink()
@@ -42,26 +77,142 @@ class Local:
 
     @contextlib.contextmanager
     def tail(self, command: Command) -> Iterator[IO[bytes]]:
-        """Execute a command and give its stdout while it runs; at the end of the block it is ended.
-
-        Raises:
-            HostError: it cannot be executed.
-        """
-        try:
-            # A session of its own: Ctrl-C in the caller's terminal is the controller's business.
-            process = subprocess.Popen(
-                command.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-            )
-        except OSError as error:
-            raise HostError(f"{self.name}: cannot run {command.argv[0]}: {error.strerror}") from None
-        with process:
-            assert process.stdin is not None
-            assert process.stdout is not None
+        """Execute a command and give its stdout while it runs: see `Transport.tail`."""
+        if _needs_sudo(command):
+            with self._under_sudo(command, whole=False) as (pipe, _what, started):
+                yield session.reader(pipe, started, sys.stderr.buffer)
+            return
+        with contextlib.ExitStack() as stack:
             try:
-                with contextlib.suppress(BrokenPipeError):  # it ended without reading: what it says tells why
-                    process.stdin.write(command.stdin)
-                    process.stdin.close()
-                yield process.stdout
+                process = stack.enter_context(self._popen(command.argv, command.env, stderr=None))
+            except OSError as error:
+                raise HostError(f"{self.name}: cannot run {command.argv[0]}: {error.strerror}") from None
+            assert process.stdout is not None
+            _send(process, command.stdin, last=True)
+            yield process.stdout
+
+    def close(self) -> None:
+        """End what runs."""
+        for process in tuple(self._running):
+            _signal(process, signal.SIGTERM)
+
+    @contextlib.contextmanager
+    def _under_sudo(self, command: Command, *, whole: bool) -> Iterator[tuple["_Pipe", session.Plan, session.Started]]:
+        what = session.plan(self.name, command)
+        with self._popen(("/bin/sh", "-c", what.line), stderr=subprocess.PIPE) as process:
+            pipe = _Pipe(process)
+            try:
+                started = session.start(pipe, what, self._access, whole=whole)
+            except session.TtyRequiredError as error:
+                raise HostError(
+                    f"{self.name}: sudo wants a terminal: {error}",
+                    hint="take requiretty out of sudo's settings (visudo), or run taco-launch as root",
+                ) from None
+            try:
+                yield pipe, what, started
             finally:
-                process.stdout.close()
-                process.terminate()
+                if process.poll() is None:  # nobody but root may end what runs as root
+                    threading.Thread(target=process.wait, daemon=True).start()  # `kill` waits until it is reaped
+                    self.run(kill(started.group, sudo=True))
+
+    @contextlib.contextmanager
+    def _popen(
+        self, argv: tuple[str, ...], env: tuple[tuple[str, str], ...] = (), *, stderr: int | None
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """Start a process and its group, both ended with the block."""
+        # A session of its own: Ctrl-C in the caller's terminal is the controller's business.
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env={**os.environ, **dict(env)},
+            start_new_session=True,
+        )
+        self._running.add(process)
+        try:
+            yield process
+        finally:
+            self._running.discard(process)
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
+            _end(process)
+
+
+class _Pipe:
+    """A process of this machine, as a session sees it."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._process = process
+        self._out = process.stdout.fileno()
+        self._open = selectors.DefaultSelector()
+        self._open.register(self._out, selectors.EVENT_READ)
+        self._open.register(process.stderr.fileno(), selectors.EVENT_READ)
+
+    def receive(self, timeout: float | None) -> tuple[bytes, bytes] | None:
+        """Give what arrived: see `session.Pipe`."""
+        if not self._open.get_map():
+            return None
+        out = err = b""
+        for key, _events in self._open.select(timeout):
+            data = os.read(key.fd, _CHUNK)
+            if not data:
+                self._open.unregister(key.fd)
+            elif key.fd == self._out:
+                out = data
+            else:
+                err = data
+        return out, err
+
+    def send(self, data: bytes, *, last: bool = False) -> None:
+        """Send input: see `session.Pipe`."""
+        _send(self._process, data, last=last)
+
+    def ending(self) -> str:
+        """Say how the process ended."""
+        code = self._process.wait(_END_SECONDS)
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _needs_sudo(command: Command) -> bool:
+    return command.sudo and os.geteuid() != 0
+
+
+def _not_run(name: str, command: Command, code: int, error: OSError) -> Result:
+    """Give what a shell would: a code, and the reason on stderr."""
+    return Result(name, command, code, b"", f"{command.argv[0]}: {error.strerror}\n".encode(), 0.0)
+
+
+def _send(process: subprocess.Popen[bytes], data: bytes, *, last: bool) -> None:
+    stdin = process.stdin
+    assert stdin is not None
+
+    def write() -> None:
+        with contextlib.suppress(OSError):  # it ended without reading: what it says tells why
+            stdin.write(data)
+            stdin.flush()
+        if last:
+            with contextlib.suppress(OSError):
+                stdin.close()
+
+    if len(data) <= _PIPE_HOLDS:
+        write()
+    else:
+        threading.Thread(target=write, daemon=True).start()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process that still runs, with its group: TERM, and KILL where that is not enough."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None:
+            _signal(process, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_END_SECONDS)
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)

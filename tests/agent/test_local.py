@@ -21,26 +21,26 @@ def test_a_file_is_put_whole_and_private(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "agent.pyz"
     old = os.umask(0)
     try:
-        LOCAL.put(b"one", path)
+        LOCAL.put(b"one", str(path))
     finally:
         os.umask(old)
     assert path.read_bytes() == b"one"
     assert path.stat().st_mode & 0o777 == 0o600
     assert {folder.stat().st_mode & 0o777 for folder in (tmp_path / "a", tmp_path / "a" / "b")} == {0o700}
-    LOCAL.put(b"two", path)
+    LOCAL.put(b"two", str(path))
     assert path.read_bytes() == b"two"
     assert os.listdir(path.parent) == ["agent.pyz"]
 
 
 def test_readers_never_see_half_a_file(tmp_path: Path) -> None:
     path, contents = tmp_path / "agent.pyz", {bytes([letter]) * 3_000_000 for letter in b"ab"}
-    LOCAL.put(min(contents), path)
+    LOCAL.put(min(contents), str(path))
     done = threading.Event()
 
     def write() -> None:
         for _round in range(5):
             for content in sorted(contents):
-                LOCAL.put(content, path)
+                LOCAL.put(content, str(path))
         done.set()
 
     writer = threading.Thread(target=write)
@@ -55,7 +55,7 @@ def test_a_file_that_cannot_be_put(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     for path in (tmp_path / "file" / "agent.pyz", tmp_path / "folder"):
         with pytest.raises(HostError, match="localhost: cannot write") as caught:
-            LOCAL.put(b"x", path)
+            LOCAL.put(b"x", str(path))
         assert str(path) in caught.value.message
         assert caught.value.hint is not None
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]

@@ -88,12 +88,14 @@ def test_nothing_is_asked_where_all_is_declared(two: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("line", ["network: {interface: eth0}", 'versions: {openmpi: "4.1.4"}', "slots: 2"])
-def test_what_is_not_declared_is_named(two: Path, line: str) -> None:
+def test_what_is_not_declared_is_named(two: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taco_launch.flows.facts.job_hosts", lambda *_: ((), ("n1: no route to host",)))
     assert line in TWO
     two.write_text(TWO.replace(line, ""))
     result = call("-i", str(two), "run", "--dry-run", "--", "true")
     said = {"network": "network interface", "versions": "version of Open MPI", "slots": "host n1: its slots"}
     assert said[line.partition(":")[0]] in result.stderr
+    assert "n1: no route to host" in result.stderr
     assert result.exit_code == (2 if line[:5] == "slots" else 0)
     assert ("-H n1:2,n2:2" in result.stdout) == (result.exit_code == 0)
 

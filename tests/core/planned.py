@@ -5,8 +5,8 @@ from typing import Any
 from taco_launch.inventory import profile
 from taco_launch.launch import mpirun
 from taco_launch.launch.replace import Option
-from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.hosts import Container, Host, Network
+from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import HostSlots, LaunchPlan
 from taco_launch.placement import place

@@ -1,13 +1,14 @@
 """What facts, inventory and command line decide: transport, interface, GID index, versions, many hosts."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from taco_launch.launch.decide import CONDITIONS, VALUES, decide, version
 from taco_launch.launch.needs import needs
-from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.hosts import Host, Network
+from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import Asked, JobSpec
 from taco_launch.model.plans import HostSlots
 from taco_launch.model.profiles import Profile
@@ -119,7 +120,11 @@ def test_what_has_to_be_asked() -> None:
     spec = JobSpec("j", ("true",), (LOCAL,), profile=AUTO)
     assert [fact.split()[0] for fact in needs(spec)] == ["version", "GPUs"]
     far = JobSpec("j", ("true",), FAR, profile=AUTO, versions=(("openmpi", "4.1"),))
-    assert needs(far) == ()
+    assert needs(far) == ("interface between the hosts",)
+    assert needs(replace(far, network=Network("bond0"))) == ()
+    rdma = replace(far, network=Network("bond0", "on"))
+    assert needs(rdma) == ("GID index",)
+    assert needs(replace(rdma, network=Network("bond0", "on", 3))) == ()
     assert needs(JobSpec("j", ("true",), (Host("a", "a"),), profile=Profile())) == ("slots of a",)
 
 

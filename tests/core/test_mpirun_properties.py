@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from taco_launch.launch import mpirun
 from taco_launch.launch.separator import escape, unescape
-from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.hosts import Host, Network
+from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import Asked
 from taco_launch.model.profiles import Profile
 from tests.core.planned import (

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from taco_launch.inventory import profile
-from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.hosts import Host, Network
+from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import Asked
 from tests.core.planned import (
     BOND,

@@ -1,0 +1,227 @@
+"""facts: what hosts are, looked at over SSH or read from captured outputs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli import render
+from taco_launch.cli.options import (
+    Settings,
+    access_of,
+    access_options,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
+from taco_launch.errors import FAILED, HOST_FAILED, OK, UsageError
+
+if TYPE_CHECKING:
+    from taco_launch.facts.compare import Folded
+    from taco_launch.model.facts import HostFacts
+    from taco_launch.remote.access import Access
+    from taco_launch.remote.fanout import Answer
+
+_SUBJECTS = ("system", "network", "docker", "gpu", "topology", "rdma", "image")
+
+
+def _subjects(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(word.strip() for text in value for word in text.split(",")))
+    for word in words:
+        if word not in _SUBJECTS:
+            raise click.BadParameter(f"no such subject: {word!r}; they are {', '.join(_SUBJECTS)}")
+    return words or _SUBJECTS
+
+
+@click.command()
+@inventory_option
+@output_options
+@talk_options
+@access_options
+@click.argument("hosts", nargs=-1, metavar="[HOST]...")
+@click.option(
+    "--from",
+    "sources",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    metavar="FILE|DIR",
+    help="Read captured outputs instead of asking hosts: nvidia-smi topo -m, --query-gpu, -L, -q -x, show_gids, "
+    "ibdev2netdev, ibv_devinfo -v, a copy of /sys/class/infiniband, a saved probe. May be repeated.",
+)
+@click.option(
+    "--only",
+    "subjects",
+    multiple=True,
+    callback=_subjects,
+    metavar="SUBJECT",
+    help=f"Look at these only: {', '.join(_SUBJECTS)}. May be repeated, or a list with commas.",
+)
+@click.option("--container", metavar="NAME", help="Look for the training software in this container of each host.")
+@click.pass_context
+def facts(
+    ctx: click.Context,
+    /,
+    *,
+    hosts: tuple[str, ...],
+    sources: tuple[Path, ...],
+    subjects: tuple[str, ...],
+    container: str | None,
+    **access: Any,
+) -> None:
+    """Show what hosts are: system, network, docker, GPUs, topology, RDMA, the training image.
+
+    One script is run on each host, all side by side; it changes nothing there and needs no python. What hosts have in
+    common is shown once, and the host that differs from the others is named. What could not be read is "unknown", with
+    the reason. HOST is a name, a range or a group of the inventory; all hosts without one.
+
+    \b
+    Examples:
+      taco-launch -i cluster.yaml facts
+      taco-launch -i cluster.yaml facts 'gpu[1-2]' --only gpu,rdma -o wide
+      taco-launch -i cluster.yaml facts --json > facts.json
+      taco-launch facts --from topo.txt --json
+
+    \b
+    Exit codes: 5 where a host did not answer (the others are shown), 1 where nothing of --from was understood.
+    """
+    settings = settings_of(ctx)
+    if sources:
+        if hosts or container:
+            other = "HOST" if hosts else "--container"
+            raise UsageError(f"{other} and --from: captured outputs are read, or hosts are asked", hint="leave one out")
+        ctx.exit(_captured(settings, sources))
+    ctx.exit(_gathered(settings, hosts, subjects, container, access_of(access)))
+
+
+def _gathered(
+    settings: Settings, words: Sequence[str], subjects: Sequence[str], container: str | None, access: "Access"
+) -> int:
+    from taco_launch.flows.facts import gather
+    from taco_launch.inventory.select import named
+    from taco_launch.remote.fanout import connect
+
+    inventory = settings.load()
+    chosen = named(inventory, words)
+    with connect(inventory, chosen, access) as fanout, render.progress(settings, "facts", len(chosen)) as progress:
+        sudo = access.sudo_password is not None
+        answers = gather(fanout, subjects, lambda _answer: progress(), sudo=sudo, container=container)
+    found = [answer.value for answer in answers if answer.value is not None]
+    if settings.output in ("json", "yaml"):
+        render.data(_document(found, [answer for answer in answers if answer.error]), settings.output)
+    elif found:
+        _show(found, wide=settings.output == "wide")
+    render.host_errors(answers)
+    return HOST_FAILED if any(answer.error for answer in answers) else OK
+
+
+def _captured(settings: Settings, sources: Sequence[Path]) -> int:
+    from taco_launch.facts import captured
+    from taco_launch.facts.document import document
+    from taco_launch.flows import facts as flow
+
+    read = captured.read(flow.captured(sources))
+    if settings.output in ("json", "yaml"):
+        render.data(document(read[0]) if len(read) == 1 else _document(read, []), settings.output)
+    else:
+        _show(read, wide=settings.output == "wide")
+    return OK if any(captured.understood(host) for host in read) else FAILED
+
+
+def _document(found: "Sequence[HostFacts]", failed: "Sequence[Answer[Any]]") -> dict[str, Any]:
+    from taco_launch.facts.document import document
+    from taco_launch.facts.fabric import fabric
+    from taco_launch.model.codec import to_json
+
+    return {
+        "hosts": [document(facts) for facts in found],
+        "differences": [
+            {
+                "subject": row.subject,
+                "name": row.name,
+                "values": [{"value": text, "hosts": list(names)} for text, names in row.values],
+            }
+            for row in _folded(found)
+            if row.differs
+        ],
+        "fabric": to_json(fabric(tuple(found))) if found else None,
+        "failed": [
+            {"host": answer.host, "error": answer.error.message, "hint": answer.error.hint}
+            for answer in failed
+            if answer.error
+        ],
+    }
+
+
+def _folded(found: "Sequence[HostFacts]") -> "tuple[Folded, ...]":
+    from taco_launch.facts.compare import fold
+    from taco_launch.facts.summary import rows
+
+    return fold([(facts.host, rows(facts)) for facts in found])
+
+
+def _show(found: "Sequence[HostFacts]", *, wide: bool) -> None:
+    from taco_launch.inventory.ranges import fold as short
+    from taco_launch.model.found import Unknown
+
+    several = len(found) > 1
+    # What may be simulated is not told as real.
+    unsure = any(isinstance(facts.simulated, Unknown) for facts in found)
+    simulated = {name for facts in found if isinstance(facts.simulated, tuple) for name in facts.simulated}
+    folded = _folded(found)
+    shown, subject = [], ""
+    for row in folded:
+        if row.wide and not wide and not row.differs:
+            continue
+        label = row.subject + (" (simulated)" if row.subject in simulated else " (simulated?)" if unsure else "")
+        lead = ["" if row.subject == subject else label, row.name]
+        subject = row.subject
+        for text, names in row.values:
+            mark = "≠" if row.differs else ""
+            shown.append([*lead, text, *([mark, short(names)] if several else [])])
+            lead = ["", ""]
+    render.table(["SUBJECT", "FACT", "VALUE", *(["", "HOSTS"] if several else [])], shown)
+    _show_fabric(found)
+    odd = [row for row in folded if row.differs]
+    if odd:
+        click.echo("\nHosts that differ:")
+    for row in odd:
+        told = ", ".join(f"{_who(names)} {text}" for text, names in row.values)
+        click.echo(render.printable(f"  {row.subject} {row.name}: {told}"))
+
+
+def _show_fabric(found: "Sequence[HostFacts]") -> None:
+    """Say what a job between the hosts would use; nothing where there is no RDMA device."""
+    from taco_launch.facts.fabric import fabric
+    from taco_launch.facts.summary import NOT_ASKED
+    from taco_launch.model.found import Absent, Unknown
+
+    if any(NOT_ASKED in (facts.rdma, facts.network) for facts in found):
+        return
+    made = fabric(tuple(found))
+    if isinstance(made.hcas, Absent) and not made.host_env:
+        return
+    click.echo("\nFor a job between them:" if len(found) > 1 else "\nFor a job:")
+    rows = []
+    for name, choice in (
+        ("interface", made.interface),
+        ("NCCL_IB_HCA", made.hcas),
+        ("NCCL_IB_GID_INDEX", made.gid_index),
+        ("NCCL_IB_ADDR_RANGE", made.address_range),
+    ):
+        if isinstance(choice, (Absent, Unknown)):
+            if choice.reason:
+                rows.append([f"  {name}", "-" if isinstance(choice, Absent) else "unknown", choice.reason])
+        else:
+            rows.append([f"  {name}", choice.value, choice.why])
+    rows += [[f"  {entry.name}", f"{entry.value} on {entry.host}", entry.why] for entry in made.host_env]
+    render.table(["  CHOICE", "VALUE", "WHY"], rows)
+    for entry in (*made.odd, *made.left_out):
+        click.echo(render.printable(f"  {entry.host}: {entry.what}"))
+
+
+def _who(names: Sequence[str]) -> str:
+    from taco_launch.inventory.ranges import fold as short
+
+    return f"{len(names)} hosts" if len(names) > 2 else short(names)

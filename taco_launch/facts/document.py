@@ -1,0 +1,112 @@
+"""A host's facts as the JSON document that `taco-launch facts -o json` prints."""
+
+from dataclasses import fields, is_dataclass
+from typing import Any, Dict, List, Optional
+
+from taco_launch.facts.distance import distances
+from taco_launch.facts.fabric import fabric
+from taco_launch.facts.gid import by_nccl, on_interface
+from taco_launch.model.fabric import Choice, GidChoice
+from taco_launch.model.facts import HostFacts
+from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.hardware import Gpus, Port, Rdma
+
+_SUBJECTS = ("system", "network", "docker", "gpu", "topology", "rdma", "image")
+# what tells the items of a list apart, and names them in "where"
+_KEYS = ("index", "name", "number", "pid", "hca")
+_NOT_ASKED = "not asked"
+
+
+def document(facts: HostFacts) -> Dict[str, Any]:
+    """Give the document: `host`, the subjects, `gid`, `gids`, `distances` and `unknown`.
+
+    What is Absent or Unknown is null in its place. `unknown` lists `{"where", "reason"}` of what could not be read or
+    understood; what nobody asked for, or no captured output is of, is not listed. `gid` is the choice for the HCA
+    that a job would use, `gids` one for each RoCE port that may be in use, as {"hca", "port", "gid_index", "why"}.
+    """
+    unknown: List[Dict[str, str]] = []
+    found: Dict[str, Any] = {"host": facts.host, "simulated": _plain(facts.simulated, "simulated", unknown)}
+    for subject in _SUBJECTS:
+        found[subject] = _plain(getattr(facts, subject), subject, unknown)
+    found["gid"] = _gid_of(_gid(facts), "gid", unknown)
+    choices = [_gid_of(one, f"gids[{place}]", unknown) for place, one in enumerate(_gids(facts))]
+    found["gids"] = [choice for choice in choices if choice is not None]
+    links = distances(facts)
+    asked = links if isinstance(links, tuple) or links != facts.topology else Unknown(_NOT_ASKED)
+    found["distances"] = _plain(asked, "distances", unknown)
+    lost = facts.gpu.lost if isinstance(facts.gpu, Gpus) else ()
+    unknown += [{"where": "gpu.gpus", "reason": words} for words in lost]
+    unknown += [{"where": file, "reason": reason} for file, reason in facts.unread]
+    found["unknown"] = unknown
+    return found
+
+
+def _gid(facts: HostFacts) -> Found[GidChoice]:
+    """Give the GID choice of the first port that a job would use; of the first with a GID where no state is known."""
+    if not isinstance(facts.rdma, Rdma):
+        return facts.rdma
+    if isinstance(facts.rdma.hcas, tuple) and not any(
+        _has_table(port) for hca in facts.rdma.hcas for port in hca.ports
+    ):
+        return Unknown(f"{_NOT_ASKED}: no GID table is known")
+    chosen = fabric((facts,))
+    if chosen.gids:
+        return chosen.gids[0].choice
+    if isinstance(chosen.link_layer, Choice):
+        return chosen.gid_index if isinstance(chosen.gid_index, (Absent, Unknown)) else Unknown("no port has a GID")
+    choices = _gids(facts)
+    if not choices:
+        return chosen.link_layer
+    return next((one for one in choices if isinstance(one, GidChoice)), choices[0])
+
+
+def _has_table(port: Port) -> bool:
+    return not isinstance(port.gids, Unknown) or not port.gids.reason.startswith(_NOT_ASKED)
+
+
+def _gids(facts: HostFacts) -> List[Found[GidChoice]]:
+    if not isinstance(facts.rdma, Rdma) or not isinstance(facts.rdma.hcas, tuple):
+        return []
+    found: List[Found[GidChoice]] = []
+    for hca in facts.rdma.hcas:
+        for port in hca.ports:
+            if port.state not in ("DOWN", "INIT", "ARMED") and isinstance(port.gids, tuple):
+                choice = by_nccl(hca.name, port)
+                if isinstance(choice, Unknown):
+                    told = on_interface(hca.name, port)
+                    choice = told if isinstance(told, GidChoice) else choice
+                found += [] if isinstance(choice, Absent) else [choice]
+    return found
+
+
+def _gid_of(choice: Found[GidChoice], where: str, unknown: List[Dict[str, str]]) -> Any:
+    found = _plain(choice, where, unknown)
+    if isinstance(choice, GidChoice):
+        for key in ("hca", "port"):
+            if not found[key]:
+                found[key] = None
+                unknown.append(
+                    {"where": f"{where}.{key}", "reason": "the captured output does not show whose GIDs they are"}
+                )
+    return found
+
+
+def _plain(value: Any, where: str, unknown: List[Dict[str, str]]) -> Any:
+    if isinstance(value, (Absent, Unknown)):
+        if isinstance(value, Unknown) and not value.reason.startswith(_NOT_ASKED):
+            unknown.append({"where": where, "reason": value.reason})
+        return None
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, f"{where}[{_key(item, place)}]", unknown) for place, item in enumerate(value)]
+    if is_dataclass(value):
+        return {
+            entry.name: _plain(getattr(value, entry.name), f"{where}.{entry.name}", unknown) for entry in fields(value)
+        }
+    return None if value == "" else value
+
+
+def _key(item: Any, place: int) -> Any:
+    told: Optional[Any] = next(
+        (getattr(item, key) for key in _KEYS if getattr(item, key, None) not in (None, "")), None
+    )
+    return place if told is None or isinstance(told, (Absent, Unknown)) else told

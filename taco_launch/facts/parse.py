@@ -1,0 +1,44 @@
+"""Puts the facts of a host together from the probe's answer."""
+
+from typing import Tuple
+
+from taco_launch.facts import sections
+from taco_launch.facts.docker import parse_docker
+from taco_launch.facts.gpu import parse_gpu
+from taco_launch.facts.image import parse_image
+from taco_launch.facts.network import parse_network
+from taco_launch.facts.pci import parse_pci
+from taco_launch.facts.rdma import parse_rdma
+from taco_launch.facts.system import parse_clock, parse_system
+from taco_launch.facts.topology import parse_topology
+from taco_launch.model.facts import HostFacts
+from taco_launch.model.found import Absent, Found, Unknown
+
+
+def parse(host: str, output: bytes, sent: float, received: float) -> HostFacts:
+    """Read what the probe said on `host`; `sent` and `received` are the controller's clock, in seconds since 1970.
+
+    Whatever is cut, mixed up or not understood is Unknown with the evidence; nothing is raised.
+    """
+    told = sections.read(output)
+    return HostFacts(
+        host=host,
+        simulated=_simulated(told),
+        pci=parse_pci(told),
+        system=parse_system(told, parse_clock(told, sent, received)),
+        network=parse_network(told),
+        docker=parse_docker(told),
+        gpu=parse_gpu(told),
+        topology=parse_topology(told),
+        rdma=parse_rdma(told),
+        image=parse_image(told),
+    )
+
+
+def _simulated(told: sections.Sections) -> Found[Tuple[str, ...]]:
+    """Read the list: a name in a line, `#` begins a comment."""
+    found = sections.answer(told, "host.simulated")
+    if isinstance(found, (Absent, Unknown)):
+        return found
+    lines = (line.partition("#")[0].strip() for line in found.split("\n"))
+    return tuple(line for line in lines if line)

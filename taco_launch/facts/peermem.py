@@ -1,0 +1,116 @@
+"""Reads which kernel modules are loaded, and whether one of them lets HCAs reach GPU memory, now and after a reboot."""
+
+import re
+from typing import Dict, List, Optional, Tuple
+
+from taco_launch.facts.plain import PROMPT, lines, shown
+from taco_launch.facts.sections import Sections, failure
+from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.hardware import PeerMemory
+
+# NVIDIA's, with the driver since R470; and Mellanox's, before it
+MODULES = ("nvidia_peermem", "nv_peer_mem")
+_PROC = re.compile(
+    r"(\w[\w-]*) ([0-9]+) ([0-9]+) (-|(?:[\w-]+,)+) (Live|Loading|Unloading) 0x[0-9a-f]+(?: \([A-Z+-]+\))?"
+)
+_LSMOD = re.compile(r"(\w[\w-]*)\s+([0-9]+)\s+([0-9]+|-)(?:\s+([\w,-]+|\[permanent\](?:[\w,-]+)?))?\s*")
+# The kernel that first let an HCA map GPU memory by DMA-BUF (ib_umem_dmabuf_get, Linux 5.12)
+_DMABUF_KERNEL = (5, 12)
+
+
+def parse_peer_memory(sections: Sections, modules: Found[Tuple[str, ...]]) -> PeerMemory:
+    """Read the probe's sections rdma.peermem and rdma.comes_back."""
+    missing = failure(sections, "rdma.peermem")
+    if missing is not None:
+        return PeerMemory(missing, loaded(modules), _comes_back(sections), missing, missing)
+    told: Dict[str, List[str]] = {}
+    for line in lines(sections["rdma.peermem"].stdout):
+        word, _, rest = line.partition(" ")
+        told.setdefault(word, []).append(rest.strip())
+    exists = tuple(name for name in MODULES if name in told.get("exists", ()))
+    refused = [text for text in told.get("missing", ()) if not re.search(r"(?i)module '?[\w-]+'? not found", text)]
+    return PeerMemory(
+        exists=_exists(exists, refused, "missing" in told or "exists" in told, sections["rdma.peermem"].stderr),
+        loaded=_loaded_of(tuple(told.get("loaded", ()))) if "loaded" in told else loaded(modules),
+        comes_back=_comes_back(sections),
+        clients=tuple(told.get("client", ())),
+        dmabuf=dmabuf(" ".join(told.get("kernel", ())), " ".join(told.get("driver", ()))),
+    )
+
+
+def read_modules(text: str) -> Found[Tuple[str, ...]]:
+    """Read lsmod or /proc/modules: the names of the modules in the kernel."""
+    names: List[str] = []
+    for number, line in enumerate(lines(text), 1):
+        match = _PROC.fullmatch(line) or _LSMOD.fullmatch(line)
+        if match:
+            names.append(match[1])
+        elif line.strip() and not line.startswith("Module ") and not PROMPT.match(line):
+            return Unknown(f"line {number}: {shown(line)} is no module")
+    return tuple(names) or Unknown("no module is listed")
+
+
+def loaded(modules: Found[Tuple[str, ...]]) -> Found[str]:
+    """Tell which of the two modules is in the kernel, by the list of all."""
+    if not isinstance(modules, tuple):
+        return modules
+    return _loaded_of(tuple(name for name in MODULES if name in modules))
+
+
+def dmabuf(kernel: str, driver: str) -> Found[bool]:
+    """Tell whether kernel and driver can do without a module: Linux 5.12 or newer, and open kernel modules."""
+    version = re.match(r"([0-9]+)\.([0-9]+)", kernel)
+    if version is None:
+        return Unknown(f"kernel {shown(kernel)}")
+    if (int(version[1]), int(version[2])) < _DMABUF_KERNEL:
+        return False
+    if not driver:
+        return Unknown("no NVIDIA driver is loaded")
+    return "Open Kernel Module" in driver
+
+
+def why_not(text: str) -> Optional[Unknown]:
+    """Give what modprobe and the kernel say of a module that could not be loaded, and what that means.
+
+    Sources: nvidia-peermem.c gives EINVAL where it was built without OFED's symbols; issues 63 and 84 of
+    Mellanox/nv_peer_memory.
+    """
+    said = [
+        line.strip()
+        for line in lines(text)
+        if re.search(rf"could not insert '(?:{'|'.join(MODULES)}|nvidia-peermem)'", line)
+        or re.search(r"(?:nv_peer_mem|nvidia_peermem): Unknown symbol", line)
+    ]
+    if not said:
+        return None
+    meaning = ""
+    if any("Invalid argument" in line for line in said):
+        meaning = ": the NVIDIA driver was built without OFED's symbols; reinstall the driver after OFED"
+    elif any("Unknown symbol" in line for line in said):
+        meaning = ": OFED was changed after the module was built; build the module again"
+    return Unknown(f"{'; '.join(dict.fromkeys(said))}{meaning}")
+
+
+def _loaded_of(names: Tuple[str, ...]) -> Found[str]:
+    if len(names) > 1:
+        return Unknown(f"{' and '.join(names)} are both loaded, and only one may be")
+    return names[0] if names else Absent(f"neither {' nor '.join(MODULES)} is loaded")
+
+
+def _exists(exists: Tuple[str, ...], refused: List[str], asked: bool, stderr: str) -> Found[Tuple[str, ...]]:
+    if refused or not asked:
+        return Unknown("; ".join([*refused, *stderr.strip().splitlines()]) or "modinfo was not asked")
+    return exists
+
+
+def _comes_back(sections: Sections) -> Found[str]:
+    missing = failure(sections, "rdma.comes_back")
+    if missing is not None:
+        return missing
+    for line in lines(sections["rdma.comes_back"].stdout):
+        if line.startswith("/"):
+            return line.partition(":")[0]
+        unit, _, state = line.partition(" ")
+        if unit.endswith(".service") and state.strip() in ("enabled", "enabled-runtime"):
+            return unit
+    return Absent("nothing loads it at boot")

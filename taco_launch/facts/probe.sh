@@ -1,0 +1,569 @@
+#!/bin/sh
+# Looks at one host, in one round trip, and changes nothing: what each tool says stands between markers of its own.
+#
+# usage: /bin/sh -s -- NONCE [SUBJECT...] <probe.sh
+#
+# Subjects: system network rdma docker image gpu topology; without one, all of them, those that may hang last.
+# The answer, which taco_launch/facts/sections.py reads:
+#   NONCE probe 1 SECONDS.NANOSECONDS      this host's clock when the probe began
+#   NONCE begin NAME
+#   ...what the command says, and a newline...
+#   NONCE end NAME EXIT_CODE               127: there is no such tool, 124: it took too long
+#   NONCE err TEXT                         a line for each line of its stderr
+#   NONCE done SECONDS.NANOSECONDS
+#
+# For the systems between CentOS 7.6 and today's, under dash, busybox and bash: text forms of tools only, no python to
+# look at a host, no temporary files (a full or read-only disk is a fact to be told), few processes. Where `image` is to
+# look into a container, taco_launch/facts/feed.py sets taco_launch_container to its name and taco_launch_probe to this
+# text.
+
+set -u
+
+probe() { # probe NONCE [SUBJECT...]
+  nonce=$1
+  shift
+  unset GREP_OPTIONS GREP_COLOR CDPATH
+  LC_ALL=C
+  PATH=${PATH-}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin
+  PATH=$PATH:/usr/local/cuda/bin:/opt/mellanox/bin:/usr/local/openmpi/bin:/opt/openmpi/bin:/usr/lib64/openmpi/bin
+  export LC_ALL PATH
+  newline='
+'
+  exec 3>&1
+  if [ "${1-}" = inside ]; then # the container: its sections stand within the answer of its host
+    prepare
+    look_inside
+    return
+  fi
+  if [ $# = 0 ]; then
+    set -- system network rdma docker image gpu topology
+  fi
+  for subject in "$@"; do
+    case $subject in
+      system | network | rdma | docker | image | gpu | topology) ;;
+      *)
+        echo "probe: no such subject: $subject" >&2
+        exit 2
+        ;;
+    esac
+  done
+  printf '%s probe 1 %s\n' "$nonce" "$(date +%s.%N)"
+  prepare
+  section host.simulated cat /etc/taco-launch/simulated
+  for subject in "$@"; do
+    "look_at_$subject"
+  done
+  printf '%s done %s\n' "$nonce" "$(date +%s.%N)"
+}
+
+# --- how a command is run ---------------------------------------------------------------------------------------------
+
+prepare() { # what this user may do, and whether there is a timeout that takes -k (old busybox's does not)
+  access=user
+  sudo=
+  uid=$(id -u 2>/dev/null)
+  if [ "$uid" = 0 ]; then
+    access=root
+  elif sudo -n true </dev/null >/dev/null 2>&1; then
+    access=sudo
+    sudo='sudo -n env LC_ALL=C'
+  fi
+  timeout=
+  if timeout -k 1 5 true </dev/null >/dev/null 2>&1; then
+    timeout=yes
+  fi
+}
+
+section() { # section NAME COMMAND [ARGUMENT...]; $code is its exit code then
+  title=$1
+  shift
+  printf '%s begin %s\n' "$nonce" "$title"
+  if there "$1"; then
+    complaints=$("$@" 2>&1 >&3 3>&- </dev/null)
+    code=$?
+  else
+    complaints="$1: not found"
+    code=127
+  fi
+  finish "$title" "$code" "$complaints"
+}
+
+finish() { # finish NAME EXIT_CODE STDERR: the newline before it may complete a last line
+  printf '\n%s end %s %s\n' "$nonce" "$1" "$2"
+  set -f
+  IFS=$newline
+  for complaint in $3; do
+    printf '%s err %s\n' "$nonce" "$complaint"
+  done
+  unset IFS
+  set +f
+}
+
+there() { # there COMMAND
+  command -v "$1" >/dev/null 2>&1
+}
+
+root() { # root COMMAND [ARGUMENT...]: as root where that is allowed
+  if ! there "$1"; then
+    echo "$1: not found" >&2
+    return 127
+  fi
+  # shellcheck disable=SC2086 # words
+  $sudo "$@"
+}
+
+limited() { # limited SECONDS [root] COMMAND [ARGUMENT...]: for what can hang
+  limit=$1
+  shift
+  as=
+  if [ "$1" = root ]; then
+    as=$sudo
+    shift
+  fi
+  if ! there "$1"; then
+    echo "$1: not found" >&2
+    return 127
+  fi
+  if [ -n "$timeout" ]; then
+    # timeout stands behind sudo: it may not end what belongs to root
+    # shellcheck disable=SC2086
+    $as timeout -k 2 "$limit" "$@"
+    return
+  fi
+  # shellcheck disable=SC2086
+  $as "$@" &
+  command=$!
+  (
+    sleeper=
+    trap 'kill $sleeper; exit' TERM
+    sleep "$limit" &
+    sleeper=$!
+    wait "$sleeper"
+    # shellcheck disable=SC2086
+    $as kill -9 "$command"
+  ) >/dev/null 2>&1 &
+  watchdog=$!
+  wait "$command"
+  command=$?
+  kill "$watchdog" 2>/dev/null
+  [ "$command" != 137 ] || return 124
+  return "$command"
+}
+
+text() { # text FILE...: each line with its file before it; what cannot be read stands in stderr
+  grep -aH '' "$@"
+}
+
+# --- system -----------------------------------------------------------------------------------------------------------
+
+look_at_system() {
+  section system.shell system_shell
+  section system.uname uname -nrm
+  section system.files text /etc/os-release /etc/centos-release /proc/meminfo /proc/uptime \
+    /proc/self/limits /proc/1/comm /sys/fs/selinux/enforce /sys/devices/system/cpu/online
+  section system.numa grep -aHE '^[0-9,-]*$|MemTotal' /sys/devices/system/node/node[0-9]*/cpulist \
+    /sys/devices/system/node/node[0-9]*/meminfo
+  section system.cpu system_cpu
+  section system.disks system_disks
+  section system.virtualization systemd-detect-virt
+  section system.logind limited 5 busctl --no-pager get-property org.freedesktop.login1 /org/freedesktop/login1 \
+    org.freedesktop.login1.Manager KillUserProcesses RemoveIPC
+  section system.logind_conf grep -aHE '^#?[[:space:]]*(KillUserProcesses|RemoveIPC)' /etc/systemd/logind.conf \
+    /usr/lib/systemd/logind.conf /etc/systemd/logind.conf.d/*.conf /run/systemd/logind.conf.d/*.conf \
+    /usr/lib/systemd/logind.conf.d/*.conf
+  section system.clock limited 5 timedatectl
+}
+
+system_shell() { # what costs no process
+  echo "access $access"
+  packages_by=none
+  for name in apt-get dnf yum zypper apk pacman; do
+    if there "$name"; then
+      packages_by=$name
+      break
+    fi
+  done
+  echo "packages $packages_by"
+  [ ! -d /run/systemd/system ] || echo "init systemd"
+}
+
+system_cpu() { # in lscpu's words also where there is none
+  if there lscpu; then
+    lscpu
+  else
+    awk -F ':[ \t]*' '
+      { sub(/[ \t]+$/, "", $1) }
+      $1 == "model name" && name == "" { name = $2 }
+      $1 == "physical id" { socket = $2; sockets[socket] = 1 }
+      $1 == "core id" { cores[socket, $2] = 1 }
+      END {
+        for (each in sockets) s++
+        for (each in cores) c++
+        if (name != "" && s) printf "Model name: %s\nSocket(s): %d\nCore(s) per socket: %d\n", name, s, c / s
+      }' /proc/cpuinfo
+  fi
+}
+
+system_disks() { # the folders asked for, then a line of df for each
+  asked=
+  for folder in / /tmp /dev/shm /var/lib/docker /var/lib/taco-launch "${HOME:-/}"; do
+    while [ ! -d "$folder" ]; do # what is not there yet will lie where its parent lies
+      folder=${folder%/*}
+      [ -n "$folder" ] || folder=/
+    done
+    case "$newline$asked$newline" in
+      *"$newline$folder$newline"*) ;;
+      *) asked=$asked${asked:+$newline}$folder ;;
+    esac
+  done
+  set -f
+  IFS=$newline
+  # shellcheck disable=SC2086
+  set -- $asked
+  unset IFS
+  printf 'asked %s\n' "$@"
+  limited 10 df -PkT "$@"
+}
+
+# --- network ----------------------------------------------------------------------------------------------------------
+
+look_at_network() {
+  section network.connection network_connection
+  # speed cannot be read of an interface that is down: -s
+  section network.interfaces grep -asH '' /sys/class/net/*/ifindex /sys/class/net/*/iflink /sys/class/net/*/type \
+    /sys/class/net/*/operstate /sys/class/net/*/mtu /sys/class/net/*/address /sys/class/net/*/speed \
+    /sys/class/net/*/uevent /sys/class/net/*/master/ifindex /sys/class/net/*/bonding/mode \
+    /sys/class/net/*/bridge/stp_state /sys/class/net/*/device/uevent /sys/class/net/*/device/numa_node
+  section network.addresses ip -o addr
+  section network.routes grep -aHE '^[^[:space:]]+[[:space:]]00000000[[:space:]]|^0{32} 00 ' /proc/net/route \
+    /proc/net/ipv6_route
+  section network.files text /proc/net/bonding/* /proc/sys/net/ipv4/ip_local_port_range /etc/ufw/ufw.conf
+  section network.listeners network_listeners
+  section network.firewalld limited 5 systemctl is-active firewalld
+  section network.nft limited 5 root nft list ruleset
+  nft=$code
+  section network.iptables network_iptables
+}
+
+network_connection() { # the addresses and ports of this connection: the other end's, then ours
+  connection=${SSH_CONNECTION-}
+  process=$PPID
+  # sudo takes the variable away, and has it itself
+  while [ -z "$connection" ] && [ -n "${SUDO_COMMAND-}" ] && [ "$process" -gt 1 ]; do
+    connection=$(tr '\0' '\n' <"/proc/$process/environ" | grep '^SSH_CONNECTION=') || connection=
+    connection=${connection#*=}
+    parent=0
+    while read -r key value; do
+      [ "$key" != PPid: ] || parent=$value
+    done <"/proc/$process/status"
+    process=$parent
+  done
+  echo "$connection"
+}
+
+network_listeners() {
+  if there ss; then
+    root ss -ltnp
+  else
+    cat /proc/net/tcp >/dev/null || return
+    grep -aHs ' 0A ' /proc/net/tcp /proc/net/tcp6 || return 0
+  fi
+}
+
+network_iptables() { # the rules that nft does not show; asking for a table that nothing uses would load its module
+  tables=$(root cat /proc/net/ip_tables_names) || tables=
+  case "$newline$tables$newline" in
+    *"${newline}filter$newline"*)
+      if there iptables-legacy; then
+        limited 5 root iptables-legacy -S
+      else
+        limited 5 root iptables -S
+      fi
+      ;;
+    *)
+      [ "$nft" = 127 ] && there iptables || return 0
+      case $(iptables -V) in
+        *nf_tables*) limited 5 root iptables -S ;;
+      esac
+      ;;
+  esac
+}
+
+# --- docker -----------------------------------------------------------------------------------------------------------
+
+find_engine() { # $engine: the word for `limited` that reaches the engine, root or none
+  engine=root
+  if [ -w /var/run/docker.sock ] || [ -n "${DOCKER_HOST-}" ] || [ -S "${XDG_RUNTIME_DIR-}/docker.sock" ]; then
+    engine=
+  fi
+}
+
+look_at_docker() {
+  find_engine
+  # shellcheck disable=SC2086 # root, or nothing
+  section docker.info limited 20 $engine docker info --format '{{json .}}'
+  if [ "$code" = 0 ]; then
+    section docker.containers docker_containers
+    # shellcheck disable=SC2086
+    section docker.images limited 20 $engine docker images --digests --no-trunc \
+      --format '{{.Repository}} {{.Tag}} {{.ID}} {{.Digest}} {{.Size}}'
+  fi
+  section docker.config cat /etc/docker/daemon.json
+  section docker.toolkit docker_toolkit
+}
+
+docker_containers() { # inspect, since the labels that ps shows cannot be told apart where a value holds a comma
+  # shellcheck disable=SC2086
+  identities=$(limited 20 $engine docker ps -aq --no-trunc) || return
+  # shellcheck disable=SC2086
+  [ -z "$identities" ] ||
+    limited 20 $engine docker container inspect \
+      --format '{{json .Name}} {{json .Config.Image}} {{json .State.Status}} {{json .Config.Labels}}' $identities
+}
+
+docker_toolkit() {
+  if there nvidia-container-cli && ! there nvidia-ctk; then
+    limited 5 nvidia-container-cli --version
+  else
+    limited 5 nvidia-ctk --version
+  fi
+}
+
+# --- gpu --------------------------------------------------------------------------------------------------------------
+
+look_at_gpu() {
+  section gpu.driver_loaded cat /proc/driver/nvidia/version
+  section gpu.driver_installed modinfo -F version nvidia
+  section gpu.license modinfo -F license nvidia
+  section gpu.fabric_manager limited 5 systemctl show -p LoadState -p ActiveState nvidia-fabricmanager
+  section gpu.list limited 30 nvidia-smi -L
+  section gpu.query gpu_query
+  section gpu.processes limited 30 nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv
+  section gpu.smi limited 30 nvidia-smi
+}
+
+gpu_query() { # drivers before 450 know no MIG and refuse the whole query with exit code 2
+  fields=index,uuid,name,pci.bus_id,memory.total,memory.used,ecc.errors.uncorrected.volatile.total
+  limited 30 nvidia-smi "--query-gpu=$fields,mig.mode.current,driver_version" --format=csv
+  code=$?
+  [ "$code" = 2 ] || return "$code"
+  limited 30 nvidia-smi "--query-gpu=$fields,driver_version" --format=csv
+}
+
+# --- topology ---------------------------------------------------------------------------------------------------------
+
+look_at_topology() {
+  section topology.pci topology_pci
+  section topology.matrix limited 30 nvidia-smi topo -m
+}
+
+topology_pci() { # KIND NAME PATH NUMA_NODE SPEED MAX_SPEED WIDTH MAX_WIDTH, tabs between; no process for any of it
+  for device in /sys/bus/pci/devices/*; do
+    value_of "$device/vendor"
+    [ "$value" = 0x10de ] || continue
+    value_of "$device/class"
+    case $value in
+      0x03*) pci_line gpu "${device##*/}" "$device" ;;
+    esac
+  done
+  pci_hcas
+}
+
+pci_hcas() {
+  for device in /sys/class/infiniband/*/device; do
+    name=${device%/device}
+    [ ! -e "$device" ] || pci_line hca "${name##*/}" "$device"
+  done
+}
+
+pci_line() { # pci_line KIND NAME FOLDER
+  cd -P "$3" || return
+  printf '%s\t%s\t%s' "$1" "$2" "$PWD"
+  for file in numa_node current_link_speed max_link_speed current_link_width max_link_width; do
+    value_of "$file"
+    printf '\t%s' "$value"
+  done
+  echo
+}
+
+value_of() { # value_of FILE: its first line, in $value; empty where it cannot be read
+  value=
+  # shellcheck disable=SC2015 # what read returns says whether there is a newline, not whether there is a value
+  [ -r "$1" ] && read -r value 2>/dev/null <"$1" || :
+}
+
+# --- rdma -------------------------------------------------------------------------------------------------------------
+
+look_at_rdma() {
+  section rdma.sysfs rdma_sysfs
+  section rdma.netdevs rdma_netdevs
+  section rdma.ofed limited 5 ofed_info -s
+  section rdma.pci pci_hcas
+  section rdma.modules rdma_modules
+  section rdma.peermem rdma_peermem
+  section rdma.comes_back rdma_comes_back
+  section rdma.devices ls /dev/infiniband
+}
+
+rdma_sysfs() { # FILE:LINE; of the GID tables, which have up to 256 slots, only what is in use
+  set -- /sys/class/infiniband/*/ports
+  [ -e "$1" ] || return 0
+  text /sys/class/infiniband/*/node_guid /sys/class/infiniband/*/hca_type /sys/class/infiniband/*/fw_ver \
+    /sys/class/infiniband/*/ports/*/state /sys/class/infiniband/*/ports/*/phys_state \
+    /sys/class/infiniband/*/ports/*/rate /sys/class/infiniband/*/ports/*/link_layer
+  grep -aHvE '^(fe80|0000)(:0000){7}$' /sys/class/infiniband/*/ports/*/gids/* | while IFS= read -r line; do
+    printf '%s\n' "$line"
+    for attribute in types ndevs; do
+      file=${line%%:*}
+      file=${file%/gids/*}/gid_attrs/$attribute/${file##*/}
+      value_of "$file"
+      if [ -n "$value" ]; then
+        printf '%s:%s\n' "$file" "$value"
+      else
+        echo "$file: cannot be read" >&2
+      fi
+    done
+  done
+  return 0
+}
+
+rdma_netdevs() { # HCA INTERFACE, a line for each interface of its PCI device
+  for interface in /sys/class/infiniband/*/device/net/*; do
+    [ -e "$interface" ] || continue
+    hca=${interface%/device/net/*}
+    echo "${hca##*/} ${interface##*/}"
+  done
+}
+
+rdma_modules() { # /proc/modules is not there where the kernel takes no modules
+  cat /proc/modules 2>/dev/null || lsmod
+}
+
+rdma_peermem() {
+  value_of /proc/sys/kernel/osrelease
+  echo "kernel $value"
+  value_of /proc/driver/nvidia/version
+  echo "driver $value"
+  for client in /sys/kernel/mm/memory_peers/*; do
+    [ ! -d "$client" ] || echo "client ${client##*/}"
+  done
+  for module in nvidia_peermem nv_peer_mem; do
+    [ ! -d "/sys/module/$module" ] || echo "loaded $module"
+    if ! there modinfo; then
+      echo "modinfo: not found" >&2
+    elif words=$(modinfo -F filename "$module" 2>&1); then
+      echo "exists $module"
+    else
+      echo "missing $module $words"
+    fi
+  done
+}
+
+rdma_comes_back() { # FILE:LINE of what names the module at boot, and whether the old module's own service is enabled
+  grep -aHsE '^[[:space:]]*(nvidia[-_]peermem|nv_peer_mem)' /etc/modules /etc/modules-load.d/*.conf \
+    /run/modules-load.d/*.conf /usr/local/lib/modules-load.d/*.conf /usr/lib/modules-load.d/*.conf /lib/modules-load.d/*.conf
+  grep -aHsE '^[[:space:]]*softdep[[:space:]]+nvidia[[:space:]].*post:.*(nvidia[-_]peermem|nv_peer_mem)' \
+    /etc/modprobe.d/*.conf /run/modprobe.d/*.conf /usr/lib/modprobe.d/*.conf /lib/modprobe.d/*.conf
+  if there systemctl; then
+    echo "nv_peer_mem.service $(limited 5 systemctl is-enabled nv_peer_mem 2>/dev/null)"
+  fi
+}
+
+# --- image: what is inside the container, or on the host itself -------------------------------------------------------
+
+look_at_image() {
+  if [ -z "${taco_launch_container-}" ]; then
+    section image.where echo host
+    look_inside
+    return
+  fi
+  find_engine
+  # shellcheck disable=SC2086,SC2154 # taco_launch_probe: see above
+  complaints=$(printf '%s\n' "$taco_launch_probe" |
+    limited 60 $engine docker exec -i "$taco_launch_container" /bin/sh -s -- "$nonce" inside 2>&1 >&3 3>&-)
+  code=$?
+  printf '%s begin image.where\n%s' "$nonce" "$taco_launch_container"
+  finish image.where "$code" "$complaints"
+}
+
+look_inside() {
+  section image.found image_found
+  section image.files text /etc/nccl.conf /proc/self/limits
+  section image.mpirun limited 10 mpirun --version
+  section image.ucx limited 10 ucx_info -v
+  section image.cuda image_cuda
+  section image.libraries image_libraries
+  section image.python limited 20 python3 -Bc "$packages"
+  section image.shm limited 5 df -PkT /dev/shm
+}
+
+image_found() { # where programs are
+  for name in mpirun sshd; do
+    where=$(command -v "$name") || continue
+    echo "$name $where"
+  done
+}
+
+image_cuda() { # the toolkit's own files, its compiler, or what an image of NVIDIA's has in its environment
+  folder=${CUDA_HOME:-/usr/local/cuda}
+  if [ -r "$folder/version.json" ]; then
+    cat "$folder/version.json"
+  elif [ -r "$folder/version.txt" ]; then
+    cat "$folder/version.txt"
+  elif there nvcc; then
+    limited 10 nvcc --version
+  elif [ -n "${CUDA_VERSION-}" ]; then
+    echo "CUDA Version $CUDA_VERSION"
+  else
+    echo "$folder: No such file or directory" >&2
+    return 1
+  fi
+}
+
+image_libraries() { # NCCL and UCX tell their version in their file names, or not at all; verbs load what has such names
+  set -f
+  IFS=:
+  # shellcheck disable=SC2086
+  set -- /usr/lib/*-linux-gnu /usr/lib64 /usr/lib /usr/local/lib /usr/local/lib64 /usr/local/cuda/lib64 \
+    /usr/local/nccl/lib ${LD_LIBRARY_PATH-}
+  unset IFS
+  set +f
+  for pattern in "$@"; do
+    # shellcheck disable=SC2086
+    for folder in $pattern; do
+      for library in "$folder"/libnccl.so.* "$folder"/libucp.so.* "$folder"/libibverbs.so.* "$folder"/lib*-rdmav*.so \
+        "$folder"/libibverbs/lib*-rdmav*.so; do
+        [ ! -e "$library" ] || echo "$library"
+      done
+    done
+  done
+}
+
+# What is installed, in the order in which python would find it. Nothing of it is imported: torch takes seconds. What
+# Horovod was built with shows in the names of the classes that its library holds.
+packages='
+import sys
+del sys.path[0]
+import glob, mmap, os, re
+print("version %d.%d.%d" % sys.version_info[:3])
+for folder in sys.path:
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        continue
+    for name in names:
+        form = r"(torch|horovod|light_?cc|nvidia_nccl_\w+)-([^-]+)(-.*)?\.(dist-info|egg-info|egg)$"
+        found = re.match(form, name, re.IGNORECASE)
+        if found:
+            print("package %s %s" % found.group(1, 2))
+    for name in sorted(glob.glob(os.path.join(folder, "horovod", "*", "mpi_lib*.so"))):
+        print("library %s" % name)
+        with open(name, "rb") as file:
+            held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            for word in ("12MPIAllreduceE", "13GlooAllreduceE", "13NCCLAllreduceE", "12DDLAllreduceE",
+                         "12CCLAllreduceE", "LIGHT_2D_ALLREDUCE"):
+                if held.find(word.encode()) >= 0:
+                    print("holds %s" % word)
+'
+
+probe "$@"

@@ -1,0 +1,170 @@
+"""Chooses the ports of HCAs that a job uses: ACTIVE ones of one link layer and rate, none that is for management."""
+
+from collections import Counter
+from typing import List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from taco_launch.facts.hcas import natural
+from taco_launch.model.fabric import Choice, HostValue, Odd
+from taco_launch.model.facts import HostFacts, Network
+from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.hardware import Hca, Port, Rdma
+
+
+class Rail(NamedTuple):
+    """One port of one HCA of one host."""
+
+    host: str
+    hca: Hca
+    port: Port
+
+    @property
+    def name(self) -> str:
+        """The port as NCCL_IB_HCA names it."""
+        return f"{self.hca.name}:{self.port.number}"
+
+
+def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Odd], List[Odd]]:
+    """Give the ports to be used, those left out, and what is odd."""
+    left_out: List[Odd] = []
+    odd: List[Odd] = []
+    active: List[Rail] = []
+    for host in hosts:
+        if isinstance(host.rdma, Rdma) and isinstance(host.rdma.hcas, tuple):
+            every = [Rail(host.host, hca, port) for hca in host.rdma.hcas for port in hca.ports]
+            active += [rail for rail in every if rail.port.state == "ACTIVE"]
+            odd += [Odd(host.host, f"{rail.name} is {_word(rail.port.state)}") for rail in every if rail not in active]
+        elif any(isinstance(other.rdma, Rdma) and isinstance(other.rdma.hcas, tuple) for other in hosts):
+            part = host.rdma.hcas if isinstance(host.rdma, Rdma) else host.rdma
+            odd.append(Odd(host.host, f"no HCA is known: {part.reason}" if isinstance(part, (Absent, Unknown)) else ""))
+    layer = _most([str(rail.port.link_layer) for rail in active if isinstance(rail.port.link_layer, str)], active)
+    same = [rail for rail in active if rail.port.link_layer == layer]
+    left_out += [
+        Odd(rail.host, f"{rail.name} is {_word(rail.port.link_layer)}, and most ports are {layer}")
+        for rail in active
+        if rail not in same
+    ]
+    kept: List[Rail] = []
+    for host in hosts:
+        mine = [rail for rail in same if rail.host == host.host]
+        rate = _common_rate(mine)
+        for rail in mine:
+            if rail.port.rate == rate:
+                kept.append(rail)
+                continue
+            slower = isinstance(rail.port.rate, float) and isinstance(rate, float) and rail.port.rate < rate
+            (odd if slower else left_out).append(
+                Odd(rail.host, f"{rail.name} has {_rate(rail.port.rate)}, and most ports {_rate(rate)}: left out")
+            )
+        kept, more = _without_management(host, kept)
+        left_out += more
+    rates = {host.host: _common_rate([rail for rail in kept if rail.host == host.host]) for host in hosts}
+    usual = _common_rate(kept)
+    odd += [
+        Odd(host, f"its ports have {_rate(rate)}, and those of most hosts {_rate(usual)}")
+        for host, rate in rates.items()
+        if rate is not None and rate != usual
+    ]
+    return kept, left_out, odd
+
+
+def _without_management(host: HostFacts, kept: Sequence[Rail]) -> Tuple[List[Rail], List[Odd]]:
+    """Leave out the port behind the default route where the host has two others: it is there for management."""
+    mine = [rail for rail in kept if rail.host == host.host]
+    names = _default_names(host.network)
+    behind = [rail for rail in mine if isinstance(rail.hca.interfaces, tuple) and names & set(rail.hca.interfaces)]
+    if not behind or len(mine) - len(behind) < 2:
+        return list(kept), []
+    why = "carries the default route beside other ports: taken to be there for management"
+    return [rail for rail in kept if rail not in behind], [Odd(host.host, f"{rail.name} {why}") for rail in behind]
+
+
+def _default_names(network: Found[Network]) -> Set[str]:
+    if not isinstance(network, Network) or not isinstance(network.default_interface, str):
+        return set()
+    name = network.default_interface
+    members = network.interfaces if isinstance(network.interfaces, tuple) else ()
+    return {name, *(one.name for one in members if one.master == name)}
+
+
+def layer_of(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Found[Choice]:
+    """Give the link layer of the chosen ports, or why there is none."""
+    if rails:
+        layer = str(rails[0].port.link_layer)
+        return Choice(layer, f"{len(rails)} ACTIVE port(s) of {len({rail.host for rail in rails})} host(s): {layer}")
+    reasons = [
+        part
+        for host in hosts
+        for part in [host.rdma.hcas if isinstance(host.rdma, Rdma) else host.rdma]
+        if isinstance(part, Unknown)
+    ]
+    if reasons:
+        return reasons[0]
+    if any(isinstance(host.rdma, Rdma) and isinstance(host.rdma.hcas, tuple) for host in hosts):
+        return Unknown("no port is known to be ACTIVE and of a known link layer")
+    return Absent("no host has an HCA")
+
+
+def _most(values: Sequence[str], active: Sequence[Rail]) -> Optional[str]:
+    """Give the most frequent link layer; of two that are as frequent the faster one."""
+    counted = Counter(values)
+
+    def speed(layer: str) -> float:
+        rates = [rail.port.rate for rail in active if rail.port.link_layer == layer]
+        return sum(rate for rate in rates if isinstance(rate, float))
+
+    return max(counted, key=lambda layer: (counted[layer], speed(layer), layer), default=None)
+
+
+def _common_rate(rails: Sequence[Rail]) -> Optional[Found[float]]:
+    counted = Counter(rail.port.rate for rail in rails)
+    known = {rate: count for rate, count in counted.items() if isinstance(rate, float)}
+    if known:
+        return max(known, key=lambda rate: (known[rate], rate))
+    return rails[0].port.rate if rails else None
+
+
+def lists(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Tuple[Found[Choice], Tuple[HostValue, ...], List[Odd]]:
+    """Give NCCL_IB_HCA for all hosts, or for each of them; and which hosts have other ports than most."""
+    own = {host.host: tuple(rail.name for rail in rails if rail.host == host.host) for host in hosts}
+    with_any = {host: names for host, names in own.items() if names}
+    usual = Counter(frozenset(names) for names in with_any.values()).most_common(1)[0][0]
+    odd = [
+        Odd(host, f"uses {', '.join(names) or 'no port'}, and most hosts {', '.join(sorted(usual, key=natural))}")
+        for host, names in own.items()
+        if frozenset(names) != usual
+    ]
+    known = {host.host: _known(host) for host in hosts}
+    # NCCL passes over a listed port that is not ACTIVE, so that a host with a port down can do with the list of all.
+    fits = all(set(names) <= usual and not (known[host] - set(names)) & usual for host, names in with_any.items())
+    if fits:
+        value = "=" + ",".join(sorted(usual, key=natural))
+        return (
+            Choice(value, "the ACTIVE ports of one link layer and rate; the = keeps mlx5_1 from meaning mlx5_10 too"),
+            (),
+            odd,
+        )
+    env = tuple(
+        HostValue(host, "NCCL_IB_HCA", "=" + ",".join(_by_address(rails, host)), "the names differ: in PCI order")
+        for host in with_any
+    )
+    return Absent("the names differ from host to host"), env, odd
+
+
+def _known(host: HostFacts) -> Set[str]:
+    """Give the ACTIVE ports of a host."""
+    if not isinstance(host.rdma, Rdma) or not isinstance(host.rdma.hcas, tuple):
+        return set()
+    return {f"{hca.name}:{port.number}" for hca in host.rdma.hcas for port in hca.ports if port.state == "ACTIVE"}
+
+
+def _by_address(rails: Sequence[Rail], host: str) -> List[str]:
+    mine = [rail for rail in rails if rail.host == host]
+    return [rail.name for rail in sorted(mine, key=lambda rail: (str(rail.hca.pci), natural(rail.name)))]
+
+
+def _rate(rate: Optional[Found[float]]) -> str:
+    return f"{rate:g} Gb/s" if isinstance(rate, float) else "a rate that is not known"
+
+
+def _word(found: Found[str]) -> str:
+    return found if isinstance(found, str) else "not known"

@@ -1,0 +1,109 @@
+"""Recognises captured outputs of tools in a text by what they look like, and reads each with its parser."""
+
+import re
+from typing import Callable, List, NamedTuple, Sequence, Tuple
+
+from taco_launch.facts import gpu, peermem, rdma, smi_csv, smi_xml, topology, verbs
+from taco_launch.facts.plain import PROMPT, plain, shown
+from taco_launch.model.found import Found, Unknown
+
+_COMMAND = re.compile(
+    r"[+$ ]*(?:sudo )?(?:\S*/)?(?:nvidia-smi|show_gids|ibdev2netdev|ibv_devinfo|lsmod|modprobe|ofed_info|cat)"
+    r"(?: [\w./,=*>|-]+)*"
+)
+_GID_ROW = re.compile(r"DEV\s+PORT\s+INDEX\s+GID|\S+\s+[0-9]+\s+[0-9]+\s+[0-9a-f]{4}(?::[0-9a-f]{4}){7}\s.*v[12]")
+_MODULES = re.compile(
+    r"Module\s+Size\s+Used by|\w+ [0-9]+ [0-9]+ (?:-|\S+,) (?:Live|Loading|Unloading) 0x|"
+    r"[a-z]\w*\s{2,}[0-9]{4,9}\s+[0-9]{1,4}(?:\s+[\w,]+)?\s*$"
+)
+_KNOWN = (
+    "nvidia-smi (topo -m, --query-gpu and --query-compute-apps with --format=csv, -L, -q -x), show_gids, ibdev2netdev, "
+    "ibv_devinfo -v, lsmod, ofed_info -s, the probe's answer, a copy of /sys/class/infiniband"
+)
+
+
+class Capture(NamedTuple):
+    """One output: the tool's name or option, and what it says, Unknown with a reason where it is not understood.
+
+    `kind` is empty where it is not recognised.
+    """
+
+    kind: str
+    value: object
+
+
+def recognise(text: str) -> Tuple[Capture, ...]:
+    """Give the outputs in a text, which may hold several, with prompts and command lines around them.
+
+    At least one is given: an Unknown that says what would be known, where nothing is.
+    """
+    found: List[Capture] = []
+    blocks = _blocks(plain(text))
+    for place, (command, block) in enumerate(blocks):
+        captures = _captures(block)
+        greeting = place == 0 and len(blocks) > 1
+        if not captures and block.strip() and not greeting:
+            by = (
+                f"what {shown(command)} printed"
+                if command
+                else shown(next(filter(str.strip, block.split("\n"))).strip())
+            )
+            captures = [Capture("", Unknown(f"{by} is not an output that is known: {_KNOWN}"))]
+        found += captures
+    return tuple(found) or (Capture("", Unknown("there is nothing in it")),)
+
+
+def _blocks(text: str) -> List[Tuple[str, str]]:
+    """Split a text at its prompts: the command that was typed, and what followed."""
+    blocks: List[Tuple[str, List[str]]] = [("", [])]
+    rows = text.split("\n")
+    for number, line in enumerate(rows):
+        prompt = PROMPT.match(line)
+        if prompt:
+            blocks[-1][1].append("")  # what stands before a prompt has ended
+            blocks.append((line[prompt.end() :].strip(), []))
+        elif not _COMMAND.fullmatch(line) or number == len(rows) - 1:
+            blocks[-1][1].append(line)
+    return [(command, "\n".join(lines)) for command, lines in blocks]
+
+
+def _captures(block: str) -> List[Capture]:
+    lines = block.split("\n")
+    return [Capture(kind, read(block)) for kind, looks, read in _RECOGNISERS if any(map(looks, lines))]
+
+
+def _header(*, of_processes: bool) -> Callable[[str], bool]:
+    def looks(line: str) -> bool:
+        return smi_csv.is_header(line) and bool(re.search(r"\bpid\b", line)) == of_processes
+
+    return looks
+
+
+def _matching(pattern: str) -> Callable[[str], bool]:
+    return lambda line: bool(re.search(pattern, line))
+
+
+def _why_not(text: str) -> Found[str]:
+    return peermem.why_not(text) or Unknown("modprobe says nothing that is known")
+
+
+def _refusal(text: str) -> Found[str]:
+    return gpu.refusal(text) or Unknown("nvidia-smi says nothing that is known")
+
+
+_RECOGNISERS: Sequence[Tuple[str, Callable[[str], bool], Callable[[str], object]]] = (
+    ("topo -m", topology.is_header, topology.read),
+    ("--query-gpu", _header(of_processes=False), gpu.read_query),
+    ("--query-compute-apps", _header(of_processes=True), gpu.read_processes),
+    ("-L", _matching(r"^GPU [0-9]+: "), gpu.read_list),
+    ("-q -x", _matching("<nvidia_smi_log>"), smi_xml.read_xml),
+    ("driver", _matching("^NVRM version: "), gpu.loaded),
+    ("cuda", _matching(r"CUDA (?:UMD )?Version\s*: "), gpu.cuda),
+    ("refusal", lambda line: gpu.refusal(line) is not None, _refusal),
+    ("show_gids", lambda line: bool(_GID_ROW.match(line)), verbs.show_gids),
+    ("ibdev2netdev", _matching(r" port [0-9]+ .*==> "), verbs.ibdev2netdev),
+    ("ibv_devinfo", _matching(r"^hca_id:|GID\[ *[0-9]+\]:"), verbs.ibv_devinfo),
+    ("lsmod", lambda line: bool(_MODULES.match(line)), peermem.read_modules),
+    ("modprobe", lambda line: peermem.why_not(line) is not None, _why_not),
+    ("ofed_info", _matching(r"^\S*OFED\S*-[0-9][\w.-]*:$"), rdma.ofed),
+)

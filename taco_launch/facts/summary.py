@@ -1,0 +1,256 @@
+"""What people want to see of a host: one short text per fact, in the order of the subjects."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator, Sequence, Tuple, TypeVar
+
+from taco_launch.model.facts import Docker, HostFacts, Interface, Network, Software, System
+from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.hardware import Gpus, PeerMemory, Port, Rdma, Topology
+
+T = TypeVar("T")
+SUBJECTS = ("system", "network", "docker", "gpu", "topology", "rdma", "image")
+# Clocks further apart than this make logs and certificates lie; what node health checks of clusters ask for.
+MAX_CLOCK_OFFSET = 1.0
+_KINDS = frozenset(("physical", "bond", "vlan"))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fact of one host as text.
+
+    `same` says that hosts of one cluster should agree on it; `wide` that it is shown only where more is asked for.
+    """
+
+    subject: str
+    name: str
+    text: str
+    same: bool = True
+    wide: bool = False
+
+
+def rows(facts: HostFacts) -> Tuple[Row, ...]:
+    """Give the facts of a host as rows; a subject that is unknown or absent as a whole is one row."""
+    found = []
+    for subject, of in _SUBJECTS:
+        value = getattr(facts, subject)
+        if isinstance(value, (Unknown, Absent)):
+            if value != NOT_ASKED:
+                found.append(Row(subject, subject, text(value)))
+            continue
+        found += list(of(value))
+    return tuple(row for row in found if not row.text.startswith(_SKIPPED))
+
+
+# What a subject is that nobody asked for; captured outputs begin so about what they do not hold.
+NOT_ASKED = Unknown("not asked")
+_SKIPPED = f"unknown: {NOT_ASKED.reason}"
+
+
+def text(value: Found[T], show: Callable[[T], str] = str) -> str:
+    """Give a value as text; `show` is called for a value that is there."""
+    if isinstance(value, Unknown):
+        return f"unknown: {value.reason}"
+    if isinstance(value, Absent):
+        return f"none ({value.reason})" if value.reason else "none"
+    return show(value)
+
+
+def size(count: float) -> str:
+    """Give a number of bytes in the largest unit that leaves at least 1: `39.6 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def counted(names: Sequence[str]) -> str:
+    """Give `8x A` for eight equal names, and `4x A, 4x B` for others; `none` for none."""
+    return ", ".join(f"{count}x {name}" for name, count in Counter(names).items()) or "none"
+
+
+def yes(value: bool) -> str:
+    """Give a truth as a word."""
+    return "yes" if value else "no"
+
+
+def _system(of: System) -> Iterator[Row]:
+    yield Row("system", "os", text(of.os, lambda found: found.name))
+    yield Row("system", "kernel", text(of.kernel))
+    yield Row("system", "cpu", text(of.cpu, lambda cpu: f"{cpu.model}, {cpu.cores} cores, {cpu.threads} threads"))
+    yield Row("system", "numa nodes", text(of.numa, lambda nodes: str(len(nodes))))
+    yield Row("system", "memory", text(of.memory, lambda memory: size(memory.total)))
+    yield Row("system", "memory free", text(of.memory, lambda memory: size(memory.available)), same=False, wide=True)
+    yield Row("system", "swap", text(of.memory, lambda memory: size(memory.swap) if memory.swap else "off"))
+    if isinstance(of.disks, tuple):
+        for disk in of.disks:
+            shown = f"{size(disk.free)} free of {size(disk.size)} ({disk.type})"
+            yield Row("system", f"disk {disk.path}", shown, same=False, wide=disk.path != "/")
+    else:
+        yield Row("system", "disks", text(of.disks))
+    if isinstance(of.limits, tuple):
+        for limit in of.limits:
+            yield Row("system", f"limit {limit.name}", _limit(limit.name, limit.soft, limit.hard))
+    else:
+        yield Row("system", "limits", text(of.limits))
+    offset = of.clock_offset
+    if isinstance(offset, float) and abs(offset) > MAX_CLOCK_OFFSET:
+        yield Row("system", "clock", f"{abs(offset):.1f} s {'ahead of' if offset > 0 else 'behind'} the controller")
+    else:
+        yield Row("system", "clock", text(offset, lambda _: f"within {MAX_CLOCK_OFFSET:g} s of the controller"))
+    yield Row("system", "clock synchronised", text(of.clock_synchronised, yes))
+    yield Row("system", "selinux", text(of.selinux), wide=of.selinux == Absent() or of.selinux == "disabled")
+    yield Row("system", "access", text(of.access))
+    yield Row("system", "logind RemoveIPC", text(of.remove_ipc, yes), wide=True)
+    yield Row("system", "logind KillUserProcesses", text(of.kill_user_processes, yes), wide=True)
+    yield Row("system", "init", text(of.init), wide=True)
+    yield Row("system", "virtualization", text(of.virtualization), wide=True)
+    yield Row("system", "package manager", text(of.package_manager), wide=True)
+
+
+def _limit(name: str, soft: Any, hard: Any) -> str:
+    values = [
+        "unlimited" if value is None else size(value) if name in ("memlock", "stack") else str(value)
+        for value in (soft, hard)
+    ]
+    return values[0] if values[0] == values[1] else f"{values[0]} (may be raised to {values[1]})"
+
+
+def _network(of: Network) -> Iterator[Row]:
+    if isinstance(of.interfaces, tuple):
+        for interface in of.interfaces:
+            plain = interface.kind in _KINDS and interface.state != "down"
+            yield Row("network", interface.name, _interface(interface), same=plain, wide=not plain)
+            addresses = ", ".join(address.address for address in interface.addresses) or "none"
+            yield Row("network", f"{interface.name} addresses", addresses, same=False, wide=True)
+    else:
+        yield Row("network", "interfaces", text(of.interfaces))
+    if isinstance(of.bonds, tuple):
+        for bond in of.bonds:
+            members = ", ".join(f"{member.name} {'up' if member.up else 'DOWN'}" for member in bond.members)
+            yield Row("network", f"bond {bond.name}", f"{bond.mode}: {members}")
+    elif isinstance(of.bonds, Unknown):
+        yield Row("network", "bonds", text(of.bonds))
+    yield Row("network", "default route", text(of.default_interface))
+    yield Row("network", "reached by", text(of.reached_by))
+    yield Row(
+        "network",
+        "firewall",
+        text(of.firewalls, lambda found: _firewalls([wall.detail for wall in found if wall.active])),
+    )
+    yield Row("network", "port range", text(of.port_range, lambda found: f"{found[0]}-{found[1]}"))
+    yield Row("network", "listening", text(of.listeners, _listeners), same=False, wide=True)
+
+
+def _firewalls(details: Sequence[str]) -> str:
+    return "; ".join(details) or "none active"
+
+
+def _listeners(found: Sequence[Any]) -> str:
+    return ", ".join(f"{entry.port} {entry.process or '?'}" for entry in found) or "none"
+
+
+def _interface(of: Interface) -> str:
+    speed = f", {of.speed:g} Gb/s" if of.speed is not None else ""
+    master = f", in {of.master}" if of.master else ""
+    return f"{of.kind}, {of.state}, MTU {of.mtu}{speed}{master}"
+
+
+def _docker(of: Docker) -> Iterator[Row]:
+    yield Row("docker", "engine", text(of.version, lambda version: f"{of.flavour} {version}"))
+    yield Row("docker", "runtimes", text(of.runtimes, ", ".join))
+    yield Row("docker", "container toolkit", text(of.toolkit))
+    storage = text(of.storage, lambda driver: f"{driver} on {text(of.root)}")
+    yield Row("docker", "storage", storage, wide=True)
+    cgroup = text(of.cgroup_version, lambda version: f"v{version} ({text(of.cgroup_driver)})")
+    yield Row("docker", "cgroup", cgroup, wide=True)
+    yield Row("docker", "live restore", text(of.live_restore, yes), wide=True)
+    if isinstance(of.containers, tuple):
+        states = [f"{container.name} ({container.state})" for container in of.containers]
+        yield Row("docker", "containers", ", ".join(states) or "none", same=False)
+    else:
+        yield Row("docker", "containers", text(of.containers), wide=True)
+    images = text(of.images, lambda found: ", ".join(image.reference for image in found) or "none")
+    yield Row("docker", "images", images, wide=True)
+
+
+def _gpu(of: Gpus) -> Iterator[Row]:
+    yield Row("gpu", "gpus", text(of.gpus, lambda found: counted([gpu.name for gpu in found])))
+    yield Row("gpu", "driver", text(of.driver.loaded))
+    loaded = of.driver.installed == of.driver.loaded
+    yield Row("gpu", "driver on disk", "as loaded" if loaded else text(of.driver.installed), wide=loaded)
+    yield Row("gpu", "cuda", text(of.driver.cuda))
+    yield Row("gpu", "open kernel modules", text(of.driver.open, yes), wide=True)
+    yield Row(
+        "gpu", "fabric manager", text(of.driver.fabric_manager), wide=isinstance(of.driver.fabric_manager, Absent)
+    )
+    split = isinstance(of.gpus, tuple) and any(gpu.mig is True for gpu in of.gpus)
+    instances = text(of.mig_instances, lambda found: counted([instance.profile for instance in found]))
+    yield Row("gpu", "MIG", instances if split else "off", wide=not split)
+    processes = text(of.processes, lambda found: ", ".join(f"{one.name} ({one.pid})" for one in found) or "none")
+    yield Row("gpu", "processes", processes, same=False)
+
+
+def _topology(of: Topology) -> Iterator[Row]:
+    count = len(of.gpus)
+    between = [of.links[one][other] for one in range(count) for other in range(one)]
+    yield Row("topology", "GPU to GPU", counted(sorted(between)))
+    nics = [of.links[gpu][nic] for gpu in range(count) for nic in range(count, len(of.links))]
+    if nics:
+        yield Row("topology", "GPU to HCA", counted(sorted(nics)))
+
+
+def _rdma(of: Rdma) -> Iterator[Row]:
+    if isinstance(of.hcas, tuple):
+        ports = [_port(port) for hca in of.hcas for port in hca.ports]
+        yield Row("rdma", "ports", counted(ports))
+        yield Row("rdma", "HCAs", ", ".join(hca.name for hca in of.hcas) or "none")
+        yield Row("rdma", "firmware", ", ".join(sorted({text(hca.firmware) for hca in of.hcas})) or "none", wide=True)
+    else:
+        yield Row("rdma", "HCAs", text(of.hcas))
+    yield Row("rdma", "OFED", text(of.ofed))
+    yield Row("rdma", "peer memory", _peer_memory(of.peer_memory))
+    yield Row("rdma", "devices", text(of.devices, ", ".join), same=False, wide=True)
+
+
+def _port(of: Port) -> str:
+    told = (text(of.link_layer), text(of.rate, "{:g} Gb/s".format), text(of.state))
+    return " ".join(one for one in told if not one.startswith(_SKIPPED)) or _SKIPPED
+
+
+def _peer_memory(of: PeerMemory) -> str:
+    loaded = text(of.loaded, lambda name: f"{name} loaded")
+    if isinstance(of.loaded, Absent):
+        loaded = text(of.exists, lambda names: f"not loaded ({', '.join(names)} there)" if names else "no module")
+    back = "" if isinstance(of.comes_back, Absent) else f", comes back by {text(of.comes_back)}"
+    if isinstance(of.loaded, str) and not back:
+        back = ", gone after a reboot"
+    if isinstance(of.loaded, Unknown):
+        return loaded
+    dmabuf = ", DMA-BUF possible" if of.dmabuf is True else ""
+    return f"{loaded}{back}{dmabuf}"
+
+
+def _image(of: Software) -> Iterator[Row]:
+    yield Row("image", "where", of.where)
+    for name in ("openmpi", "nccl", "cuda", "python", "torch", "horovod", "lightcc"):
+        yield Row("image", name, text(getattr(of, name)))
+    for name in ("mpirun", "ucx", "sshd"):
+        yield Row("image", name, text(getattr(of, name)), wide=True)
+    yield Row("image", "horovod built with", text(of.horovod_build, ", ".join), wide=True)
+    yield Row("image", "verbs providers", text(of.verbs, ", ".join), wide=True)
+    conf = text(of.nccl_conf, lambda found: "; ".join(found.split("\n")))
+    yield Row("image", "/etc/nccl.conf", conf, wide=isinstance(of.nccl_conf, Absent))
+    yield Row("image", "shared memory", text(of.shm, size), wide=True)
+
+
+_SUBJECTS: Tuple[Tuple[str, Callable[[Any], Iterator[Row]]], ...] = (
+    ("system", _system),
+    ("network", _network),
+    ("docker", _docker),
+    ("gpu", _gpu),
+    ("topology", _topology),
+    ("rdma", _rdma),
+    ("image", _image),
+)

@@ -1,0 +1,86 @@
+"""lab down: removes all that a lab is made of, and nothing else."""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from taco_launch.lab import access, daemon, engine, image
+from taco_launch.lab.engine import docker
+from taco_launch.lab.labels import KEY
+from taco_launch.lab.talk import Talk
+from taco_launch.lab.up import one_at_a_time
+
+
+@dataclass(frozen=True)
+class Removed:
+    """How many containers of which lab were removed, and the images that were kept: (tag, size)."""
+
+    labs: tuple[tuple[str, int], ...]
+    kept: tuple[tuple[str, str], ...] = ()
+
+
+def down(lab: str | None, environ: Mapping[str, str], talk: Talk, *, images: bool = False) -> Removed:
+    """Remove a lab, or every lab where `lab` is None, whatever is there of it; with `images` those too.
+
+    An engine that the lab started is stopped when no container is left in it.
+
+    Raises:
+        TacoLaunchError: the engine refused to remove something.
+    """
+    folder = access.root_folder(environ, os.geteuid())
+    try:
+        engine.connect(environ)
+    except engine.UnreachableError as error:
+        if error.refused:
+            raise
+        talk.say(f"{error.message}: so no lab is up")
+        _forget(lab, environ)
+        return Removed(())
+    with one_at_a_time(folder, talk):
+        names = _names() if lab is None else (lab,)
+        removed = tuple((name, _remove(name)) for name in names)
+        _forget(lab, environ)
+        if images:
+            image.remove()
+        kept = image.kept()
+        daemon.stop_if_unused(environ, folder, talk)
+    with suppress(OSError):
+        folder.rmdir()  # unless another lab has its keys there
+    return Removed(tuple((name, count) for name, count in removed if count), kept)
+
+
+def _names() -> tuple[str, ...]:
+    """Give the names of all labs, also of those that were cut short before they had a host."""
+    shown = f'{{{{.Label "{KEY}"}}}}'
+    found: set[str] = set()
+    for kind in (("ps", "--all"), ("volume", "ls"), ("network", "ls")):
+        found.update(docker(*kind, "--filter", f"label={KEY}", "--format", shown).split())
+    return tuple(sorted(found))
+
+
+def _remove(lab: str) -> int:
+    """Remove containers, volumes and networks that carry the lab's label; give how many they were."""
+    wanted = ("--filter", f"label={KEY}={lab}", "--quiet")
+    containers = docker("ps", "--all", *wanted).split()
+    if containers:
+        docker("rm", "--force", "--volumes", *containers)
+    volumes = docker("volume", "ls", *wanted).split()
+    if volumes:
+        docker("volume", "rm", *volumes)
+    networks = docker("network", "ls", *wanted).split()
+    if networks:
+        docker("network", "rm", *networks)
+    return len(containers) + len(volumes) + len(networks)
+
+
+def _forget(lab: str | None, environ: Mapping[str, str]) -> None:
+    """Remove keys, host keys and password."""
+    folder = access.root_folder(environ, os.geteuid())
+    if lab is not None:
+        access.access(environ, os.geteuid(), lab).remove()
+        return
+    with suppress(FileNotFoundError):
+        for entry in folder.iterdir():
+            if entry.is_dir():
+                access.Access(entry).remove()

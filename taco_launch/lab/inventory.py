@@ -1,0 +1,65 @@
+"""A lab as an inventory: `-i lab`, `-i lab:NAME`."""
+
+import os
+from collections.abc import Mapping
+
+from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.lab import access, engine, hosts
+from taco_launch.lab.labels import DEFAULT_NAME, NO_GPUS, option_of
+from taco_launch.model.hosts import Host, Inventory, Network
+
+_WORD = "lab"
+_PORTS = (40000, 40999)
+
+
+def words() -> tuple[str, ...]:
+    """Give what `-i` takes besides files: `lab`, and `lab:NAME` for every other lab that is up."""
+    try:
+        names = sorted({each.host.lab for each in hosts.find()})
+    except TacoLaunchError:
+        names = []
+    return (_WORD, *(f"{_WORD}:{name}" for name in names if name != DEFAULT_NAME))
+
+
+def load(source: str, environ: Mapping[str, str]) -> Inventory:
+    """Give the hosts of the lab that `source` names (`lab`, `lab:NAME`); those that are off are in it as well.
+
+    Raises:
+        UsageError: there is no such lab, or its keys are not here.
+        TacoLaunchError: the engine does not answer.
+    """
+    lab = source.partition(":")[2] or DEFAULT_NAME
+    option = option_of(lab)
+    engine.connect(environ)
+    found = [each.host for each in hosts.find(lab) if not each.host.is_registry]
+    if not found:
+        others = sorted({each.host.lab for each in hosts.find()})
+        there = f"; there is {', '.join(others)}" if others else ""
+        raise UsageError(
+            f"there is no lab {lab!r}{there}",
+            hint=f"taco-launch lab up{option} --hosts 2 (a file of that name is -i ./{source})",
+        )
+    files = access.access(environ, os.geteuid(), lab)
+    if not (files.key.is_file() and files.known_hosts.is_file()):
+        raise UsageError(
+            f"the keys of the lab {lab!r} are not in {files.folder}",
+            hint=f"taco-launch lab up{option} makes them again",
+        )
+    return Inventory(
+        cluster=lab,
+        head=found[0].name,
+        hosts=tuple(
+            Host(
+                name=host.name,
+                address=host.address,
+                user=access.USER,
+                identity_file=str(files.key),
+                slots=host.slots,
+                labels=(("lab", lab), ("gpus", NO_GPUS if host.gpus == NO_GPUS else f"simulated-{host.gpus}")),
+            )
+            for host in found
+        ),
+        network=Network(port_range=_PORTS),
+        source=f"the lab {lab!r}",
+        known_hosts=str(files.known_hosts),
+    )

@@ -1,0 +1,83 @@
+"""What a container's labels say of the lab host it is: the lab has no other memory."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+KEY = "taco-launch.lab"  # its value is the lab's name: containers, networks and volumes of ours all carry it
+IMAGE_KEY = "taco-launch.lab.image"  # containers inherit the labels of their image, so this is another key
+REGISTRY = "registry"
+NO_GPUS = "none"
+DEFAULT_NAME = "lab"
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
+_DIGITS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class LabHost:
+    """One host of a lab.
+
+    `size` is how many hosts the lab has besides the registry; `slots` and `gpus` (a machine that is simulated, or
+    `none`) are those of each of them. The registry's labels say so too, but it takes no ranks and has no GPUs.
+    """
+
+    lab: str
+    name: str
+    address: str
+    size: int
+    slots: int
+    gpus: str
+
+    @property
+    def is_registry(self) -> bool:
+        """Whether it keeps images, and takes no ranks."""
+        return self.name == REGISTRY
+
+    @property
+    def container(self) -> str:
+        """The name of its container."""
+        return f"taco-lab-{self.lab}-{self.name}"
+
+
+def option_of(lab: str) -> str:
+    """Give what a command line needs to mean this lab, with a space before it: nothing for the default one."""
+    return "" if lab == DEFAULT_NAME else f" --name {lab}"
+
+
+def is_lab_name(text: str) -> bool:
+    """Say whether a lab may have this name: it is part of names of containers, networks and host certificates."""
+    return _NAME.fullmatch(text) is not None
+
+
+def to_labels(host: LabHost) -> tuple[tuple[str, str], ...]:
+    """Give the labels of a host's container."""
+    return (
+        (KEY, host.lab),
+        (f"{KEY}.host", host.name),
+        (f"{KEY}.address", host.address),
+        (f"{KEY}.size", str(host.size)),
+        (f"{KEY}.slots", str(host.slots)),
+        (f"{KEY}.gpus", host.gpus),
+    )
+
+
+def from_labels(labels: Mapping[str, str]) -> LabHost | None:
+    """Read a host back from its container's labels; None where they are not those of a lab host."""
+    try:
+        return LabHost(
+            lab=labels[KEY],
+            name=labels[f"{KEY}.host"],
+            address=labels[f"{KEY}.address"],
+            size=int(labels[f"{KEY}.size"]),
+            slots=int(labels[f"{KEY}.slots"]),
+            gpus=labels[f"{KEY}.gpus"],
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def order(host: LabHost) -> tuple[str, bool, int]:
+    """Give the key by which hosts are sorted: gpu2 before gpu10, the registry last."""
+    number = _DIGITS.search(host.name)
+    return host.lab, host.is_registry, int(number[0]) if number else 0

@@ -1,0 +1,97 @@
+"""lab status: what is there of the labs, host by host."""
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from taco_launch.command import shell
+from taco_launch.errors import UsageError
+from taco_launch.lab import access, engine, faults, hosts
+from taco_launch.lab.access import Access
+from taco_launch.lab.labels import LabHost, option_of
+from taco_launch.lab.registry import PORT
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One host: `state` is on, off or paused, `faults` those in force, `ssh` what to type to enter it."""
+
+    host: LabHost
+    state: str
+    faults: tuple[str, ...]
+    ssh: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """One lab: its hosts; the registry as hosts of the lab call it, its user, and the file with the password."""
+
+    lab: str
+    hosts: tuple[Seen, ...]
+    complete: bool
+    registry: str
+    user: str
+    password_file: str
+    authority_file: str
+
+
+def status(lab: str | None, environ: Mapping[str, str]) -> tuple[Status, ...]:
+    """Look at a lab, or at all of them.
+
+    Raises:
+        UnreachableError: no engine answers.
+        UsageError: there is no lab of that name.
+    """
+    engine.connect(environ)
+    found = hosts.find(lab)
+    if lab is not None and not found:
+        raise UsageError(
+            f"there is no lab {lab!r}", hint="taco-launch lab status shows all; taco-launch lab up makes one"
+        )
+    with ThreadPoolExecutor(8) as pool:
+        in_force = list(pool.map(faults.in_force, found))
+    names = tuple(dict.fromkeys(each.host.lab for each in found))
+    pairs = tuple(zip(found, in_force, strict=True))
+    return tuple(
+        _status(name, [pair for pair in pairs if pair[0].host.lab == name], access.access(environ, os.geteuid(), name))
+        for name in names
+    )
+
+
+def _status(lab: str, pairs: Sequence[tuple[hosts.Found, tuple[str, ...]]], files: Access) -> Status:
+    seen = tuple(
+        Seen(
+            each.host,
+            hosts.state_word(each.state),
+            words,
+            shell(("ssh", "-F", str(files.ssh_config), each.host.name)) if files.ssh_config.is_file() else "",
+        )
+        for each, words in pairs
+    )
+    return Status(
+        lab=lab,
+        hosts=seen,
+        complete=len(seen) == seen[0].host.size + 1,
+        registry=f"registry:{PORT}",
+        user=access.REGISTRY_USER,
+        password_file=str(files.password),
+        authority_file=str(files.authority),
+    )
+
+
+def one(lab: str, name: str, environ: Mapping[str, str]) -> hosts.Found:
+    """Find one host of a lab.
+
+    Raises:
+        UsageError: there is no such lab or host.
+    """
+    engine.connect(environ)
+    found = hosts.find(lab)
+    for each in found:
+        if each.host.name == name:
+            return each
+    if not found:
+        raise UsageError(f"there is no lab {lab!r}", hint=f"taco-launch lab up{option_of(lab)}")
+    names = ", ".join(each.host.name for each in found)
+    raise UsageError(f"the lab {lab!r} has no host {name!r}: it has {names}")

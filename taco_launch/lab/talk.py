@@ -1,0 +1,12 @@
+"""What the lab says while it works."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Talk:
+    """Where words go: `say` keeps a line for the user, `show` may be replaced by the next one."""
+
+    say: Callable[[str], None]
+    show: Callable[[str], None]

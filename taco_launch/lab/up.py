@@ -1,0 +1,246 @@
+"""lab up: makes what is missing of a lab, and repairs what the controller has lost of it."""
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+from threading import Event
+from typing import TypeVar
+
+from taco_launch.agent.folders import make_private
+from taco_launch.errors import HostError, UsageError
+from taco_launch.lab import access, daemon, hosts, image, registry, subnet
+from taco_launch.lab.engine import Engine, ask, docker, execute, machine_lacks
+from taco_launch.lab.hosts import WAKE, Found, state_word
+from taco_launch.lab.labels import DEFAULT_NAME, KEY, NO_GPUS, REGISTRY, LabHost, is_lab_name, option_of
+from taco_launch.lab.talk import Talk
+
+T = TypeVar("T")
+
+_DEFAULT_SIZE, _DEFAULT_SLOTS = 2, 2
+_MAX_SLOTS = 64
+_AT_ONCE = 8  # hosts that are made at the same time
+_ADMIT = """
+set -eu
+umask 077
+mkdir -p /root/.ssh
+touch /root/.ssh/authorized_keys
+grep -qxF "$1" /root/.ssh/authorized_keys || { echo "$1" >>/root/.ssh/authorized_keys; echo admitted; }
+"""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a user asks for; None leaves it as it is, or to the default (2 hosts of 2 slots, no GPUs)."""
+
+    lab: str = DEFAULT_NAME
+    size: int | None = None
+    slots: int | None = None
+    gpus: str | None = None
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A lab that is up: `changes` is what was done, nothing where it was up already.
+
+    `down` holds (host, state) of those that a fault keeps off or paused: they are left as they are.
+    """
+
+    name: str
+    hosts: tuple[LabHost, ...]
+    changes: tuple[str, ...]
+    down: tuple[tuple[str, str], ...] = ()
+
+
+def up(wanted: Wanted, environ: Mapping[str, str], talk: Talk) -> Lab:
+    """Bring a lab up: engine, images, network, hosts, access. What is there already stays as it is.
+
+    Raises:
+        UsageError: the lab is there with other numbers, or they cannot be.
+        HostError: a host does not come up.
+        TacoLaunchError: the engine, or what is needed to make an image, is missing.
+    """
+    check(wanted)
+    folder = access.root_folder(environ, os.geteuid())
+    found_engine = daemon.ready(environ, folder, talk)
+    with one_at_a_time(folder, talk):
+        there = hosts.find(wanted.lab)
+        wanted = settled(wanted, tuple(found.host for found in there))
+        return _up(wanted, there, found_engine, access.access(environ, os.geteuid(), wanted.lab), talk)
+
+
+def check(wanted: Wanted) -> None:
+    """Refuse numbers and names that cannot be.
+
+    Raises:
+        UsageError: one of them cannot.
+    """
+    if not is_lab_name(wanted.lab):
+        raise UsageError(f"{wanted.lab!r} is no name for a lab: small letters, digits and '-', at most 31")
+    if wanted.size is not None and not 1 <= wanted.size <= subnet.MAX_HOSTS:
+        raise UsageError(f"--hosts {wanted.size}: a lab has 1 to {subnet.MAX_HOSTS} hosts")
+    if wanted.slots is not None and not 1 <= wanted.slots <= _MAX_SLOTS:
+        raise UsageError(f"--slots {wanted.slots}: a lab host has 1 to {_MAX_SLOTS} slots")
+
+
+def settled(wanted: Wanted, there: Sequence[LabHost]) -> Wanted:
+    """Fill in what a user left open, from the hosts that are there.
+
+    Raises:
+        UsageError: what is asked for differs from them.
+    """
+    if not there:
+        return Wanted(wanted.lab, wanted.size or _DEFAULT_SIZE, wanted.slots or _DEFAULT_SLOTS, wanted.gpus or NO_GPUS)
+    first = there[0]
+    pairs = (
+        ("--hosts", wanted.size, first.size),
+        ("--slots", wanted.slots, first.slots),
+        ("--gpus", wanted.gpus, first.gpus),
+    )
+    differ = [f"{option} {asked} (it has {has})" for option, asked, has in pairs if asked not in (None, has)]
+    if differ:
+        again = " ".join(f"{option} {asked}" for option, asked, _ in pairs if asked is not None)
+        name = option_of(wanted.lab)
+        raise UsageError(
+            f"the lab {wanted.lab!r} is there already, made otherwise: {', '.join(differ)}",
+            hint=f"taco-launch lab down{name} && taco-launch lab up{name} {again}; or another lab beside it: "
+            f"taco-launch lab up --name other {again}",
+        )
+    return Wanted(wanted.lab, first.size, first.slots, first.gpus)
+
+
+@contextmanager
+def one_at_a_time(folder: Path, talk: Talk) -> Iterator[None]:
+    """Let no two commands of one user change labs at the same time."""
+    make_private(folder)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            talk.say("another `taco-launch lab` is at work: waiting for it")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def planned(wanted: Wanted, net: IPv4Network) -> tuple[LabHost, ...]:
+    """Give all hosts of a lab, the registry last."""
+    size, slots, gpus = wanted.size or 0, wanted.slots or 0, wanted.gpus or NO_GPUS
+    hosts_ = tuple(
+        LabHost(wanted.lab, f"gpu{number}", subnet.host(net, number), size, slots, gpus)
+        for number in range(1, size + 1)
+    )
+    return (*hosts_, LabHost(wanted.lab, REGISTRY, subnet.registry(net), size, slots, gpus))
+
+
+def _up(wanted: Wanted, there: Sequence[Found], engine: Engine, files: access.Access, talk: Talk) -> Lab:
+    changes: list[str] = []
+    base, registry_image = image.ensure(talk)
+    net, made = _network(wanted.lab)
+    changes += [f"network {net}"] * made
+    lab = planned(wanted, net)
+    known = {found.host.name: found for found in there}
+    lacking = machine_lacks()
+    for host in lab:
+        if not host.is_registry:
+            hosts.make_volumes(host)
+
+    def raise_host(host: LabHost, stop: Event) -> tuple[str, str]:
+        """Make, start and wait for a host; give its container's id, and what was done."""
+        talk.show(f"{host.name}: starting")
+        found = known.get(host.name)
+        if found is not None and found.state not in ("created", "running"):
+            return found.container, ""
+        container = (
+            found.container
+            if found
+            else hosts.create(host, lab, engine, lacking, registry_image if host.is_registry else base)
+        )
+        started = found is None or found.state == "created"
+        if started:
+            docker("start", container)
+        failed = hosts.wait_booted(host, container, stop)
+        if failed:
+            talk.say(f"{host.name}: these units failed in it: {failed}")
+        return container, f"started {host.name}" if started else ""
+
+    raised = dict(zip((host.name for host in lab), _side_by_side(raise_host, lab), strict=True))
+    changes += [done for _, done in raised.values() if done]
+    changes += _open(lab, {name: container for name, (container, _) in raised.items()}, files)
+    _say_what_is_not_here(lacking, known, talk)
+    asleep = ((found.host.name, state_word(found.state)) for found in there)
+    return Lab(wanted.lab, lab, tuple(changes), tuple(pair for pair in asleep if pair[1] in WAKE))
+
+
+def _side_by_side(run: Callable[[LabHost, Event], T], lab: Sequence[LabHost]) -> list[T]:
+    """Do something with every host; the first error ends the others' waiting, and so does Ctrl-C."""
+    stop = Event()
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        try:
+            pending: list[Future[T]] = [pool.submit(run, host, stop) for host in lab]
+            return [future.result() for future in pending]
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+
+
+def _open(lab: Sequence[LabHost], containers: Mapping[str, str], files: access.Access) -> list[str]:
+    """Have the controller enter every host that is on, and every host trust the registry; give what that changed."""
+    key = files.make_key()
+    running = {found.host.name for found in hosts.find(lab[0].lab) if found.state == "running"}
+    changes: list[str] = []
+    if REGISTRY in running:
+        login = registry.start(lab[-1], containers[REGISTRY])
+        changes += ["kept the registry's password"] * files.keep(files.password, login.password + "\n")
+        changes += ["kept the registry's certificate"] * files.keep(files.authority, login.authority)
+
+    def enter(host: LabHost, _stop: Event) -> tuple[LabHost, str, str]:
+        """Let the controller's key in; give the host's own public keys, and "admitted" where the key was not in yet."""
+        container = containers[host.name]
+        admitted = execute(container, "/bin/sh", "-c", _ADMIT, "admit", key)
+        keys = execute(container, "/bin/sh", "-c", "cat /etc/ssh/ssh_host_*_key.pub")
+        if admitted.code or keys.code:
+            raise HostError(f"{host.name}: no access to it: {admitted.stderr or keys.stderr}")
+        if files.authority.is_file():
+            registry.trust(host, container, files.authority.read_text("utf-8"))
+        return host, keys.text, admitted.text
+
+    entered = _side_by_side(enter, [host for host in lab if host.name in running])
+    changes += [f"let the key into {host.name}" for host, _, done in entered if done]
+    # A host that is off keeps the lines it has; it gets them anew at the next `lab up`.
+    if len(entered) == len(lab) or not files.known_hosts.is_file():
+        lines = access.known_hosts((host, keys) for host, keys, _ in entered)
+        changes += ["pinned the host keys"] * files.keep(files.known_hosts, lines)
+    changes += ["wrote ssh_config"] * files.keep(files.ssh_config, access.ssh_config(lab, files))
+    return changes
+
+
+def _network(lab: str) -> tuple[IPv4Network, bool]:
+    """Give the lab's network, and whether it was made just now."""
+    name = hosts.network(lab)
+    answer = ask("network", "inspect", name)
+    if not answer.code:
+        return IPv4Network(json.loads(answer.stdout)[0]["IPAM"]["Config"][0]["Subnet"]), False
+    taken = [*subnet.routed(Path("/proc/net/route").read_text("utf-8"))]
+    for each in json.loads(docker("network", "inspect", *docker("network", "ls", "--quiet").split())):
+        configs = each["IPAM"]["Config"] or ()
+        taken += [IPv4Network(config["Subnet"]) for config in configs if ":" not in config.get("Subnet", ":")]
+    net = subnet.free(taken)
+    docker("network", "create", "--label", f"{KEY}={lab}", "--subnet", str(net), name)
+    return net, True
+
+
+def _say_what_is_not_here(lacking: Sequence[str], known: Mapping[str, Found], talk: Talk) -> None:
+    """Say once, when a lab is made, which of the machine's own gaps its hosts share."""
+    missing = [capability for capability in lacking if capability not in hosts.FORBIDDEN]
+    if missing and not known:
+        why = " (limits such as memlock cannot be raised in them)" if "SYS_RESOURCE" in missing else ""
+        talk.say(f"left out, because this machine has it not: {', '.join(missing)}{why}")

@@ -1,0 +1,64 @@
+"""A command's three streams over one SSH channel, without polling and without a thread of its own."""
+
+import contextlib
+import threading
+
+import paramiko
+
+_SIGNALS = "exit-signal"
+_CHUNK = 1 << 20
+
+
+class ChannelPipe:
+    """A process on a host, as a session sees it: see `session.Pipe`."""
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        """Read from a channel on which nothing was asked yet."""
+        self._channel = channel
+        self._arrived = threading.Event()
+        # What channel.fileno() does too, without the two file descriptors per channel that it costs.
+        channel.in_buffer.set_event(self._arrived)
+        channel.in_stderr_buffer.set_event(self._arrived)
+
+    def receive(self, timeout: float | None) -> tuple[bytes, bytes] | None:
+        """Give what arrived: see `session.Pipe`."""
+        channel = self._channel
+        if not self._arrived.wait(timeout):
+            return b"", b""
+        ended = channel.eof_received or channel.closed  # before reading: what came before the end is there
+        self._arrived.clear()
+        # Reading clears the event as well: what arrives after the last look sets it again.
+        out, err = bytearray(), bytearray()
+        while (ready := channel.recv_ready()) or channel.recv_stderr_ready():
+            if ready:
+                out += channel.recv(_CHUNK)
+            else:
+                err += channel.recv_stderr(_CHUNK)
+        if out or err:
+            if ended:
+                self._arrived.set()
+            return bytes(out), bytes(err)
+        if ended:
+            self._arrived.set()
+            return None
+        return b"", b""
+
+    def send(self, data: bytes, *, last: bool = False) -> None:
+        """Send input: see `session.Pipe`."""
+
+        def write() -> None:
+            with contextlib.suppress(OSError, EOFError, paramiko.SSHException):  # it ended: what it says tells why
+                self._channel.sendall(data)
+                if last:
+                    self._channel.shutdown_write()
+
+        if len(data) <= self._channel.out_window_size:
+            write()
+        else:
+            threading.Thread(target=write, daemon=True).start()
+
+    def ending(self) -> str:
+        """Say how the process ended, where the host says so."""
+        if self._channel.status_event.wait(1) and self._channel.exit_status >= 0:
+            return f"exit code {self._channel.exit_status}"
+        return "" if self._channel.get_transport().is_active() else "the connection was lost"

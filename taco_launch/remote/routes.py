@@ -1,0 +1,64 @@
+"""Hosts of an inventory -> connections: configuration, keys and known hosts are read once, jump hosts are shared."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from taco_launch.errors import HostError
+from taco_launch.model.hosts import Host, Inventory
+from taco_launch.remote.access import Access
+from taco_launch.remote.host_keys import KnownHosts, own_file
+from taco_launch.remote.keys import Keyring
+from taco_launch.remote.ssh import Ssh
+from taco_launch.remote.ssh_config import Config, Route, jump_host
+from taco_launch.remote.verify import Verifier
+
+_MAX_HOPS = 8
+
+
+class Routes:
+    """Makes the connections of one call, in one thread."""
+
+    def __init__(self, inventory: Inventory, access: Access, environ: Mapping[str, str]) -> None:
+        """Read the configuration.
+
+        Raises:
+            SpecError: it cannot be read.
+        """
+        self._config = Config(environ)
+        self._keyring = Keyring(access)
+        more = (inventory.known_hosts,) if inventory.known_hosts else ()
+        self.verifier = Verifier(KnownHosts(own_file(environ), more), inventory.host_keys)
+        self._access = access
+        self._gateways: dict[tuple[str, ...], Ssh] = {}
+
+    @property
+    def gateways(self) -> tuple[Ssh, ...]:
+        """The jump hosts' connections, the innermost first."""
+        return tuple(reversed(self._gateways.values()))
+
+    def ssh(self, host: Host) -> Ssh:
+        """Give the connection to a host, which is not opened yet.
+
+        Raises:
+            HostError: ~/.ssh/config says what cannot be done.
+        """
+        return self._made(self._config.route(host), hops=0)
+
+    def _made(self, route: Route, *, hops: int) -> Ssh:
+        if hops > _MAX_HOPS:
+            raise HostError(
+                f"{route.name}: more than {_MAX_HOPS} jump hosts, one behind the other: does one jump to itself?",
+                hint=f"see ProxyJump in ~/.ssh/config: ssh -G {route.address}",
+            )
+        gateway = self._gateway(route.jumps, hops + 1) if route.jumps else None
+        offers = self._keyring.offers(route)
+        return Ssh(route, offers, self.verifier, self._access, gateway=gateway, is_gateway=hops > 0)
+
+    def _gateway(self, jumps: tuple[str, ...], hops: int) -> Ssh:
+        if jumps not in self._gateways:
+            *before, last = jumps
+            route = self._config.route(jump_host(last))
+            if before:  # what is written goes before what the configuration says of the last
+                route = replace(route, jumps=tuple(before), proxy=())
+            self._gateways[jumps] = self._made(route, hops=hops)
+        return self._gateways[jumps]

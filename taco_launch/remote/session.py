@@ -1,0 +1,282 @@
+"""One command on its way: from the login shell's first word over sudo's question to the marker behind the last byte.
+
+Whatever an rc file or a message of the day says stands before the start marker and is dropped; input is sent only after
+it, so that nothing else can take it. The pipe to the host is SSH's or a local process's.
+"""
+
+import io
+import secrets
+import time
+from dataclasses import dataclass
+from typing import IO, Any, Protocol
+
+from taco_launch.command import Command, Result, login_line, start_line
+from taco_launch.errors import NOT_FOUND, HostError
+from taco_launch.remote.access import Access
+from taco_launch.remote.transport import last_words
+
+# What a login shell with its rc files may take; on hosts with a home on a slow file system they do take seconds.
+START_SECONDS = 60.0
+
+
+class Pipe(Protocol):
+    """A process on a host, by its three streams."""
+
+    def receive(self, timeout: float | None) -> tuple[bytes, bytes] | None:
+        """Give what arrived on stdout and stderr, None when both have ended; nothing when time (seconds) is up."""
+
+    def send(self, data: bytes, *, last: bool = False) -> None:
+        """Send input, without waiting for it to be read; nothing follows after the `last`."""
+
+    def ending(self) -> str:
+        """Say how the process ended (`exit code 1`), empty where that is not known."""
+
+
+class TtyRequiredError(Exception):
+    """Sudo wants a terminal: to be tried again with one."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one command travels; `tty` is for a sudo that insists on a terminal."""
+
+    host: str
+    command: Command
+    marker: str
+    tty: bool = False
+
+    @property
+    def line(self) -> str:
+        """What the login shell is given."""
+        return login_line(self.marker, sudo=self.command.sudo, tty=self.tty)
+
+
+def plan(host: str, command: Command, *, tty: bool = False) -> Plan:
+    """Prepare a command, with a marker that nothing else can hold."""
+    return Plan(host, command, secrets.token_hex(16), tty)
+
+
+@dataclass
+class Started:
+    """A program that has begun: its process group, and what of its output arrived with the start marker."""
+
+    group: int
+    stdout: bytes
+    stderr: bytes
+
+
+def start(pipe: Pipe, what: Plan, access: Access, *, whole: bool) -> Started:
+    """Bring a command to its start and send it its input.
+
+    Raises:
+        HostError: the login shell or sudo does not let it start, or takes too long.
+        TtyRequiredError: sudo wants a terminal.
+    """
+    line = start_line(what.command, whole=whole, tty=what.tty)
+    begin = _Begin(what, access)
+    limit = min(START_SECONDS, what.command.timeout or START_SECONDS)
+    deadline = time.monotonic() + limit
+    while (started := begin.started()) is None:
+        arrived = pipe.receive(max(0.0, deadline - time.monotonic()))
+        if arrived is None:
+            raise begin.refused(pipe.ending())
+        if arrived == (b"", b"") and time.monotonic() >= deadline:
+            raise begin.late(limit)
+        if answer := begin.take(*arrived):
+            pipe.send(answer)
+    pipe.send(line + what.command.stdin, last=not what.tty)
+    return started
+
+
+class _Begin:
+    """What was said so far, up to the start markers."""
+
+    def __init__(self, what: Plan, access: Access) -> None:
+        self._what = what
+        self._access = access
+        self._out = b""
+        self._err = b""
+        self._asked = 0
+        self._start = f"{what.marker}:start ".encode()
+        self._prompt = f"{what.marker}:password".encode()
+
+    def take(self, out: bytes, err: bytes) -> bytes:
+        """Note what arrived; give the password where sudo asks for it."""
+        self._out += out
+        self._err += err
+        asked = (self._out + self._err).count(self._prompt)
+        if asked == self._asked:
+            return b""
+        self._asked = asked
+        password = self._access.sudo_password
+        if password is None:
+            raise HostError(
+                f"{self._what.host}: sudo asks for a password",
+                hint="add --ask-sudo-password, or set TACO_LAUNCH_SUDO_PASSWORD",
+            )
+        if asked > 1:
+            raise HostError(
+                f"{self._what.host}: sudo refuses the password that was given",
+                hint=f"try it there: ssh -t {self._what.host} sudo -k true",
+            )
+        return password.encode("utf-8", "surrogateescape") + b"\n"
+
+    def started(self) -> Started | None:
+        """Give the start, when its marker stands on every stream."""
+        out = self._after(self._out)
+        err = (0, self._err) if self._what.tty else self._after(self._err)
+        return Started(out[0], out[1], err[1]) if out and err else None
+
+    def _after(self, said: bytes) -> tuple[int, bytes] | None:
+        _before, found, rest = said.partition(self._start)
+        group, ended, output = rest.partition(b"\n")
+        if not found or not ended:
+            return None
+        return int(group.strip() or b"0"), output
+
+    def refused(self, ending: str) -> Exception:
+        """Say why nothing began."""
+        what, said = self._what, self._last_words()
+        evidence = f"{said} ({ending})" if said and ending else said or ending or "the connection ended"
+        if not what.command.sudo:
+            return HostError(
+                f"{what.host}: the login shell did not start /bin/sh: {evidence}",
+                hint=f"see what it does: ssh {what.host} /bin/sh -c true",
+            )
+        if b"tty" in self._err + self._out and not what.tty:
+            return TtyRequiredError(evidence)
+        if ending == f"exit code {NOT_FOUND}":
+            return HostError(
+                f"{what.host}: there is no sudo: {evidence}", hint="install sudo there, or log in as root (user: root)"
+            )
+        return HostError(
+            f"{what.host}: sudo refuses: {evidence}",
+            hint=f"see what it allows: ssh -t {what.host} sudo -l",
+        )
+
+    def _last_words(self) -> str:
+        said = (text.replace(self._prompt, b"\n") for text in (self._err, self._out))
+        return next(filter(None, map(last_words, said)), "")
+
+    def late(self, seconds: float) -> HostError:
+        """Say what was waited for."""
+        what, said = self._what, self._last_words()
+        waited = "sudo" if what.command.sudo else "the login shell"
+        seen = f"; the last it said: {said}" if said else "; it said nothing"
+        return HostError(
+            f"{what.host}: waited {seconds:g} s for {waited} to start /bin/sh{seen}",
+            hint=f"see what it does: ssh {what.host} {'sudo ' if what.command.sudo else ''}/bin/sh -c true",
+        )
+
+
+def finish(pipe: Pipe, what: Plan, started: Started, begun: float) -> Result:
+    """Read a command's output up to the markers behind it; `begun` is when it was given (time.monotonic).
+
+    Raises:
+        HostError: the answer is not whole, or takes longer than the command's timeout.
+    """
+    out, err = _Stream(started.stdout, f"{what.marker}:end "), _Stream(started.stderr, f"{what.marker}:end ")
+    if what.tty:
+        err = _Stream(b"", f"{what.marker}:err")
+    timeout = what.command.timeout
+    program = what.command.argv[0]
+    while not (out.ended and err.ended):
+        left = None if timeout is None else begun + timeout - time.monotonic()
+        if left is not None and left <= 0:
+            raise HostError(
+                f"{what.host}: waited {timeout:g} s for {program} to end{_seen(err.content())}",
+                hint=f"is the host busy? ssh {what.host} uptime",
+            )
+        arrived = pipe.receive(left)
+        if arrived is None:
+            ending = f" ({pipe.ending()})" if pipe.ending() else ""
+            raise HostError(
+                f"{what.host}: the answer of {program} broke off{ending}{_seen(err.content())}",
+                hint=f"is the host up, and the network whole? ssh {what.host} uptime",
+            )
+        out.take(arrived[0])
+        err.take(arrived[1])
+        if what.tty and out.ended:
+            err.take(out.behind())
+    seconds = time.monotonic() - begun
+    return Result(what.host, what.command, out.code(), out.content(), err.content(), seconds)
+
+
+def _seen(said: bytes) -> str:
+    words = last_words(said)
+    return f"; the last on its stderr: {words}" if words else ""
+
+
+class _Stream:
+    """Output of a program, up to the marker that ends it."""
+
+    def __init__(self, begin: bytes, marker: str) -> None:
+        self._data = bytearray()
+        self._marker = marker.encode()
+        self._end = -1
+        self._taken = 0
+        self.take(begin)
+
+    def take(self, data: bytes) -> None:
+        """Add what arrived."""
+        searched = max(0, len(self._data) - len(self._marker))
+        self._data += data
+        if self._end < 0:
+            self._end = self._data.find(self._marker, searched)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the marker and its line are there."""
+        return self._end >= 0 and self._data.find(b"\n", self._end) >= 0
+
+    def content(self) -> bytes:
+        """Give what stands before the marker."""
+        return bytes(self._data if self._end < 0 else self._data[: self._end])
+
+    def code(self) -> int:
+        """Give the exit code behind the marker."""
+        return int(self._data[self._end + len(self._marker) : self._data.find(b"\n", self._end)])
+
+    def behind(self) -> bytes:
+        """Give what stands behind the marker's line and was not given yet."""
+        begin = max(self._taken, self._data.find(b"\n", self._end) + 1)
+        self._taken = len(self._data)
+        return bytes(self._data[begin:])
+
+
+class _Reader(io.RawIOBase):
+    """A program's stdout as a file, as it comes; what it says on stderr is passed on to `errors`."""
+
+    def __init__(self, pipe: Pipe, started: Started, errors: IO[bytes]) -> None:
+        super().__init__()
+        self._pipe = pipe
+        self._data = started.stdout
+        self._errors = errors
+        self._say(started.stderr)
+
+    def readable(self) -> bool:
+        """Say that it is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a part of the buffer; 0 at the end."""
+        while not self._data:
+            arrived = self._pipe.receive(None)
+            if arrived is None:
+                return 0
+            self._data = arrived[0]
+            self._say(arrived[1])
+        view = memoryview(buffer).cast("B")
+        count = min(len(view), len(self._data))
+        view[:count], self._data = self._data[:count], self._data[count:]
+        return count
+
+    def _say(self, said: bytes) -> None:
+        if said:
+            self._errors.write(said)
+            self._errors.flush()
+
+
+def reader(pipe: Pipe, started: Started, errors: IO[bytes]) -> IO[bytes]:
+    """Give a program's stdout as a buffered file."""
+    return io.BufferedReader(_Reader(pipe, started, errors))

@@ -1,0 +1,76 @@
+"""What a host can be asked, whatever lies between: run a command, put a file, follow a command's output."""
+
+from contextlib import AbstractContextManager
+from pathlib import PurePosixPath
+from typing import IO, Protocol
+
+from taco_launch.command import Command, Result
+from taco_launch.errors import HostError
+
+# $1 is the path, $2 the mode, $3 the size. A cut connection looks like the end of the file: hence the size.
+_PUT = """set -eu
+umask 077
+if [ -d "$1" ]; then echo "$1: is a folder" >&2; exit 1; fi
+mkdir -p "${1%/*}/"
+part=$(mktemp "${1%/*}/.taco-XXXXXXXXXX")
+trap 'rm -f "$part"' EXIT
+dd of="$part" bs=65536 conv=fsync 2>/dev/null || { dd of=/dev/null bs=65536 2>/dev/null; df "$part" >&2; exit 1; }
+if [ "$(wc -c <"$part")" -ne "$3" ]; then echo "only a part arrived" >&2; exit 1; fi
+chmod "$2" "$part"
+mv -f "$part" "$1"
+"""
+
+
+class Transport(Protocol):
+    """A host, and the way to it. A transport belongs to one thread at a time."""
+
+    @property
+    def name(self) -> str:
+        """The host's name in the inventory."""
+
+    def run(self, command: Command) -> Result:
+        """Execute a command and wait for its end; no arguments, environment or output is changed by any shell.
+
+        Raises:
+            HostError: there is no connection, no whole answer, not in time, or sudo refuses. A program that is not
+                there or fails is a Result: 127, 126, its own code.
+        """
+
+    def put(self, data: bytes, path: str, mode: int = 0o600, *, sudo: bool = False) -> None:
+        """Write a file at an absolute path, whole or not at all; folders that are missing are made, mode 0700.
+
+        Raises:
+            HostError: it cannot be written, or as `run` does.
+        """
+
+    def tail(self, command: Command) -> AbstractContextManager[IO[bytes]]:
+        """Execute a command and give its stdout while it runs; at the end of the block it is ended.
+
+        What it says on stderr goes to this process's stderr.
+
+        Raises:
+            HostError: there is no connection, or sudo refuses.
+        """
+
+    def close(self) -> None:
+        """End the connection, from any thread; a command that runs gets no more of it."""
+
+
+def put(transport: Transport, data: bytes, path: str, mode: int, *, sudo: bool) -> None:
+    """Do what `Transport.put` promises by means of its `run`."""
+    where = str(PurePosixPath(path))
+    if not where.startswith("/"):
+        raise ValueError(f"{path}: not an absolute path")
+    argv = ("/bin/sh", "-c", _PUT, "put", where, f"{mode:o}", str(len(data)))
+    result = transport.run(Command(argv, data, sudo=sudo))
+    if result.exit_code:
+        raise HostError(
+            f"{transport.name}: cannot write {path}: {last_words(result.stderr) or f'exit code {result.exit_code}'}",
+            hint="is there space, and may this user write there? df, ls -ld",
+        )
+
+
+def last_words(said: bytes) -> str:
+    """Give the last line of what a program said that holds more than blanks, made fit for a message."""
+    lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    return "".join(char if char.isprintable() else "?" for char in lines[-1])[:300] if lines else ""

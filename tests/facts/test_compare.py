@@ -1,0 +1,89 @@
+"""Equal facts are folded, the odd host out is named, and nothing that differs by nature is called odd."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taco_launch.facts.compare import fold
+from taco_launch.facts.summary import NOT_ASKED, SUBJECTS, Row, rows
+from taco_launch.model.facts import HostFacts
+from taco_launch.model.found import Absent, Unknown
+from tests.facts.hosts import host
+
+
+def folded(*hosts: HostFacts) -> dict[tuple[str, str], tuple[tuple[str, tuple[str, ...]], ...]]:
+    return {(row.subject, row.name): row.values for row in fold([(facts.host, rows(facts)) for facts in hosts])}
+
+
+def odd(*hosts: HostFacts) -> list[tuple[str, str]]:
+    return [(row.subject, row.name) for row in fold([(facts.host, rows(facts)) for facts in hosts]) if row.differs]
+
+
+def test_hosts_alike_agree_on_all_that_they_should() -> None:
+    hosts = [host(f"gpu{number}") for number in range(1, 9)]
+    assert odd(*hosts) == []
+    assert folded(*hosts)["gpu", "gpus"] == (("8x NVIDIA A100-SXM4-40GB", tuple(facts.host for facts in hosts)),)
+
+
+def test_the_odd_driver_is_named_whatever_its_place() -> None:
+    for place in range(8):
+        hosts = [host(f"gpu{n}", "535.86.10" if n == place else "535.104.05") for n in range(8)]
+        others = tuple(facts.host for facts in hosts if facts.host != f"gpu{place}")
+        assert folded(*hosts)["gpu", "driver"] == (("535.104.05", others), ("535.86.10", (f"gpu{place}",)))
+        assert odd(*hosts) == [("gpu", "driver")]
+
+
+def test_a_driver_that_was_updated_but_not_loaded_is_told() -> None:
+    facts = host("gpu1")
+    assert not isinstance(facts.gpu, Unknown | Absent)
+    driver = replace(facts.gpu.driver, installed="550.54.15")
+    updated = replace(facts, gpu=replace(facts.gpu, driver=driver))
+    assert folded(updated, host("gpu2"))["gpu", "driver on disk"] == (
+        ("550.54.15", ("gpu1",)),
+        ("as loaded", ("gpu2",)),
+    )
+    assert odd(host("gpu2"), updated) == [("gpu", "driver on disk")]
+    assert [row.wide for row in rows(updated) if row.name == "driver on disk"] == [False]
+
+
+def test_what_differs_by_nature_is_not_odd() -> None:
+    assert ("system", "disk /") in folded(host("gpu1"), host("gpu2"))
+    assert odd(host("gpu1"), host("gpu2")) == []
+
+
+def test_a_subject_that_failed_on_one_host_is_one_difference() -> None:
+    broken = host("gpu3", gpu=Unknown("nvidia-smi: exit 9"))
+    values = folded(host("gpu1"), host("gpu2"), broken)
+    assert values["gpu", "gpu"] == (("unknown: nvidia-smi: exit 9", ("gpu3",)),)
+    assert values["gpu", "driver"] == (("535.104.05", ("gpu1", "gpu2")),)
+
+
+def test_a_subject_nobody_asked_for_is_no_row() -> None:
+    asked = host("gpu1", docker=NOT_ASKED, image=NOT_ASKED)
+    assert {row.subject for row in rows(asked)} == set(SUBJECTS) - {"docker", "image"}
+
+
+def test_clocks_apart_are_told_with_their_offset() -> None:
+    facts = host("gpu1")
+    assert not isinstance(facts.system, Unknown | Absent)
+    skewed = replace(facts, system=replace(facts.system, clock_offset=-93.5))
+    assert folded(skewed)["system", "clock"] == (("93.5 s behind the controller", ("gpu1",)),)
+    assert folded(facts)["system", "clock"] == (("within 1 s of the controller", ("gpu1",)),)
+
+
+_ROWS = st.lists(
+    st.builds(Row, st.sampled_from(SUBJECTS), st.sampled_from("abc"), st.sampled_from("xy"), st.booleans()),
+    unique_by=lambda row: (row.subject, row.name),
+)
+
+
+@given(st.lists(_ROWS, min_size=1, max_size=5))
+def test_every_row_stands_in_the_fold_once(told: list[list[Row]]) -> None:
+    hosts = [(f"h{number}", found) for number, found in enumerate(told)]
+    values = {(row.subject, row.name): row for row in fold(hosts)}
+    for name, found in hosts:
+        for row in found:
+            assert [text for text, names in values[row.subject, row.name].values if name in names] == [row.text]
+    counts = [[len(names) for _text, names in row.values] for row in values.values()]
+    assert all(count == sorted(count, reverse=True) for count in counts)

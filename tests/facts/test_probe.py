@@ -1,0 +1,212 @@
+"""The probe itself, under every shell that is here: its frame, what it runs as root, what it does not wait for."""
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from taco_launch.facts.feed import feed
+from taco_launch.facts.parse import parse
+from taco_launch.facts.sections import PROBE, Section, read
+from taco_launch.model.facts import HostFacts, Software, System
+from taco_launch.model.found import Unknown
+
+SCRIPT = files("taco_launch.facts").joinpath("probe.sh").read_bytes()
+SUBJECTS = ("system", "network", "rdma", "docker", "image", "gpu", "topology")
+# by what they are: /bin/sh is another's name
+SHELLS = tuple(
+    {
+        os.path.realpath(shutil.which(argv[0]) or ""): argv
+        for argv in (("/bin/sh",), ("dash",), ("bash", "--posix"), ("busybox", "sh"), ("zsh", "--emulate", "sh"))
+        if shutil.which(argv[0])
+    }.values()
+)
+each_shell = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+
+
+def run(
+    shell: tuple[str, ...], *words: str, script: bytes = SCRIPT, path: str | None = None, **env: str
+) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(
+        [*shell, "-s", "--", "m", *words],
+        input=script,
+        capture_output=True,
+        env={"PATH": os.environ["PATH"] if path is None else path, **env},
+        timeout=60,
+        check=False,
+    )
+
+
+def alone(shell: tuple[str, ...], lines: str, **env: str) -> dict[str, Section]:
+    """Run lines of shell where the probe would look at its subjects."""
+    body, end = SCRIPT.rsplit(b'\nprobe "$@"\n', 1)
+    assert end == b""
+    test = f'\nlook_at_system() {{\n{lines}\n}}\nprobe "$@"\n'
+    answer = run(shell, "system", script=body + test.encode(), **env)
+    assert answer.stderr == b""
+    return read(answer.stdout)
+
+
+def tool(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+@each_shell
+def test_all_subjects(shell: tuple[str, ...]) -> None:
+    sent = time.time()
+    answer = run(shell)
+    facts = parse("here", answer.stdout, sent, time.time())
+    assert (answer.returncode, answer.stderr) == (0, b"")
+    told = read(answer.stdout)
+    assert list(dict.fromkeys(name.partition(".")[0] for name in told if name != PROBE)) == ["host", *SUBJECTS]
+    assert told[PROBE].exit_code == 0
+    assert all(section.exit_code is not None for section in told.values())
+    assert isinstance(facts.system, System)
+    assert facts.system.hostname == os.uname().nodename
+    assert facts.system.kernel == os.uname().release
+    assert isinstance(facts.system.clock_offset, float)
+    assert isinstance(facts.system.clock_error, float)
+    assert abs(facts.system.clock_offset) <= facts.system.clock_error + 1e-3
+
+
+@each_shell
+def test_only_what_was_asked(shell: tuple[str, ...]) -> None:
+    facts: HostFacts = parse("here", run(shell, "system").stdout, 0, time.time())
+    assert isinstance(facts.system, System)
+    assert {facts.network, facts.docker, facts.gpu, facts.topology, facts.rdma, facts.image} == {Unknown("not asked")}
+
+
+@each_shell
+def test_an_unknown_subject_is_refused(shell: tuple[str, ...]) -> None:
+    answer = run(shell, "system", "weather")
+    assert (answer.returncode, answer.stdout) == (2, b"")
+    assert answer.stderr == b"probe: no such subject: weather\n"
+
+
+@each_shell
+def test_no_path_and_no_home(shell: tuple[str, ...]) -> None:
+    absolute = (shutil.which(shell[0]) or "", *shell[1:])
+    told = read(run(absolute, "system", "network", path="").stdout)
+    assert told["system.uname"].stdout.startswith(os.uname().nodename)
+    assert told["system.disks"].exit_code == 0
+
+
+@each_shell
+def test_the_frame(shell: tuple[str, ...]) -> None:
+    told = alone(
+        shell,
+        "section a.none no-such-tool -x\n"
+        "section a.whole printf 'x\\n'\n"
+        "section a.half printf x\n"
+        "section a.empty true\n"
+        "both() { echo out; printf 'one\\n* two\\n' >&2; return 3; }\n"
+        "section a.both both\n"
+        "section a.input cat\n",
+    )
+    assert told["a.none"] == Section("a.none", "", "no-such-tool: not found\n", 127)
+    assert told["a.whole"].stdout == "x\n"
+    assert told["a.half"].stdout == "x"
+    assert told["a.empty"] == Section("a.empty", "", "", 0)
+    assert told["a.both"] == Section("a.both", "out\n", "one\n* two\n", 3)
+    assert told["a.input"].stdout == ""  # and not the rest of the script
+
+
+@each_shell
+def test_no_command_waits_for_what_may_follow_on_stdin(shell: tuple[str, ...]) -> None:
+    body = SCRIPT.rsplit(b'\nprobe "$@"\n', 1)[0]
+    test = b'\nlook_at_system() {\nsection a.input cat\n}\nprobe "$@"\nexit\n'
+    with subprocess.Popen(
+        [*shell, "-s", "--", "m", "system"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(body + test)
+        process.stdin.flush()
+        said = process.stdout.read()
+    assert read(said)["a.input"] == Section("a.input", "", "", 0)
+
+
+@each_shell
+@pytest.mark.parametrize("timeout", ["", "timeout() { return 1; }\nprepare\n"], ids=["timeout", "its own watchdog"])
+def test_what_hangs_is_not_waited_for(shell: tuple[str, ...], timeout: str) -> None:
+    begun = time.monotonic()
+    told = alone(
+        shell,
+        f"{timeout}section a.slow limited 1 sleep 20\nsection a.quick limited 20 echo ready\nsection a.code limited 20 sh -c 'exit 3'\n",
+    )
+    assert told["a.slow"].exit_code == 124
+    assert told["a.quick"] == Section("a.quick", "ready\n", "", 0)
+    assert told["a.code"].exit_code == 3
+    assert time.monotonic() - begun < 10
+
+
+@each_shell
+def test_root_by_sudo(shell: tuple[str, ...], tmp_path: Path) -> None:
+    tool(tmp_path, "id", "echo 1000")
+    tool(tmp_path, "sudo", 'printf "%s\\n" "$*" >&2; [ "$1" = -n ] || exit 9; shift; exec "$@"')
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    lines = 'section a.access echo "$access"\nsection a.root root echo yes\nsection a.both limited 5 root echo yes\nsection a.none root no-such-tool\n'
+    told = alone(shell, lines, path=path)
+    assert told["a.access"].stdout == "sudo\n"
+    assert told["a.root"] == Section("a.root", "yes\n", "-n env LC_ALL=C echo yes\n", 0)
+    assert told["a.both"] == Section("a.both", "yes\n", "-n env LC_ALL=C timeout -k 2 5 echo yes\n", 0)
+    assert told["a.none"] == Section("a.none", "", "no-such-tool: not found\n", 127)
+    tool(tmp_path, "sudo", "exit 1")
+    told = alone(shell, lines, path=path)
+    assert told["a.access"].stdout == "user\n"
+    assert told["a.root"] == Section("a.root", "yes\n", "", 0)
+
+
+@each_shell
+def test_the_connection_that_sudo_takes_away(shell: tuple[str, ...]) -> None:
+    """Here env stands for sudo: a parent that has the variable, and does not hand it on."""
+    script = (
+        "PATH=$PATH; export PATH; unset SSH_CONNECTION; SUDO_COMMAND=x; export SUDO_COMMAND\n"
+        f"{' '.join(shell)} -s -- m network; exit $?"
+    )
+    begin = ["/bin/sh", "-c", script]
+    answer = subprocess.run(
+        begin,
+        input=SCRIPT,
+        capture_output=True,
+        env={"PATH": os.environ["PATH"], "SSH_CONNECTION": "192.0.2.9 5 192.0.2.1 22"},
+        check=False,
+    )
+    assert read(answer.stdout)["network.connection"].stdout == "192.0.2.9 5 192.0.2.1 22\n"
+
+
+@each_shell
+def test_an_image_is_looked_at_inside_its_container(shell: tuple[str, ...], tmp_path: Path) -> None:
+    tool(
+        tmp_path,
+        "docker",
+        '[ "$1 $2 $3 $4" = "exec -i taco train\'s /bin/sh" ] || { echo "No such container: $3" >&2; exit 1; }\nshift 3; exec "$@"',
+    )
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    sent = time.time()
+    answer = run(shell, "system", "image", script=feed(SCRIPT, "taco train's"), path=path)
+    facts = parse("here", answer.stdout, sent, time.time())
+    assert isinstance(facts.system, System)
+    assert isinstance(facts.image, Software)
+    assert facts.image.where == "taco train's"
+    assert re.search(rb"(?s)image\.shm.*begin image\.where", answer.stdout)
+    answer = run(shell, "image", script=feed(SCRIPT, "other"), path=path)
+    assert parse("here", answer.stdout, sent, time.time()).image == Unknown("No such container: other (exit code 1)")
+
+
+def test_without_a_container_the_text_is_fed_as_it_is() -> None:
+    assert feed(SCRIPT) == SCRIPT
+
+
+def test_it_writes_nothing_and_names_no_temporary_folder() -> None:
+    text = re.sub(r"(?m)^ *#.*$", "", SCRIPT.decode())
+    assert not re.search(r"mktemp|<<|/tmp/", text)
+    redirected = set(re.findall(r"[0-9]?>>?\s*&?([^\s;)}|&]+)", re.sub(r"'[^']*'", "''", text)))
+    assert redirected <= {"/dev/null", "1", "2", "3", "-"}, redirected

@@ -1,0 +1,235 @@
+"""RDMA from the probe's answer: HCAs, ports, GIDs, OFED and peer memory."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taco_launch.facts.peermem import dmabuf, read_modules
+from taco_launch.facts.rdma import ofed, parse_rdma
+from taco_launch.facts.verbs import ibdev2netdev, ibv_devinfo, show_gids
+from taco_launch.model.found import Absent, Unknown
+from taco_launch.model.hardware import Gid, Hca, Rdma
+from tests.facts.answers import answer
+
+SYS = "/sys/class/infiniband"
+LOCAL = "fe80:0000:0000:0000:0e42:a1ff:fe00:0001"
+MAPPED = "0000:0000:0000:0000:0000:ffff:0a00:0001"
+FILES = {
+    "mlx5_bond_0/node_guid": "0c42:a103:0000:0001",
+    "mlx5_bond_0/hca_type": "MT4123",
+    "mlx5_bond_0/fw_ver": "20.31.1014",
+    "mlx5_bond_0/ports/1/state": "4: ACTIVE",
+    "mlx5_bond_0/ports/1/phys_state": "5: LinkUp",
+    "mlx5_bond_0/ports/1/rate": "100 Gb/sec (4X EDR)",
+    "mlx5_bond_0/ports/1/link_layer": "Ethernet",
+    "mlx5_bond_0/ports/1/gids/0": LOCAL,
+    "mlx5_bond_0/ports/1/gid_attrs/types/0": "IB/RoCE v1",
+    "mlx5_bond_0/ports/1/gid_attrs/ndevs/0": "bond0",
+    "mlx5_bond_0/ports/1/gids/3": MAPPED,
+    "mlx5_bond_0/ports/1/gid_attrs/types/3": "RoCE v2",
+    "mlx5_bond_0/ports/1/gid_attrs/ndevs/3": "bond0",
+}
+PCI = (
+    "hca\tmlx5_bond_0\t/sys/devices/pci0000:17/0000:17:00.0/0000:18:00.0\t{}\t16.0 GT/s PCIe\t16.0 GT/s PCIe\t16\t16\n"
+)
+PEERMEM = "kernel 5.15.0-91-generic\ndriver NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  545.23.08\nclient nv_mem\nloaded nvidia_peermem\nexists nvidia_peermem\nmissing nv_peer_mem modinfo: ERROR: Module nv_peer_mem not found.\n"
+
+
+def dump(files: dict[str, str]) -> str:
+    return "".join(f"{SYS}/{path}:{text}\n" for path, text in files.items())
+
+
+def rdma(**other: Any) -> Rdma:
+    told: dict[str, Any] = {
+        "rdma_sysfs": dump(FILES),
+        "rdma_netdevs": "mlx5_bond_0 eth0\n",
+        "rdma_pci": PCI.format(0),
+        "rdma_ofed": "MLNX_OFED_LINUX-5.4-1.0.3.0:\n",
+        "rdma_modules": "nvidia_peermem 16384 0 - Live 0x0000000000000000 (OE)\n",
+        "rdma_peermem": PEERMEM,
+        "rdma_comes_back": "/etc/modules-load.d/nvidia-peermem.conf:nvidia-peermem\nnv_peer_mem.service \n",
+        "rdma_devices": "rdma_cm\nuverbs0\n",
+        **other,
+    }
+    found = parse_rdma(answer(**told))
+    assert isinstance(found, Rdma)
+    return found
+
+
+def hca(**other: Any) -> Hca:
+    found = rdma(**other).hcas
+    assert isinstance(found, tuple)
+    return found[0]
+
+
+def test_a_whole_answer() -> None:
+    found = rdma()
+    one = hca()
+    assert (one.name, one.pci, one.numa, one.type) == ("mlx5_bond_0", "0000:18:00.0", 0, "MT4123")
+    assert (one.firmware, one.guid, one.interfaces) == ("20.31.1014", "0c42:a103:0000:0001", ("bond0", "eth0"))
+    (port,) = one.ports
+    assert (port.number, port.state, port.physical, port.link_layer, port.rate) == (
+        1,
+        "ACTIVE",
+        "LinkUp",
+        "Ethernet",
+        100.0,
+    )
+    assert port.gids == (Gid(0, LOCAL, "IB/RoCE v1", "bond0"), Gid(3, MAPPED, "RoCE v2", "bond0"))
+    assert found.ofed == "MLNX_OFED_LINUX-5.4-1.0.3.0"
+    assert found.devices == ("rdma_cm", "uverbs0")
+    peer = found.peer_memory
+    assert (peer.exists, peer.loaded, peer.clients, peer.dmabuf) == (
+        ("nvidia_peermem",),
+        "nvidia_peermem",
+        ("nv_mem",),
+        True,
+    )
+    assert peer.comes_back == "/etc/modules-load.d/nvidia-peermem.conf"
+
+
+def test_a_host_without_rdma() -> None:
+    none = ("", 2, "ls: cannot access '/dev/infiniband': No such file or directory")
+    found = rdma(
+        rdma_sysfs="", rdma_netdevs="", rdma_pci="", rdma_ofed=("", 127, "ofed_info: not found"), rdma_devices=none
+    )
+    assert found.hcas == Absent("/sys/class/infiniband holds no device")
+    assert found.ofed == Absent("ofed_info: not found")
+    assert isinstance(found.devices, Absent)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "field", "reason"),
+    [
+        ("ports/1/state", "4: AKTIV", "state", "state '4: AKTIV'"),
+        ("ports/1/state", "4: ACT", "state", "state '4: ACT'"),
+        ("ports/1/rate", "10", "rate", "rate '10'"),
+        ("ports/1/rate", "\uff11\uff10\uff10 Gb/sec (4X EDR)", "rate", "rate '\uff11\uff10\uff10 Gb/sec (4X EDR)'"),
+        ("ports/1/link_layer", "Unspecified", "link_layer", "link_layer 'Unspecified'"),
+        ("ports/1/gids/3", MAPPED[:-1], "gids", f"slot 3: '{MAPPED[:-1]}' is no GID"),
+    ],
+)
+def test_what_is_not_understood_is_unknown(path: str, text: str, field: str, reason: str) -> None:
+    port = hca(rdma_sysfs=dump({**FILES, f"mlx5_bond_0/{path}": text})).ports[0]
+    assert getattr(port, field) == Unknown(reason)
+    assert port.physical == "LinkUp"
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"), [("2.5 Gb/sec (1X SDR)", 2.5), ("400 Gb/sec (4X NDR)", 400.0), ("200 Gb/sec (2X NDR)", 200.0)]
+)
+def test_rates(text: str, rate: float) -> None:
+    assert hca(rdma_sysfs=dump({**FILES, "mlx5_bond_0/ports/1/rate": text})).ports[0].rate == rate
+
+
+def test_a_port_without_any_gid_has_an_empty_table() -> None:
+    files = {path: text for path, text in FILES.items() if "gid" not in path}
+    assert hca(rdma_sysfs=dump(files)).ports[0].gids == ()
+
+
+def test_a_type_that_cannot_be_read_says_so() -> None:
+    path = f"{SYS}/mlx5_bond_0/ports/1/gid_attrs/types/3"
+    files = {name: text for name, text in FILES.items() if not name.endswith("types/3")}
+    gids = (
+        hca(rdma_sysfs=(dump(files), 0, f"{path}: cannot be read\ngrep: {SYS}/*/hca_type: No such file or directory"))
+        .ports[0]
+        .gids
+    )
+    assert isinstance(gids, tuple)
+    assert gids[1].type == Unknown(f"{path}: cannot be read")
+
+
+def test_lines_that_have_run_together_are_not_read() -> None:
+    found = rdma(rdma_sysfs=dump(FILES).replace("\n", "", 1)).hcas
+    assert isinstance(found, Unknown | tuple)
+    assert isinstance(found, Unknown) or found[0].guid != "0c42:a103:0000:0001"
+    broken = rdma(rdma_sysfs=dump(FILES) + "mlx5_\n").hcas
+    assert broken == Unknown("/sys/class/infiniband, line 14: 'mlx5_' is not understood")
+
+
+def test_infiniband_has_no_interfaces_of_gids() -> None:
+    path = f"{SYS}/mlx5_bond_0/ports/1/gid_attrs/ndevs/0"
+    files = {name: text for name, text in FILES.items() if "ndevs" not in name and not name.endswith("/3")}
+    files["mlx5_bond_0/ports/1/link_layer"] = "InfiniBand"
+    one = hca(rdma_sysfs=(dump(files), 0, f"{path}: cannot be read"), rdma_netdevs="")
+    assert one.interfaces == ()
+    assert isinstance(one.ports[0].gids, tuple)
+    assert one.ports[0].gids[0].netdev == Absent("a GID of InfiniBand belongs to no interface")
+
+
+def test_hcas_in_natural_order() -> None:
+    files = {f"mlx5_{n}/ports/1/state": "4: ACTIVE" for n in (10, 2, 1)}
+    found = rdma(rdma_sysfs=dump(files), rdma_netdevs="", rdma_pci=("", 0, "")).hcas
+    assert isinstance(found, tuple)
+    assert [one.name for one in found] == ["mlx5_1", "mlx5_2", "mlx5_10"]
+
+
+def test_a_platform_that_names_no_numa_node() -> None:
+    assert hca(rdma_pci=PCI.format(-1)).numa == Absent("the platform names no node")
+
+
+@pytest.mark.parametrize(
+    ("told", "loaded", "comes_back"),
+    [
+        ({"rdma_comes_back": "nv_peer_mem.service enabled\n"}, "nvidia_peermem", "nv_peer_mem.service"),
+        ({"rdma_comes_back": "nv_peer_mem.service disabled\n"}, "nvidia_peermem", Absent("nothing loads it at boot")),
+        (
+            {
+                "rdma_peermem": "kernel 3.10.0-957.el7.x86_64\ndriver \n",
+                "rdma_modules": "ib_core 442368 0 - Live 0x0\n",
+            },
+            Absent("neither nvidia_peermem nor nv_peer_mem is loaded"),
+            "/etc/modules-load.d/nvidia-peermem.conf",
+        ),
+        (
+            {"rdma_peermem": PEERMEM + "loaded nv_peer_mem\n"},
+            Unknown("nvidia_peermem and nv_peer_mem are both loaded, and only one may be"),
+            "/etc/modules-load.d/nvidia-peermem.conf",
+        ),
+    ],
+)
+def test_peer_memory(told: dict[str, str], loaded: object, comes_back: object) -> None:
+    found = rdma(**told).peer_memory
+    assert found.loaded == loaded
+    assert found.comes_back == comes_back
+
+
+def test_modules_that_modinfo_cannot_look_for_are_unknown() -> None:
+    text = "kernel 5.4.0\ndriver \n"
+    found = rdma(rdma_peermem=(text, 0, "modinfo: not found")).peer_memory
+    assert found.exists == Unknown("modinfo: not found")
+    assert (
+        rdma(
+            rdma_peermem=f"{text}missing nvidia_peermem modinfo: ERROR: Module nvidia_peermem not found.\n"
+        ).peer_memory.exists
+        == ()
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernel", "driver", "found"),
+    [
+        ("3.10.0-957.el7.x86_64", "NVRM version: NVIDIA UNIX Open Kernel Module", False),
+        ("5.11.22", "NVRM version: NVIDIA UNIX Open Kernel Module", False),
+        ("5.12.0", "NVRM version: NVIDIA UNIX Open Kernel Module", True),
+        ("6.8.0-45-generic", "NVRM version: NVIDIA UNIX x86_64 Kernel Module", False),
+        ("6.8.0-45-generic", "", Unknown("no NVIDIA driver is loaded")),
+        ("", "", Unknown("kernel ''")),
+    ],
+)
+def test_dmabuf(kernel: str, driver: str, found: object) -> None:
+    assert dmabuf(kernel, driver) == found
+
+
+def test_ofed() -> None:
+    assert ofed("OFED-internal-24.10-0.7.0:\n") == "OFED-internal-24.10-0.7.0"
+    assert isinstance(ofed("MLNX_OFED_LINUX-5.4-1.0"), Unknown)
+
+
+@given(st.text(alphabet="mlx5_0 port 1 ==> (Up)\nGID[ 0]:fe80::,RoCE v2hca_id\t\x1b[0m", max_size=200))
+def test_no_text_raises(text: str) -> None:
+    for read in (show_gids, ibdev2netdev, ibv_devinfo, read_modules):
+        read(text)
+    parse_rdma(answer(rdma_sysfs=text, rdma_netdevs=text, rdma_pci=text, rdma_peermem=text, rdma_comes_back=text))

@@ -1,0 +1,134 @@
+"""One lab for all tests of a session, used as a person does: by the command line, and by the system's ssh."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import eventually
+
+
+def docker(*args: str) -> str:
+    """Ask the engine beside the lab's own code."""
+    return subprocess.run(("docker", *args), capture_output=True, text=True, check=True).stdout.strip()
+
+
+@dataclass(frozen=True)
+class LabUser:
+    """Somebody with a lab of a name, and a state folder of the tests' own."""
+
+    name: str
+    state: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("TACO_LAUNCH")}
+        return {**kept, "TACO_LAUNCH_STATE": str(self.state)}
+
+    @property
+    def folder(self) -> Path:
+        return self.state / "lab" / self.name
+
+    def argv(self, *args: str) -> list[str]:
+        return [sys.executable, "-m", "taco_launch", *args]
+
+    def taco(self, *args: str, **more: Any) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            self.argv(*args), env=self.env, capture_output=True, text=True, timeout=110, check=False, **more
+        )
+
+    def verb(self, verb: str, *args: str, **more: Any) -> "subprocess.CompletedProcess[str]":
+        """Run `lab VERB` for this lab."""
+        return self.taco("lab", verb, "--name", self.name, *args, **more)
+
+    def up(self, *args: str) -> "subprocess.CompletedProcess[str]":
+        done = self.verb("up", *args)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def inside(self, host: str, *command: str, **more: Any) -> "subprocess.CompletedProcess[str]":
+        return self.verb("exec", host, "--", *command, **more)
+
+    def fault(self, host: str, *words: str) -> str:
+        done = self.verb("fault", host, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    def status(self) -> dict[str, Any]:
+        done = self.verb("status", "--json")
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)["labs"][0]
+        return found
+
+    def host(self, name: str) -> dict[str, Any]:
+        return next(host for host in self.status()["hosts"] if host["name"] == name)
+
+    def ssh(self, host: str, command: str, seconds: int = 10) -> "subprocess.CompletedProcess[str]":
+        """Log in as `lab status` says."""
+        options = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=2")
+        argv = ("ssh", "-F", str(self.folder / "ssh_config"), *options, host, command)
+        return subprocess.run(argv, capture_output=True, text=True, timeout=seconds, check=False)
+
+    def answers(self, host: str) -> bool:
+        return self.ssh(host, "true").returncode == 0
+
+    def container(self, host: str) -> str:
+        return f"taco-lab-{self.name}-{host}"
+
+    def left(self) -> list[str]:
+        """What the engine still has of this lab."""
+        wanted = ("--filter", f"label=taco-launch.lab={self.name}", "--quiet")
+        kinds = (("ps", "--all"), ("volume", "ls"), ("network", "ls"))
+        return [line for kind in kinds for line in docker(*kind, *wanted).splitlines()]
+
+
+def may_use_an_engine() -> bool:
+    if os.geteuid() == 0:
+        return True
+    try:
+        return subprocess.run(("docker", "info"), capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabUser]:
+    """A lab of two hosts; the first one of a machine takes a minute, in which its image is made."""
+    if not may_use_an_engine():
+        pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
+    user = LabUser(f"test-{os.getpid()}", tmp_path_factory.mktemp("lab-state"))
+    try:
+        user.up("--hosts", "2", "--slots", "3")
+        yield user
+    finally:
+        user.verb("down")
+    assert user.left() == []
+
+
+@pytest.fixture
+def other(lab: LabUser) -> Iterator[LabUser]:
+    """A second lab beside the first, not yet up."""
+    user = LabUser(f"{lab.name}-other", lab.state)
+    yield user
+    user.verb("down")
+
+
+@pytest.fixture
+def healthy(lab: LabUser) -> LabUser:
+    """The lab with both hosts entered and no fault in force, whatever the test before left."""
+    eventually(lambda: lab.answers("gpu1") and lab.answers("gpu2"), 20, "both hosts to answer")
+    assert [host["faults"] for host in lab.status()["hosts"]] == [[], [], []]
+    return lab
+
+
+def seconds(function: Any) -> float:
+    start = time.monotonic()
+    function()
+    return time.monotonic() - start

@@ -1,0 +1,158 @@
+"""Many hosts at once: order, faults of one host, bugs, Ctrl-C, and the limit on open files. No network."""
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import IO
+
+import pytest
+
+from taco_launch.command import Command, Result
+from taco_launch.errors import HostError
+from taco_launch.model.hosts import Host, Inventory
+from taco_launch.remote import fanout as module
+from taco_launch.remote.access import Access
+from taco_launch.remote.fanout import POOL, Answer, Fanout, connect
+from taco_launch.remote.local import Local
+from taco_launch.remote.transport import Transport
+
+
+class Fake:
+    """A host that does nothing, and notes that it was closed."""
+
+    def __init__(self, number: int) -> None:
+        self.name = f"gpu{number}"
+        self.number = number
+        self.closed = threading.Event()
+
+    def run(self, command: Command) -> Result:
+        return Result(self.name, command, 0, str(self.number).encode(), b"", 0.0)
+
+    def put(self, data: bytes, path: str, mode: int = 0o600, *, sudo: bool = False) -> None:
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def tail(self, command: Command) -> Iterator[IO[bytes]]:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def hosts(count: int) -> tuple[Fake, ...]:
+    return tuple(Fake(number) for number in range(count))
+
+
+def test_answers_come_in_order_whoever_is_first() -> None:
+    fakes = hosts(200)
+    active, most, lock = 0, 0, threading.Lock()
+
+    def work(transport: Transport) -> str:
+        nonlocal active, most
+        with lock:
+            active += 1
+            most = max(most, active)
+        time.sleep(0.001 * (200 - int(transport.name[3:])) / 10)
+        with lock:
+            active -= 1
+        return transport.name
+
+    told: list[str] = []
+    with Fanout(fakes) as fanout:
+        answers = fanout.each(work, lambda answer: told.append(answer.host))
+    assert [answer.value for answer in answers] == [fake.name for fake in fakes]
+    assert sorted(told) == sorted(fake.name for fake in fakes)
+    assert 1 < most <= POOL
+    assert all(fake.closed.wait(1) for fake in fakes)
+
+
+def test_one_bad_host_never_stops_the_others() -> None:
+    def work(transport: Transport) -> str:
+        if transport.name == "gpu3":
+            raise HostError("gpu3: on fire", "run")
+        return transport.name
+
+    with Fanout(hosts(9)) as fanout:
+        answers = fanout.each(work)
+    assert [answer.host for answer in answers if answer.error] == ["gpu3"]
+    assert len([answer for answer in answers if answer.value]) == 8
+    assert answers[0] == Answer("gpu0", "gpu0")
+
+
+def test_no_hosts() -> None:
+    with Fanout(()) as fanout:
+        assert fanout.each(lambda transport: transport.name) == ()
+
+
+@pytest.mark.parametrize("bug", [ZeroDivisionError("bug"), AssertionError("bug")])
+def test_a_bug_is_raised(bug: Exception) -> None:
+    def work(transport: Transport) -> None:
+        if transport.name == "gpu3":
+            raise bug
+
+    with Fanout(hosts(9)) as fanout, pytest.raises(type(bug), match="bug"):
+        fanout.each(work)
+
+
+CTRL_C = """
+import threading, time, sys
+sys.path.insert(0, ".")
+from tests.remote.test_fanout import Fake
+from taco_launch.remote.fanout import Fanout
+fakes = tuple(Fake(n) for n in range(100))
+with Fanout(fakes) as fanout:
+    print("begun", flush=True)
+    fanout.each(lambda transport: time.sleep(60))
+"""
+
+
+def test_ctrl_c_ends_it_at_once() -> None:
+    process = subprocess.Popen([sys.executable, "-c", CTRL_C], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout
+    assert process.stdout.readline() == b"begun\n"
+    time.sleep(0.2)
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _out, err = process.communicate(timeout=20)
+    assert time.monotonic() - begun < 2
+    assert err.strip().endswith(b"KeyboardInterrupt")
+
+
+def test_hosts_of_this_machine_need_no_ssh(home: object) -> None:
+    del home
+    script = (
+        "import sys\nfrom taco_launch.model.hosts import *\nfrom taco_launch.remote.access import Access\n"
+        "from taco_launch.remote.fanout import connect\nhosts = (Host('a', 'a', connection='local'),)\n"
+        "with connect(Inventory('c', 'a', hosts), hosts, Access()) as f: print(f.transports[0].name)\n"
+        "assert not {'fabric', 'paramiko'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("a\n", "")
+
+
+def test_mixed_hosts_keep_their_order(home: object) -> None:
+    del home
+    both = (Host("a", "a"), Host("b", "b", connection="local"), Host("c", "c"))
+    with connect(Inventory("c", "a", both), both, Access()) as fanout:
+        assert [transport.name for transport in fanout.transports] == ["a", "b", "c"]
+        assert isinstance(fanout.transports[1], Local)
+
+
+def test_the_limit_on_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
+        module.allow_files(500)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= 500 + len(os.listdir("/proc/self/fd")) - 1
+        with pytest.raises(HostError, match="open files are needed") as caught:
+            module.allow_files(1 << 40)
+        assert caught.value.hint
+        assert "ulimit" in caught.value.hint
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

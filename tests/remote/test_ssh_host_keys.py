@@ -1,0 +1,171 @@
+"""Host keys of a real sshd: known ones pass, others are refused with fingerprints, `trust` keeps what a person agrees to."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from taco_launch.errors import HostError
+from taco_launch.remote.access import Access
+from taco_launch.remote.fanout import connect
+from tests.remote.conftest import host, inventory
+from tests.remote.sshd import Sshd, keygen, why_not
+from tests.remote.sshd import sshd as started
+from tests.remote.test_ssh_logins import WHOAMI, login
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("home")]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    return tmp_path / "own-state" / "known_hosts"
+
+
+def fingerprint(key: str, path: Path) -> str:
+    path.write_text(f"{key}\n")
+    shown = subprocess.run(["ssh-keygen", "-lf", str(path)], capture_output=True, text=True, check=True).stdout
+    return shown.split()[1]
+
+
+def test_an_unknown_key_is_refused_with_its_fingerprint(sshd: Sshd, own: Path, tmp_path: Path) -> None:
+    with pytest.raises(HostError) as caught:
+        login(host(sshd, "plain"), host_keys="strict")
+    shown = fingerprint(sshd.host_key(), tmp_path / "key")
+    assert caught.value.message == f"plain: unknown host key of [127.0.0.1]:{sshd.port}: ssh-ed25519 {shown}"
+    assert caught.value.hint
+    assert "taco-launch trust plain" in caught.value.hint
+    assert not own.exists()
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
+@pytest.mark.parametrize("form", ["plain", "hashed", "pattern", "no port", "alias", "inventory"])
+def test_a_known_key_of_any_kind_and_form(sshd: Sshd, home: Path, tmp_path: Path, kind: str, form: str) -> None:
+    file, name = home / ".ssh/known_hosts", f"[127.0.0.1]:{sshd.port}"
+    if form == "inventory":
+        file = tmp_path / "shipped"
+    if form == "alias":
+        (home / ".ssh/config").write_text("HostKeyAlias cluster\n")
+    written = {"pattern": f"!10.*,[127.0.0.*]:{sshd.port}", "no port": "127.0.0.1", "alias": "cluster"}.get(form, name)
+    file.write_text(f"# mine\n\n{written} {sshd.host_key(kind)} a comment\n")
+    if form == "hashed":
+        subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(file)], check=True, capture_output=True)
+        assert name not in file.read_text()
+    known = str(file) if form == "inventory" else None
+    entry = host(sshd, "plain")
+    with connect(inventory(entry, host_keys="strict", known_hosts=known), (entry,), Access()) as fanout:
+        assert fanout.transports[0].run(WHOAMI).stdout == b"plain\n"
+
+
+@pytest.mark.parametrize("host_keys", ["strict", "accept-new"])
+@pytest.mark.parametrize("kind", ["ed25519", "rsa"])
+def test_a_changed_key_is_refused_with_both_fingerprints(
+    sshd: Sshd, home: Path, own: Path, tmp_path: Path, host_keys: str, kind: str
+) -> None:
+    other = keygen(tmp_path / "other", kind).with_suffix(".pub").read_text().strip()
+    file = home / ".ssh/known_hosts"
+    file.write_text(f"# first\n[127.0.0.1]:{sshd.port} {other}\n")
+    with pytest.raises(HostError, match="has CHANGED") as caught:
+        login(host(sshd, "plain"), host_keys=host_keys)
+    for key in (sshd.host_key(kind), other):
+        assert fingerprint(key, tmp_path / "key") in caught.value.message
+    assert f"{file}:2: " in caught.value.message
+    assert caught.value.hint == "if it was installed anew: taco-launch trust --replace plain"
+    assert not own.exists()
+
+
+def test_revoked_and_certified_keys(sshd: Sshd, home: Path) -> None:
+    file, name = home / ".ssh/known_hosts", f"[127.0.0.1]:{sshd.port}"
+    file.write_text(f"{name} {sshd.host_key()}\n@revoked * {sshd.host_key()}\n")
+    with pytest.raises(HostError, match="is revoked"):
+        login(host(sshd, "plain"))
+    file.write_text(f"@cert-authority * {sshd.host_key('rsa')}\n")
+    with pytest.raises(HostError, match="vouches for it by a certificate, which is not supported"):
+        login(host(sshd, "plain"), host_keys="strict")
+
+
+def test_accept_new_keeps_what_is_new(sshd: Sshd, home: Path, own: Path) -> None:
+    hosts = tuple(
+        replace(host(sshd, "plain", address=f"127.0.0.{number}"), name=f"h{number}") for number in range(1, 33)
+    )
+    assert login(*hosts) == ["plain"] * 32
+    assert sorted(own.read_text().splitlines()) == sorted(f"[{h.address}]:{sshd.port} {sshd.host_key()}" for h in hosts)
+    assert own.stat().st_mode & 0o777 == 0o600
+    assert login(*hosts, host_keys="strict") == ["plain"] * 32
+    assert os.listdir(home / ".ssh") == []
+
+
+def test_it_goes_on_as_the_known_hosts_of_ssh_itself(sshd: Sshd, own: Path) -> None:
+    login(host(sshd, "plain"))
+    argv = ["ssh", "-F", "none", "-i", str(sshd.login), "-p", str(sshd.port), "-o", f"UserKnownHostsFile={own}"]
+    argv += ["-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes", "plain@127.0.0.1", "true"]
+    assert subprocess.run(argv, check=False).returncode == 0
+
+
+# --- trust
+
+
+@pytest.fixture
+def changing(tmp_path: Path) -> Iterator[tuple[Sshd, Path]]:
+    if reason := why_not():
+        pytest.skip(reason)
+    with started(tmp_path / "sshd") as made:
+        file = tmp_path / "cluster.yaml"
+        file.write_text(
+            f"cluster: c\nssh: {{user: root, identity_file: {made.login}}}\ndefaults: {{port: {made.port}}}\n"
+            'hosts:\n  gpu[1-2]: {address: "127.0.0.[1-2]"}\n  gpu3: {address: 127.0.0.3, port: 1}\n'
+        )
+        yield made, file
+
+
+def trust(file: Path, *args: str) -> "subprocess.CompletedProcess[str]":
+    argv = [sys.executable, "-m", "taco_launch", "-i", str(file), "trust", *args]
+    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_trust(changing: tuple[Sshd, Path], own: Path, tmp_path: Path) -> None:
+    sshd, file = changing
+    mine = fingerprint(sshd.host_key(), tmp_path / "key")
+    asked = trust(file, "gpu1", "gpu2")
+    assert asked.returncode == 2
+    assert "nobody to ask" in asked.stderr
+    assert asked.stdout.splitlines()[1].split() == ["gpu1", "ssh-ed25519", mine, "new"]
+    assert not own.exists()
+    done = trust(file, "--yes")
+    assert done.returncode == 5  # gpu3 is not there, and keeps nobody from trusting the others
+    assert "gpu3: no TCP connection" in done.stderr
+    assert f"kept 2 host keys in {own}" in done.stderr
+    data = json.loads(trust(file, "gpu1", "--json").stdout)
+    assert [(row["host"], row["state"], row["fingerprint"]) for row in data] == [("gpu1", "known", mine)]
+    assert trust(file, "gpu1", "--yes").returncode == 0
+
+
+def test_trust_after_a_host_was_installed_anew(changing: tuple[Sshd, Path], own: Path, tmp_path: Path) -> None:
+    sshd, file = changing
+    other = keygen(tmp_path / "other").with_suffix(".pub").read_text().strip()
+    own.parent.mkdir()
+    own.write_text(f"[127.0.0.1]:{sshd.port} {other}\n[127.0.0.9]:22 {other}\n")
+    refused = trust(file, "gpu1", "--yes")
+    assert refused.returncode == 1
+    assert "its host key is CHANGED" in refused.stderr
+    assert "taco-launch trust --replace gpu1" in refused.stderr
+    assert trust(file, "gpu1", "--yes", "--replace").returncode == 0
+    assert own.read_text() == f"[127.0.0.9]:22 {other}\n[127.0.0.1]:{sshd.port} {sshd.host_key()}\n"
+
+
+def test_trust_asks(changing: tuple[Sshd, Path], own: Path) -> None:
+    for answer, code in ((b"n\n", 1), (b"y\n", 0)):
+        master, slave = pty.openpty()
+        argv = [sys.executable, "-m", "taco_launch", "-i", str(changing[1]), "trust", "gpu1"]
+        process = subprocess.Popen(argv, stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        os.close(slave)
+        os.write(master, answer)
+        _out, err = process.communicate(timeout=60)
+        os.close(master)
+        assert (process.returncode, b"take 1 host key?" in err) == (code, True)
+        assert own.exists() == (code == 0)

@@ -1,9 +1,10 @@
 """Command: what is to be executed, and its result. Text for people, and text for shells, is made here and nowhere else.
 
-How a command travels to a host: the login shell there, whichever it is, gets one line (`login_line`) that all shells read
-alike and that holds nothing of the command. It starts /bin/sh, which prints a marker and then reads one line of ASCII
-(`start_line`) from its input: our own quoting, which sets the environment and executes the program with the rest of the
-input. So no argument and no value of a variable is seen by a login shell, or in a process list outside the program's own.
+How a command travels to a host: the login shell there, whichever it is, gets one line (`login_line`) that all shells
+read alike and that holds nothing of the command. It starts /bin/sh, which prints a marker and then reads one line of
+ASCII (`start_line`) from its input: our own quoting, which sets the environment and executes the program with the rest
+of the input. So no login shell sees an argument or a variable's value, and no process list shows them but for the
+program itself.
 """
 
 import re
@@ -59,7 +60,7 @@ class Result:
 
 
 def shell(argv: Sequence[str]) -> str:
-    """Give one line that a shell reads back as exactly `argv`: bash, zsh or ksh; without odd characters any POSIX one."""
+    """Give one line that bash, zsh or ksh read back as exactly `argv`; without odd characters any POSIX shell does."""
     return " ".join(_quote(word) for word in argv)
 
 
@@ -84,8 +85,9 @@ def kill(group: int, *, sudo: bool = False) -> Command:
 def start_line(command: Command, *, whole: bool, tty: bool = False) -> bytes:
     """Give the line of ASCII that starts the program; what follows it is the program's input.
 
-    With `whole`, `MARKER:end CODE` stands behind its stdout and behind its stderr, so that a part is never taken for the
-    whole; with `tty`, stderr and `MARKER:err` follow after the end of stdout. Otherwise the program replaces the shell.
+    With `whole`, `MARKER:end CODE` stands behind its stdout and behind its stderr, so that a part is never taken for
+    the whole; with `tty`, stderr and `MARKER:err` follow after the end of stdout. Otherwise the program replaces the
+    shell.
 
     Raises:
         UsageError: a name of `env` is none that every shell can export.

@@ -33,8 +33,10 @@ _BAR_SSH, _BAR_ANSIBLE = 1.25, 0.5
 _ME = (sys.executable, str(Path(__file__).resolve()))
 # Without `network`: it lists whose the listening ports are, for which ss looks into every process of the machine, and
 # here the processes of all hosts are on one.
-_PROBE = "bench system docker image gpu topology rdma"
+_SUBJECTS = ("system", "docker", "image", "gpu", "topology", "rdma")
+_PROBE = " ".join(("bench", *_SUBJECTS))
 _KEX = "curve25519-sha256,curve25519-sha256@libssh.org"
+# SHLVL keeps bash from reading the rc files of whoever measures: hosts are hosts, not this machine's desktop.
 _SSHD = """
 Port {port}
 ListenAddress 0.0.0.0
@@ -48,6 +50,7 @@ PidFile none
 StrictModes no
 UseDNS no
 UsePAM no
+SetEnv PATH=/usr/local/bin:/usr/bin:/bin SHLVL=2
 """
 _ANSIBLE = """
 [defaults]
@@ -169,19 +172,18 @@ def _many(folder: Path, environ: Mapping[str, str]) -> str:
 
 def _ours(folder: Path, count: int) -> int:
     """Run the probe on `count` addresses as `taco-launch facts` does; say the peak memory in MiB on stderr."""
-    from taco_launch.command import Command  # noqa: PLC0415 - the clients' half is not to pay for it
+    from taco_launch.flows.facts import gather  # noqa: PLC0415 - the clients' half is not to pay for it
     from taco_launch.inventory.load import load  # noqa: PLC0415
     from taco_launch.remote.access import Access  # noqa: PLC0415
     from taco_launch.remote.fanout import connect  # noqa: PLC0415
 
     inventory = load(str(folder / f"cluster-{count}.yaml"), os.environ, frozenset)
-    probe = (folder / "probe.sh").read_bytes()
     with connect(inventory, inventory.hosts, Access()) as fanout:
-        answers = fanout.each(lambda host: host.run(Command(("/bin/sh", "-s", "--", *_PROBE.split()), probe)))
-    failed = [answer for answer in answers if answer.error or (answer.value and answer.value.exit_code)]
+        answers = gather(fanout, _SUBJECTS)
+    failed = [answer for answer in answers if answer.error]
     for answer in failed:
-        print(answer.error or answer.value, file=sys.stderr)
-    sys.stdout.buffer.write(b"".join(answer.value.stdout for answer in answers if answer.value))
+        print(answer.error, file=sys.stderr)
+    print(len(answers))
     if not failed:
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10, file=sys.stderr)
     return 1 if failed else 0

@@ -1,6 +1,9 @@
 """facts: what hosts are, looked at over SSH or read from captured outputs."""
 
+import io
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
     from taco_launch.remote.access import Access
     from taco_launch.remote.fanout import Answer
 
+# How many captures that are not understood are told of one by one.
+_MOST_SAID = 10
 _SUBJECTS = ("system", "network", "docker", "gpu", "topology", "rdma", "image")
 
 
@@ -45,10 +50,10 @@ def _subjects(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]
     "--from",
     "sources",
     multiple=True,
-    type=click.Path(exists=True, path_type=Path),
+    type=click.Path(exists=True, allow_dash=True, path_type=Path),
     metavar="FILE|DIR",
     help="Read captured outputs instead of asking hosts: nvidia-smi topo -m, --query-gpu, -L, -q -x, show_gids, "
-    "ibdev2netdev, ibv_devinfo -v, a copy of /sys/class/infiniband, a saved probe. May be repeated.",
+    "ibdev2netdev, ibv_devinfo -v, a copy of /sys/class/infiniband, a saved probe; - is standard input. May be repeated.",
 )
 @click.option(
     "--only",
@@ -79,7 +84,7 @@ def facts(
     \b
     Examples:
       taco-launch -i cluster.yaml facts
-      taco-launch -i cluster.yaml facts 'gpu[1-2]' --only gpu,rdma -o wide
+      taco-launch -i cluster.yaml facts 'gpu[1-2]' --only network,rdma -o wide
       taco-launch -i cluster.yaml facts --json > facts.json
       taco-launch facts --from topo.txt --json
 
@@ -91,7 +96,7 @@ def facts(
         if hosts or container:
             other = "HOST" if hosts else "--container"
             raise UsageError(f"{other} and --from: captured outputs are read, or hosts are asked", hint="leave one out")
-        ctx.exit(_captured(settings, sources))
+        ctx.exit(_captured(settings, sources, subjects))
     ctx.exit(_gathered(settings, hosts, subjects, container, access_of(access)))
 
 
@@ -99,6 +104,7 @@ def _gathered(
     settings: Settings, words: Sequence[str], subjects: Sequence[str], container: str | None, access: "Access"
 ) -> int:
     from taco_launch.flows.facts import gather
+    from taco_launch.inventory.ranges import fold as short
     from taco_launch.inventory.select import named
     from taco_launch.remote.fanout import connect
 
@@ -111,22 +117,44 @@ def _gathered(
     if settings.output in ("json", "yaml"):
         render.data(_document(found, [answer for answer in answers if answer.error]), settings.output)
     elif found:
-        _show(found, wide=settings.output == "wide")
+        _show(found, wide=settings.output == "wide", several=len(chosen) > 1)
+        silent = [answer.host for answer in answers if answer.error]
+        if silent:
+            click.echo(f"\nNo answer: {short(silent)}")
     render.host_errors(answers)
     return HOST_FAILED if any(answer.error for answer in answers) else OK
 
 
-def _captured(settings: Settings, sources: Sequence[Path]) -> int:
+def _captured(settings: Settings, sources: Sequence[Path], subjects: Sequence[str]) -> int:
     from taco_launch.facts import captured
     from taco_launch.facts.document import document
+    from taco_launch.facts.summary import NOT_ASKED
     from taco_launch.flows import facts as flow
 
-    read = captured.read(flow.captured(sources))
+    files, left_out = flow.captured(sources, sys.stdin.buffer if sys.stdin else io.BytesIO())
+    others: dict[str, Any] = dict.fromkeys(set(_SUBJECTS) - set(subjects), NOT_ASKED)
+    read = tuple(replace(host, **others) for host in captured.read(files))
+    unread = [*left_out, *(entry for host in read for entry in host.unread)]
+    understood = any(captured.understood(host) for host in read)
     if settings.output in ("json", "yaml"):
-        render.data(document(read[0]) if len(read) == 1 else _document(read, []), settings.output)
-    else:
-        _show(read, wide=settings.output == "wide")
-    return OK if any(captured.understood(host) for host in read) else FAILED
+        if len(read) > 1:
+            found = _document(read, [])
+        else:
+            found = document(read[0]) if read else {"host": None, "unknown": []}
+            found["unknown"] += [{"where": name, "reason": reason} for name, reason in left_out]
+        render.data(found, settings.output)
+    elif understood:
+        _show(read, wide=settings.output == "wide", several=len(read) > 1)
+        gid = document(read[0])["gid"] if len(read) == 1 else None
+        if gid:
+            click.echo(f"\nGID index: {gid['gid_index']} on {gid['hca']}:{gid['port']} ({gid['why']})")
+    for name, reason in unread[:_MOST_SAID]:
+        render.warning(settings, f"{name}: {reason}")
+    if len(unread) > _MOST_SAID:
+        render.warning(settings, f"and {len(unread) - _MOST_SAID} more files that are not understood (--json has all)")
+    if not understood:
+        render.error("nothing that was captured is understood", "what is known: taco-launch facts --help")
+    return OK if understood else FAILED
 
 
 def _document(found: "Sequence[HostFacts]", failed: "Sequence[Answer[Any]]") -> dict[str, Any]:
@@ -161,11 +189,10 @@ def _folded(found: "Sequence[HostFacts]") -> "tuple[Folded, ...]":
     return fold([(facts.host, rows(facts)) for facts in found])
 
 
-def _show(found: "Sequence[HostFacts]", *, wide: bool) -> None:
+def _show(found: "Sequence[HostFacts]", *, wide: bool, several: bool) -> None:
     from taco_launch.inventory.ranges import fold as short
     from taco_launch.model.found import Unknown
 
-    several = len(found) > 1
     # What may be simulated is not told as real.
     unsure = any(isinstance(facts.simulated, Unknown) for facts in found)
     simulated = {name for facts in found if isinstance(facts.simulated, tuple) for name in facts.simulated}
@@ -175,7 +202,9 @@ def _show(found: "Sequence[HostFacts]", *, wide: bool) -> None:
         if row.wide and not wide and not row.differs:
             continue
         label = row.subject + (" (simulated)" if row.subject in simulated else " (simulated?)" if unsure else "")
-        lead = ["" if row.subject == subject else label, row.name]
+        # the NUMA nodes of a lab host are made up, the rest of its system is not
+        part = " (simulated)" if row.name.split()[0] in simulated - {row.subject} else ""
+        lead = ["" if row.subject == subject else label, row.name + part]
         subject = row.subject
         for text, names in row.values:
             mark = "≠" if row.differs else ""
@@ -197,10 +226,10 @@ def _show_fabric(found: "Sequence[HostFacts]") -> None:
     from taco_launch.facts.summary import NOT_ASKED
     from taco_launch.model.found import Absent, Unknown
 
-    if any(NOT_ASKED in (facts.rdma, facts.network) for facts in found):
+    if any(facts.rdma == NOT_ASKED for facts in found):
         return
     made = fabric(tuple(found))
-    if isinstance(made.hcas, Absent) and not made.host_env:
+    if isinstance(made.hcas, (Absent, Unknown)) and not made.host_env:
         return
     click.echo("\nFor a job between them:" if len(found) > 1 else "\nFor a job:")
     rows = []
@@ -211,7 +240,7 @@ def _show_fabric(found: "Sequence[HostFacts]") -> None:
         ("NCCL_IB_ADDR_RANGE", made.address_range),
     ):
         if isinstance(choice, (Absent, Unknown)):
-            if choice.reason:
+            if choice.reason and NOT_ASKED.reason not in choice.reason:
                 rows.append([f"  {name}", "-" if isinstance(choice, Absent) else "unknown", choice.reason])
         else:
             rows.append([f"  {name}", choice.value, choice.why])

@@ -8,7 +8,7 @@ import click
 
 import taco_launch
 from taco_launch.cli import bench, explain, facts, inventory, jobs, knobs, lab, render, run, trust
-from taco_launch.cli.options import inventory_option, output_options, talk_options
+from taco_launch.cli.options import Settings, inventory_option, output_options, talk_options
 from taco_launch.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError
 
 _EPILOG = """\b
@@ -73,8 +73,10 @@ def main() -> None:
 
 
 def _guarded() -> int:
+    # Out of the environment, before anything is started that would inherit it: the agent, every rank, a ProxyCommand.
+    settings = Settings(sudo_password=os.environ.pop("TACO_LAUNCH_SUDO_PASSWORD", None))
     try:
-        code = cli.main(prog_name="taco-launch", standalone_mode=False)
+        code = cli.main(prog_name="taco-launch", standalone_mode=False, obj=settings)
         sys.stdout.flush()
     except TacoLaunchError as error:
         return _say(error.message, error.hint, error.exit_code)

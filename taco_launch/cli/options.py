@@ -4,11 +4,13 @@ import math
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
+
+from taco_launch.errors import UsageError
 
 if TYPE_CHECKING:
     from taco_launch.model.hosts import Inventory
@@ -57,6 +59,7 @@ class Settings:
     output: str = "table"
     verbose: bool = False
     quiet: bool = False
+    sudo_password: str | None = field(default=None, repr=False)
 
     def load(self) -> "Inventory":
         """Read the inventory that was named, or the default."""
@@ -159,10 +162,15 @@ def access_of(options: Mapping[str, Any]) -> "Access":
     """Give what connections may need of the person who types, asked for what `access_options` say."""
     from taco_launch.remote.access import Access
 
-    password = os.environ.get("TACO_LAUNCH_SUDO_PASSWORD")
+    password = settings_of(click.get_current_context()).sudo_password
+    terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
     if options.get("ask_sudo_password"):
+        if not terminal:
+            raise UsageError(
+                "--ask-sudo-password: there is no terminal to ask on", hint="put it into TACO_LAUNCH_SUDO_PASSWORD"
+            )
         password = click.prompt("sudo password", hide_input=True, err=True)
-    return Access(password, _ask if sys.stdin.isatty() and sys.stderr.isatty() else None)
+    return Access(password, _ask if terminal else None)
 
 
 def _ask(prompt: str) -> str:

@@ -28,7 +28,8 @@ class Folded:
 def fold(hosts: Sequence[Tuple[str, Sequence[Row]]]) -> Tuple[Folded, ...]:
     """Fold the rows of hosts, given in inventory order as (host, rows), into one entry per fact.
 
-    Facts stand in the order in which they first come up within their subject. Equal counts keep inventory order.
+    Facts stand in the order in which they first come up within their subject. Equal counts keep inventory order. Where
+    a whole subject is unknown or absent on one host, those that have it are told as `present` beside it.
     """
     kinds: Dict[Tuple[str, str], List[Row]] = {}
     for _host, rows in hosts:
@@ -42,8 +43,10 @@ def fold(hosts: Sequence[Tuple[str, Sequence[Row]]]) -> Tuple[Folded, ...]:
         values: Dict[str, List[str]] = {}
         for host, _rows in hosts:
             text = told[host].get((subject, name))
-            if text is None and (name == subject or (host, subject) in silent):
+            if text is None and (host, subject) in silent:
                 continue
+            if text is None and name == subject:
+                text = "present"  # its facts stand in rows of their own
             values.setdefault("none" if text is None else text, []).append(host)
         ranked = sorted(values.items(), key=lambda entry: -len(entry[1]))
         rows_of = kinds[subject, name]

@@ -336,25 +336,38 @@ look_at_gpu() {
   section gpu.driver_installed modinfo -F version nvidia
   section gpu.license modinfo -F license nvidia
   section gpu.fabric_manager limited 5 systemctl show -p LoadState -p ActiveState nvidia-fabricmanager
-  section gpu.list limited 30 nvidia-smi -L
-  section gpu.query gpu_query
-  section gpu.processes limited 30 nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv
-  section gpu.smi limited 30 nvidia-smi
+  ask_smi gpu.list smi -L
+  ask_smi gpu.query gpu_query
+  ask_smi gpu.processes smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv
+  ask_smi gpu.smi smi
+}
+
+ask_smi() { # ask_smi NAME COMMAND [ARGUMENT...]: a section of nvidia-smi, which is not waited for twice
+  section "$@"
+  [ "$code" != 124 ] || hung=yes
+}
+
+smi() { # smi [ARGUMENT...]: a driver that is not kept loaded may take most of that time
+  if [ -n "${hung-}" ]; then
+    echo 'nvidia-smi has given no answer before, and is not asked again' >&2
+    return 124
+  fi
+  limited 30 nvidia-smi "$@"
 }
 
 gpu_query() { # drivers before 450 know no MIG and refuse the whole query with exit code 2
   fields=index,uuid,name,pci.bus_id,memory.total,memory.used,ecc.errors.uncorrected.volatile.total
-  limited 30 nvidia-smi "--query-gpu=$fields,mig.mode.current,driver_version" --format=csv
+  smi "--query-gpu=$fields,mig.mode.current,driver_version" --format=csv
   code=$?
   [ "$code" = 2 ] || return "$code"
-  limited 30 nvidia-smi "--query-gpu=$fields,driver_version" --format=csv
+  smi "--query-gpu=$fields,driver_version" --format=csv
 }
 
 # --- topology ---------------------------------------------------------------------------------------------------------
 
 look_at_topology() {
   section topology.pci topology_pci
-  section topology.matrix limited 30 nvidia-smi topo -m
+  ask_smi topology.matrix smi topo -m
 }
 
 topology_pci() { # KIND NAME PATH NUMA_NODE SPEED MAX_SPEED WIDTH MAX_WIDTH, tabs between; no process for any of it

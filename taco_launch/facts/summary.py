@@ -12,6 +12,8 @@ T = TypeVar("T")
 SUBJECTS = ("system", "network", "docker", "gpu", "topology", "rdma", "image")
 # Clocks further apart than this make logs and certificates lie; what node health checks of clusters ask for.
 MAX_CLOCK_OFFSET = 1.0
+# A disk with less than this part of it free is shown unasked: node health checks of clusters fail at 90 to 95 % full.
+_FULL_DISK = 0.05
 _KINDS = frozenset(("physical", "bond", "vlan"))
 
 
@@ -86,7 +88,8 @@ def _system(of: System) -> Iterator[Row]:
     if isinstance(of.disks, tuple):
         for disk in of.disks:
             shown = f"{size(disk.free)} free of {size(disk.size)} ({disk.type})"
-            yield Row("system", f"disk {disk.path}", shown, same=False, wide=disk.path != "/")
+            full = disk.free < disk.size * _FULL_DISK
+            yield Row("system", f"disk {disk.path}", shown, same=False, wide=disk.path != "/" and not full)
     else:
         yield Row("system", "disks", text(of.disks))
     if isinstance(of.limits, tuple):
@@ -178,16 +181,18 @@ def _docker(of: Docker) -> Iterator[Row]:
 def _gpu(of: Gpus) -> Iterator[Row]:
     yield Row("gpu", "gpus", text(of.gpus, lambda found: counted([gpu.name for gpu in found])))
     yield Row("gpu", "driver", text(of.driver.loaded))
-    loaded = of.driver.installed == of.driver.loaded
+    loaded = isinstance(of.driver.loaded, str) and of.driver.installed == of.driver.loaded
     yield Row("gpu", "driver on disk", "as loaded" if loaded else text(of.driver.installed), wide=loaded)
     yield Row("gpu", "cuda", text(of.driver.cuda))
     yield Row("gpu", "open kernel modules", text(of.driver.open, yes), wide=True)
     yield Row(
         "gpu", "fabric manager", text(of.driver.fabric_manager), wide=isinstance(of.driver.fabric_manager, Absent)
     )
-    split = isinstance(of.gpus, tuple) and any(gpu.mig is True for gpu in of.gpus)
-    instances = text(of.mig_instances, lambda found: counted([instance.profile for instance in found]))
-    yield Row("gpu", "MIG", instances if split else "off", wide=not split)
+    modes = {gpu.mig for gpu in of.gpus} if isinstance(of.gpus, tuple) else set()
+    if True in modes:
+        yield Row("gpu", "MIG", text(of.mig_instances, lambda found: counted([each.profile for each in found])))
+    elif modes and modes <= {False, Absent()}:
+        yield Row("gpu", "MIG", "off", wide=True)
     processes = text(of.processes, lambda found: ", ".join(f"{one.name} ({one.pid})" for one in found) or "none")
     yield Row("gpu", "processes", processes, same=False)
 
@@ -204,7 +209,8 @@ def _topology(of: Topology) -> Iterator[Row]:
 def _rdma(of: Rdma) -> Iterator[Row]:
     if isinstance(of.hcas, tuple):
         ports = [_port(port) for hca in of.hcas for port in hca.ports]
-        yield Row("rdma", "ports", counted(ports))
+        if any(ports) or not ports:
+            yield Row("rdma", "ports", counted([port or "unknown" for port in ports]))
         yield Row("rdma", "HCAs", ", ".join(hca.name for hca in of.hcas) or "none")
         yield Row("rdma", "firmware", ", ".join(sorted({text(hca.firmware) for hca in of.hcas})) or "none", wide=True)
     else:
@@ -216,7 +222,7 @@ def _rdma(of: Rdma) -> Iterator[Row]:
 
 def _port(of: Port) -> str:
     told = (text(of.link_layer), text(of.rate, "{:g} Gb/s".format), text(of.state))
-    return " ".join(one for one in told if not one.startswith(_SKIPPED)) or _SKIPPED
+    return " ".join(one for one in told if not one.startswith(_SKIPPED))
 
 
 def _peer_memory(of: PeerMemory) -> str:

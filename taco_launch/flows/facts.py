@@ -4,9 +4,10 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import IO
 
 from taco_launch.command import Command
 from taco_launch.errors import HostError, UsageError
@@ -68,36 +69,60 @@ def job_hosts(
     return found, tuple(answer.error.message for answer in answers if answer.error is not None)
 
 
-def captured(paths: Sequence[Path]) -> tuple[tuple[str, bytes], ...]:
-    """Give (path below what was named, content) of all files in `paths`: files, or folders with all that is in them.
+STDIN = Path("-")
 
-    Symbolic links inside a folder are followed to files only, so that a copy of sysfs cannot lead round in a circle.
+
+def captured(
+    paths: Sequence[Path], stdin: IO[bytes]
+) -> tuple[tuple[tuple[str, bytes], ...], tuple[tuple[str, str], ...]]:
+    """Give (path below what was named, content) of all files in `paths`, and (path, why not) of those in folders left out.
+
+    `-` is `stdin`; a pipe is read to its end. Symbolic links inside a folder are followed to files only, so that a copy
+    of sysfs cannot lead round in a circle.
 
     Raises:
-        UsageError: there is no such file, one cannot be read, or there are more or larger ones than captures are.
+        UsageError: a file that was named cannot be read or is larger than captures are, or a folder holds too many.
     """
     found: list[tuple[str, bytes]] = []
+    left_out: list[tuple[str, str]] = []
     for path in paths:
-        if path.is_dir():
-            for folder, folders, names in os.walk(path):
-                folders.sort()
-                for name in sorted(names):
-                    file = Path(folder, name)
+        if path == STDIN:
+            found.append(("standard input", _limited(stdin, "standard input")))
+        elif path.is_dir():
+            for file in _files(path):
+                try:
                     found.append((str(file.relative_to(path)), _content(file)))
-                    if len(found) > MAX_FILES:
-                        raise UsageError(f"{path}: more than {MAX_FILES} files", hint="name the folder of one capture")
+                except UsageError as error:
+                    left_out.append((str(file.relative_to(path)), error.message.removeprefix(f"{file}: ")))
         else:
-            found.append((path.name, _content(path)))
-    return tuple(found)
+            found.append((path.name, _content(path, pipe=True)))
+    return tuple(found), tuple(left_out)
 
 
-def _content(path: Path) -> bytes:
+def _files(folder: Path) -> Iterator[Path]:
+    count = 0
+    for inside, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            count += 1
+            if count > MAX_FILES:
+                raise UsageError(f"{folder}: more than {MAX_FILES} files", hint="name the folder of one capture")
+            yield Path(inside, name)
+
+
+def _content(path: Path, *, pipe: bool = False) -> bytes:
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or (pipe and stat.S_ISFIFO(mode))):
             raise UsageError(f"{path}: is no regular file")
-        if status.st_size > MAX_FILE:
-            raise UsageError(f"{path}: {status.st_size} bytes, and a capture has at most {MAX_FILE}")
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return _limited(file, str(path))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
+
+
+def _limited(file: IO[bytes], name: str) -> bytes:
+    data = file.read(MAX_FILE + 1)
+    if len(data) > MAX_FILE:
+        raise UsageError(f"{name}: more than {MAX_FILE >> 20} MiB, which no capture has")
+    return data

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from taco_launch.agent.folders import make_private, state_folder
 from taco_launch.errors import TacoLaunchError
-from taco_launch.lab.labels import LabHost
+from taco_launch.lab.labels import LabHost, check_lab_name
 
 REGISTRY_USER = "lab"
 USER = "root"
@@ -90,7 +90,12 @@ class Access:
 
 
 def access(environ: Mapping[str, str], uid: int, lab: str) -> Access:
-    """Give the files of a lab; nothing is touched."""
+    """Give the files of a lab; nothing is touched.
+
+    Raises:
+        UsageError: no lab may have this name.
+    """
+    check_lab_name(lab)
     return Access(root_folder(environ, uid) / lab)
 
 

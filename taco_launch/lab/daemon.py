@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from taco_launch.agent.folders import make_private
-from taco_launch.errors import TacoLaunchError
+from taco_launch.errors import SIGNAL_BASE, TacoLaunchError
 from taco_launch.lab import engine
 from taco_launch.lab.talk import Talk
 
@@ -19,6 +19,7 @@ _UNIT = "taco-launch-lab-engine"
 _SYSTEMD = Path("/run/systemd/system")  # sd_booted(3): it is there where systemd runs the machine
 _PID_FILE = Path("/var/run/docker.pid")  # dockerd's own default
 _POLICY = Path("/usr/sbin/policy-rc.d")
+_POLICY_TEXT = "#!/bin/sh\n# of taco-launch lab up, for as long as it installs packages\nexit 101\n"
 _START_SECONDS = 30
 
 
@@ -82,16 +83,37 @@ def install(packages: tuple[str, ...], talk: Talk) -> None:
 
 @contextmanager
 def _services_stay_stopped() -> Iterator[None]:
-    """Have Debian's invoke-rc.d start nothing: the engine is started here, with the label that says so."""
-    if _POLICY.exists():
+    """Have Debian's invoke-rc.d start nothing: the engine is started here, with the label that says so.
+
+    A policy of the machine's own stays as it is; one of ours that a killed command left is taken away in the end.
+    """
+    if _POLICY.exists() and _POLICY.read_text("utf-8", "replace") != _POLICY_TEXT:
         yield
         return
-    _POLICY.write_text("#!/bin/sh\nexit 101\n", "utf-8")
-    _POLICY.chmod(0o755)
+    with _signals_as_exceptions():
+        try:
+            _POLICY.write_text(_POLICY_TEXT, "utf-8")
+            _POLICY.chmod(0o755)
+            yield
+        finally:
+            _POLICY.unlink(missing_ok=True)
+
+
+@contextmanager
+def _signals_as_exceptions() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP leave by way of `finally`, as Ctrl-C does; one that is ignored stays so (nohup)."""
+
+    def leave(number: int, _frame: object) -> None:
+        raise SystemExit(SIGNAL_BASE + number)
+
+    numbers = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
     try:
+        for number in numbers:
+            signal.signal(number, leave)
         yield
     finally:
-        _POLICY.unlink(missing_ok=True)
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _start(log: Path, talk: Talk) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from taco_launch.lab import access, daemon, engine, image
+from taco_launch.lab import access, daemon, engine, hosts, image
 from taco_launch.lab.engine import docker
-from taco_launch.lab.labels import KEY
+from taco_launch.lab.labels import KEY, check_lab_name
 from taco_launch.lab.talk import Talk
 from taco_launch.lab.up import one_at_a_time
 
@@ -26,8 +26,11 @@ def down(lab: str | None, environ: Mapping[str, str], talk: Talk, *, images: boo
     An engine that the lab started is stopped when no container is left in it.
 
     Raises:
+        UsageError: no lab may have this name.
         TacoLaunchError: the engine refused to remove something.
     """
+    if lab is not None:
+        check_lab_name(lab)
     folder = access.root_folder(environ, os.geteuid())
     try:
         engine.connect(environ)
@@ -60,9 +63,9 @@ def _names() -> tuple[str, ...]:
 
 
 def _remove(lab: str) -> int:
-    """Remove containers, volumes and networks that carry the lab's label; give how many they were."""
+    """Remove the hosts of a lab, and volumes and networks that carry its label; give how many they were."""
     wanted = ("--filter", f"label={KEY}={lab}", "--quiet")
-    containers = docker("ps", "--all", *wanted).split()
+    containers = [found.container for found in hosts.find(lab)]
     if containers:
         docker("rm", "--force", "--volumes", *containers)
     volumes = docker("volume", "ls", *wanted).split()

@@ -27,12 +27,11 @@ _CAPABILITIES = (
 
 
 class UnreachableError(TacoLaunchError):
-    """No engine answers; `missing` says that not even its client is installed."""
+    """No engine answers; `refused` says that this user may not ask it."""
 
-    def __init__(self, message: str, hint: str | None, *, missing: bool = False, refused: bool = False) -> None:
-        """Keep why: the client is `missing`, or this user is `refused`."""
+    def __init__(self, message: str, hint: str | None, *, refused: bool = False) -> None:
+        """Keep whether this user is `refused`."""
         super().__init__(message, hint)
-        self.missing = missing
         self.refused = refused
 
 
@@ -113,7 +112,7 @@ def connect(environ: Mapping[str, str]) -> Engine:
         )
     answer = ask("info", "--format", "{{json .}}", timeout=30)
     if answer.code == NOT_FOUND:
-        raise UnreachableError("there is no Docker Engine here: no command docker", None, missing=True)
+        raise UnreachableError("there is no Docker Engine here: no command docker", None)
     try:
         info = json.loads(answer.stdout)
     except ValueError:

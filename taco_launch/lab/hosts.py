@@ -1,4 +1,9 @@
-"""The containers that are lab hosts: what each is made of, how it is found, started and waited for."""
+"""The containers that are lab hosts: what each is made of, how it is found, started and waited for.
+
+What is kept from a host (capabilities, settings of the machine that are read-only) protects the machine against
+accidents. It does not hold a root who sets out to leave: an inner Docker Engine needs SYS_ADMIN, and with it a host can
+mount /proc anew and write to the machine's settings. Run nothing in a lab that you would not run on this machine.
+"""
 
 import io
 import json
@@ -38,6 +43,8 @@ class Found:
 def find(lab: str | None = None) -> tuple[Found, ...]:
     """Find the hosts of a lab, or of all labs, by the labels of their containers.
 
+    An image that somebody commits from a host hands its labels on, so a container must have the host's name as well.
+
     Raises:
         TacoLaunchError: the engine does not answer.
     """
@@ -47,7 +54,7 @@ def find(lab: str | None = None) -> tuple[Found, ...]:
     found = []
     for container in json.loads(answer.stdout or b"[]") if answer else ():
         host = from_labels(container["Config"]["Labels"])
-        if host is not None:
+        if host is not None and container["Name"] == f"/{host.container}":
             found.append(Found(host, container["Id"], container["State"]["Status"]))
     return tuple(sorted(found, key=lambda each: order(each.host)))
 

@@ -70,8 +70,12 @@ def ensure(talk: Talk) -> tuple[str, str]:
 
 
 def kept() -> tuple[tuple[str, str], ...]:
-    """Give the images of labs that are here: (tag, size as docker shows it)."""
-    shown = docker("image", "ls", "--filter", f"label={IMAGE_KEY}", "--format", "{{.Repository}}:{{.Tag}} {{.Size}}")
+    """Give the images of labs that are here: (tag, size as docker shows it).
+
+    An image that somebody commits from a host has the label as well, but not the repository.
+    """
+    wanted = ("--filter", f"label={IMAGE_KEY}", "--format", "{{.Repository}}:{{.Tag}} {{.Size}}")
+    shown = docker("image", "ls", *wanted, _REPOSITORY)
     return tuple((line.split()[0], line.split()[-1]) for line in shown.splitlines())
 
 

@@ -1,6 +1,8 @@
 #!/bin/sh
 # The first thing that runs in a lab host: opens what systemd and an inner Docker Engine write to, then becomes systemd.
-# It is read as `sh -c`, so nothing of it lies on the host. All other global settings stay read-only, as Docker made them.
+# It is read as `sh -c`, so nothing of it lies on the host. All other global settings stay read-only, as Docker made them:
+# against accidents, not against a root who sets out to change them. SYS_ADMIN, which an inner Docker Engine needs, can
+# remount /proc/sys or mount /proc anew; only a user namespace locks such mounts, and an inner engine cannot do in one.
 set -eu
 
 if [ -e /sys/fs/cgroup/cgroup.procs ]; then

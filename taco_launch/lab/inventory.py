@@ -30,6 +30,7 @@ def load(source: str, environ: Mapping[str, str]) -> Inventory:
     """
     lab = source.partition(":")[2] or DEFAULT_NAME
     option = option_of(lab)
+    files = access.access(environ, os.geteuid(), lab)
     engine.connect(environ)
     found = [each.host for each in hosts.find(lab) if not each.host.is_registry]
     if not found:
@@ -39,7 +40,6 @@ def load(source: str, environ: Mapping[str, str]) -> Inventory:
             f"there is no lab {lab!r}{there}",
             hint=f"taco-launch lab up{option} --hosts 2 (a file of that name is -i ./{source})",
         )
-    files = access.access(environ, os.geteuid(), lab)
     if not (files.key.is_file() and files.known_hosts.is_file()):
         raise UsageError(
             f"the keys of the lab {lab!r} are not in {files.folder}",

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from taco_launch.errors import UsageError
+
 KEY = "taco-launch.lab"  # its value is the lab's name: containers, networks and volumes of ours all carry it
 IMAGE_KEY = "taco-launch.lab.image"  # containers inherit the labels of their image, so this is another key
 REGISTRY = "registry"
@@ -50,6 +52,18 @@ def is_lab_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
+def check_lab_name(text: str) -> None:
+    """Refuse what no lab may be called: it would also be part of paths, which are removed with the lab.
+
+    Raises:
+        UsageError: it is such a name; what is allowed.
+    """
+    if not is_lab_name(text):
+        raise UsageError(
+            f"{text!r} is no name for a lab: small letters, digits and '-' (not in front), at most 31 of them"
+        )
+
+
 def to_labels(host: LabHost) -> tuple[tuple[str, str], ...]:
     """Give the labels of a host's container."""
     return (
@@ -65,7 +79,7 @@ def to_labels(host: LabHost) -> tuple[tuple[str, str], ...]:
 def from_labels(labels: Mapping[str, str]) -> LabHost | None:
     """Read a host back from its container's labels; None where they are not those of a lab host."""
     try:
-        return LabHost(
+        host = LabHost(
             lab=labels[KEY],
             name=labels[f"{KEY}.host"],
             address=labels[f"{KEY}.address"],
@@ -75,6 +89,7 @@ def from_labels(labels: Mapping[str, str]) -> LabHost | None:
         )
     except (KeyError, ValueError):
         return None
+    return host if is_lab_name(host.lab) else None
 
 
 def order(host: LabHost) -> tuple[str, bool, int]:

@@ -9,7 +9,7 @@ from taco_launch.command import shell
 from taco_launch.errors import UsageError
 from taco_launch.lab import access, engine, faults, hosts
 from taco_launch.lab.access import Access
-from taco_launch.lab.labels import LabHost, option_of
+from taco_launch.lab.labels import LabHost, check_lab_name, option_of
 from taco_launch.lab.registry import PORT
 
 
@@ -43,6 +43,8 @@ def status(lab: str | None, environ: Mapping[str, str]) -> tuple[Status, ...]:
         UnreachableError: no engine answers.
         UsageError: there is no lab of that name.
     """
+    if lab is not None:
+        check_lab_name(lab)
     engine.connect(environ)
     found = hosts.find(lab)
     if lab is not None and not found:
@@ -86,6 +88,7 @@ def one(lab: str, name: str, environ: Mapping[str, str]) -> hosts.Found:
     Raises:
         UsageError: there is no such lab or host.
     """
+    check_lab_name(lab)
     engine.connect(environ)
     found = hosts.find(lab)
     for each in found:

@@ -17,7 +17,7 @@ from taco_launch.errors import HostError, UsageError
 from taco_launch.lab import access, daemon, hosts, image, registry, subnet
 from taco_launch.lab.engine import Engine, ask, docker, execute, machine_lacks
 from taco_launch.lab.hosts import WAKE, Found, state_word
-from taco_launch.lab.labels import DEFAULT_NAME, KEY, NO_GPUS, REGISTRY, LabHost, is_lab_name, option_of
+from taco_launch.lab.labels import DEFAULT_NAME, KEY, NO_GPUS, REGISTRY, LabHost, check_lab_name, option_of
 from taco_launch.lab.talk import Talk
 
 T = TypeVar("T")
@@ -28,9 +28,9 @@ _AT_ONCE = 8  # hosts that are made at the same time
 _ADMIT = """
 set -eu
 umask 077
-mkdir -p /root/.ssh
-touch /root/.ssh/authorized_keys
-grep -qxF "$1" /root/.ssh/authorized_keys || { echo "$1" >>/root/.ssh/authorized_keys; echo admitted; }
+mkdir -p ~root/.ssh
+touch ~root/.ssh/authorized_keys
+grep -qxF "$1" ~root/.ssh/authorized_keys || { echo "$1" >>~root/.ssh/authorized_keys; echo admitted; }
 """
 
 
@@ -80,8 +80,7 @@ def check(wanted: Wanted) -> None:
     Raises:
         UsageError: one of them cannot.
     """
-    if not is_lab_name(wanted.lab):
-        raise UsageError(f"{wanted.lab!r} is no name for a lab: small letters, digits and '-', at most 31")
+    check_lab_name(wanted.lab)
     if wanted.size is not None and not 1 <= wanted.size <= subnet.MAX_HOSTS:
         raise UsageError(f"--hosts {wanted.size}: a lab has 1 to {subnet.MAX_HOSTS} hosts")
     if wanted.slots is not None and not 1 <= wanted.slots <= _MAX_SLOTS:

@@ -63,7 +63,7 @@ class Inventory:
     path or a bare name looked up on PATH. `versions` holds what was declared of openmpi, nccl and horovod: (name,
     version). `source` says where the inventory came from, for messages.
     `host_keys` is `strict` (unknown host keys are refused) or `accept-new` (they are taken and kept; changed ones are
-    refused still). `known_hosts` is a file of host keys that come with the inventory, in known_hosts form, None for none.
+    refused still). `known_hosts` is a file of host keys that come with the inventory, None for none.
     """
 
     cluster: str

@@ -53,7 +53,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known of a key that a host shows: `known`, `new`, `changed` or `revoked`; `by` are the lines that say so."""
+    """What is known of a key that a host shows: known, new, changed or revoked; `by` are the lines that say so."""
 
     state: str
     by: tuple[Known, ...] = ()

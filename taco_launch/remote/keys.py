@@ -1,4 +1,4 @@
-"""Private keys, certificates and the agent's keys: loaded once, shared by all connections, each passphrase asked once."""
+"""Private keys, certificates, the agent's keys: loaded once, shared by all connections, each passphrase asked once."""
 
 import base64
 import binascii
@@ -65,7 +65,7 @@ class Keyring:
         self._offers: dict[object, Offers] = {}
 
     def offers(self, route: Route) -> Offers:
-        """Give the keys for a host; asks for the passphrase of an encrypted key that somebody chose, or the only one."""
+        """Give the keys for a host; asks for the passphrase of an encrypted key that was chosen, or is the only one."""
         asked = (route.identity_files, route.certificate_files, route.chosen, route.only_these, route.agent)
         if asked not in self._offers:
             self._offers[asked] = self._gather(route)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from taco_launch.errors import HostError
 from taco_launch.model.hosts import Host, Inventory
@@ -26,7 +27,7 @@ class Routes:
         """
         self._config = Config(environ)
         self._keyring = Keyring(access)
-        more = (inventory.known_hosts,) if inventory.known_hosts else ()
+        more = (str(Path(inventory.known_hosts).expanduser()),) if inventory.known_hosts else ()
         self.verifier = Verifier(KnownHosts(own_file(environ), more), inventory.host_keys)
         self._access = access
         self._gateways: dict[tuple[str, ...], Ssh] = {}

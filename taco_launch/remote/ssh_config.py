@@ -1,8 +1,8 @@
 """OpenSSH's configuration files -> the route to a host: address, login, keys, jump hosts, known_hosts.
 
-What the inventory says goes before what the files say, as options of the ssh command line do. A host is looked up by its
-address, as it would be typed after `ssh`. paramiko reads the files; `Include`, which it does not know, is put in its place.
-ssh_config(5) is the source of all rules here.
+What the inventory says goes before what the files say, as options of the ssh command line do; its port 22 counts as not
+said. A host is looked up by its address, as it would be typed after `ssh`. paramiko reads the files; `Include`, which
+it does not know, is replaced by what it includes. ssh_config(5) is the source of all rules here.
 """
 
 import getpass

@@ -323,3 +323,12 @@ def test_ctrl_c_of_a_benchmark_stops_its_job(taco: Taco) -> None:
     assert bench.wait(30) == 130
     assert taco.job("b-np1")["state"] == "CANCELLED"
     assert not taco.folder("b-np2").exists()
+
+
+def test_no_rank_inherits_the_sudo_password(taco: Taco) -> None:
+    env = {**taco.env, "TACO_LAUNCH_SUDO_PASSWORD": "hunter2"}
+    taco = Taco(taco.state, env)
+    done = taco("run", "--np", "1", "--", "sh", "-c", "env | sort")
+    assert done.returncode == 0, done.stderr
+    assert "TACO_LAUNCH" in done.stdout
+    assert "hunter2" not in done.stdout

@@ -55,7 +55,8 @@ def test_what_differs_by_nature_is_not_odd() -> None:
 def test_a_subject_that_failed_on_one_host_is_one_difference() -> None:
     broken = host("gpu3", gpu=Unknown("nvidia-smi: exit 9"))
     values = folded(host("gpu1"), host("gpu2"), broken)
-    assert values["gpu", "gpu"] == (("unknown: nvidia-smi: exit 9", ("gpu3",)),)
+    assert values["gpu", "gpu"] == (("present", ("gpu1", "gpu2")), ("unknown: nvidia-smi: exit 9", ("gpu3",)))
+    assert odd(host("gpu1"), host("gpu2"), broken) == [("gpu", "gpu")]
     assert values["gpu", "driver"] == (("535.104.05", ("gpu1", "gpu2")),)
 
 

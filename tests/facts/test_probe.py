@@ -210,3 +210,15 @@ def test_it_writes_nothing_and_names_no_temporary_folder() -> None:
     assert not re.search(r"mktemp|<<|/tmp/", text)
     redirected = set(re.findall(r"[0-9]?>>?\s*&?([^\s;)}|&]+)", re.sub(r"'[^']*'", "''", text)))
     assert redirected <= {"/dev/null", "1", "2", "3", "-"}, redirected
+
+
+@each_shell
+def test_a_driver_that_hangs_is_waited_for_once(shell: tuple[str, ...], tmp_path: Path) -> None:
+    tool(tmp_path, "nvidia-smi", 'echo "$*" >>"${0%/*}/asked"; exec sleep 20')
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    script = SCRIPT.replace(b"limited 30 nvidia-smi", b"limited 1 nvidia-smi")
+    told = read(run(shell, "gpu", "topology", script=script, path=path).stdout)
+    assert (tmp_path / "asked").read_text() == "-L\n"
+    names = ("gpu.list", "gpu.query", "gpu.processes", "gpu.smi", "topology.matrix")
+    assert {name: told[name].exit_code for name in names} == dict.fromkeys(names, 124)
+    assert "is not asked again" in told["topology.matrix"].stderr

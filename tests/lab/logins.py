@@ -53,7 +53,7 @@ USERS = (
 )
 _SHELLS = """cd "$(mktemp -d)"
 apt-get --quiet --quiet update
-apt-get --quiet --quiet download tcsh csh libbsd0 libmd0 fish fish-common libpcre2-32-0
+apt-get --quiet --quiet download tcsh csh fish fish-common libpcre2-32-0
 dpkg --force-depends --install ./*.deb
 """
 _NO_SHELLS = """dpkg --purge --force-depends csh tcsh fish fish-common libpcre2-32-0
@@ -102,11 +102,11 @@ def take_back(lab: LabUser, host: str) -> None:
 def shells(lab: LabUser, host: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Install csh, tcsh and fish (without the rest that fish brings) in a host while the block goes on; then purge them."""
     argv = ("docker", "exec", lab.container(host), "sh", "-euc", _SHELLS)
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as process:
         try:
             yield process
         finally:
-            process.communicate()
+            process.wait()
             inside(lab, host, _NO_SHELLS)
 
 

@@ -150,6 +150,32 @@ def test_names(name: str, good: bool) -> None:
 def test_names_that_are_none(name: str) -> None:
     with pytest.raises(UsageError, match="is no name for a lab"):
         up.check(up.Wanted(name))
+    assert from_labels({**dict(to_labels(lab()[0])), "taco-launch.lab": name}) is None
+
+
+@pytest.mark.parametrize("name", ["../../kept", "..", ""])
+@pytest.mark.parametrize(
+    "verb",
+    [("up",), ("down",), ("down", "--images"), ("status",), ("exec", "gpu1", "true"), ("fault", "gpu1", "reboot")],
+)
+def test_no_verb_takes_such_a_name(tmp_path: Path, verb: tuple[str, ...], name: str) -> None:
+    refused(tmp_path, ["lab", verb[0], "--name", name, *verb[1:]])
+
+
+@pytest.mark.parametrize("name", ["../../kept", ".."])
+def test_no_inventory_has_such_a_name(tmp_path: Path, name: str) -> None:
+    refused(tmp_path, ["-i", f"lab:{name}", "inventory"])
+
+
+def refused(folder: Path, words: list[str]) -> None:
+    """See a name refused, where no engine answers, and that nothing around the labs' folder is touched."""
+    (folder / "kept").mkdir()
+    (folder / "state" / "lab").mkdir(parents=True)
+    result = CliRunner(env={"TACO_LAUNCH_STATE": str(folder / "state"), "PATH": ""}).invoke(cli, words)
+    assert (folder / "kept").is_dir()
+    assert (folder / "state" / "lab").is_dir()
+    assert isinstance(result.exception, UsageError), result.output
+    assert "is no name for a lab: small letters, digits and '-'" in str(result.exception)
 
 
 # --- what a second `lab up` asks for ----------------------------------------------------------------------------------

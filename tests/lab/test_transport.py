@@ -1,7 +1,6 @@
 """SSH to the lab's hosts as a person meets it: logins, keys, host keys, sudo, and hosts that do not answer."""
 
 import base64
-import contextlib
 import hashlib
 import json
 import os
@@ -11,12 +10,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from taco_launch.command import Command
+from taco_launch.command import Command, kill
 from taco_launch.errors import HostError
 from taco_launch.remote import ssh as connection
 from taco_launch.remote import wire
@@ -189,15 +189,20 @@ def test_an_encrypted_key_is_asked_for_once(person: Person) -> None:
     assert f"ssh-add {person.keys / 'encrypted'}" in said
 
 
+def ask_agent(word: str, env: dict[str, str]) -> int:
+    return subprocess.run(("ssh-add", word), env=env, capture_output=True, check=False).returncode
+
+
 def test_an_agent(person: Person, tmp_path: Path) -> None:
     person.knows(BOTH, key=None)
     path = str(tmp_path / "agent")
     process = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL)
     try:
-        eventually(lambda: Path(path).exists(), 10, "the agent")
+        env = {**os.environ, "SSH_AUTH_SOCK": path}
+        # ssh-add(1): 2 where no agent answers, which is so for a moment when its socket is there already
+        eventually(lambda: ask_agent("-l", env) < 2, 10, "the agent")
         for name in ("authority", "rsa"):  # the first is let in nowhere
-            add = ("ssh-add", "-q", str(person.keys / name))
-            subprocess.run(add, env={**os.environ, "SSH_AUTH_SOCK": path}, check=True)
+            assert ask_agent(str(person.keys / name), env) == 0
         code, found, _said = person.facts(*SYSTEM, SSH_AUTH_SOCK=path)
         assert (code, found["gpu2"]["system"]["hostname"]) == (0, "gpu2")
     finally:
@@ -340,8 +345,7 @@ def test_a_flooded_sshd_is_tried_again(person: Person) -> None:
 
 
 def test_bytes_arrive_whatever_the_login_shell(person: Person, installing: "subprocess.Popen[bytes]") -> None:
-    _out, err = installing.communicate(timeout=100)
-    assert installing.returncode == 0, err.decode()
+    assert installing.wait(100) == 0
     names = ("plain", "noisy", "cshy", "tcshy", "fishy")
     person.knows({name: f"{name}@gpu2" for name in names})
     assert inside(person.lab, "gpu2", "su fishy -c 'echo $version'").endswith("3.6.0\n")  # it is fish, and makes noise
@@ -369,14 +373,14 @@ def test_bytes_arrive_whatever_the_login_shell(person: Person, installing: "subp
 @pytest.mark.parametrize(
     ("fault", "undo", "message"),
     [
-        ("pause", "resume", r":22: waited 4 s for the first words of its sshd; the host takes connections$"),
-        ("power-off", "power-on", r"(waited 4 s for a TCP connection to .*:22|: No route to host)$"),
+        ("pause", "resume", r":22: waited 3 s for the first words of its sshd; the host takes connections$"),
+        ("power-off", "power-on", r"(waited 3 s for a TCP connection to .*:22|: No route to host)$"),
         ("stop-sshd", "start-sshd", r": no TCP connection to .*:22: Connection refused$"),
-        ("partition", "heal", r": waited 4 s for a TCP connection to .*:22$"),
+        ("partition", "heal", r": waited 3 s for a TCP connection to .*:22$"),
     ],
 )
 def test_facts_of_the_others_are_shown(healthy: LabUser, person: Person, fault: str, undo: str, message: str) -> None:
-    person.knows(BOTH)
+    person.knows(BOTH, config="ConnectTimeout 3\n")
     healthy.fault("gpu2", fault)
     try:
         begun = time.monotonic()
@@ -386,13 +390,13 @@ def test_facts_of_the_others_are_shown(healthy: LabUser, person: Person, fault: 
         healthy.fault("gpu2", undo)
     assert code == 5
     assert found["gpu1"]["system"]["hostname"] == "gpu1"
-    assert re.search(rf"^gpu2: .*{message}", found["gpu2"]) or re.search(rf"^gpu2{message}", found["gpu2"]), found
+    assert re.search(rf"^gpu2.*{message}", found["gpu2"]), found["gpu2"]
     assert f"error: {found['gpu2']}" in said
     assert "\nhint: " in said
     assert took < 20
 
 
-def test_what_was_waited_for(healthy: LabUser, person: Person) -> None:
+def test_what_was_waited_for(healthy: LabUser, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     person.knows({"stuck": "stuck@gpu2"})
     with (
         person.connected() as fanout,
@@ -403,16 +407,20 @@ def test_what_was_waited_for(healthy: LabUser, person: Person) -> None:
     ):
         fanout.transports[0].run(Command(("true",), timeout=2))
     person.knows({"gpu2": "plain@gpu2"})
+    # what is left of the command is ended too, which is given 10 s: nor is there a wait beyond these
+    monkeypatch.setattr(connection, "kill", lambda group, *, sudo: replace(kill(group, sudo=sudo), timeout=1))
     with person.connected() as fanout:
         transport = fanout.transports[0]
         transport.run(Command(("true",)))
-        threading.Timer(0.5, healthy.fault, ("gpu2", "pause")).start()
+        fault = threading.Timer(0.5, healthy.fault, ("gpu2", "pause"))
+        fault.start()
         try:
             begun = time.monotonic()
             with pytest.raises(HostError, match="gpu2: waited 3 s for sleep to end"):
                 transport.run(Command(("sleep", "60"), timeout=3))
-            assert time.monotonic() - begun < 20  # nor is there a long wait for the command to be ended
+            assert time.monotonic() - begun < 8
         finally:
+            fault.join()
             healthy.fault("gpu2", "resume")
 
 
@@ -450,15 +458,16 @@ def test_a_host_that_has_gone_is_noticed(healthy: LabUser, person: Person, monke
     with person.connected() as fanout:
         transport = fanout.transports[0]
         transport.run(Command(("true",)))
-        threading.Timer(0.5, healthy.fault, ("gpu2", "partition")).start()
+        fault = threading.Timer(0.5, healthy.fault, ("gpu2", "partition"))
+        fault.start()
         try:
             begun = time.monotonic()
             with pytest.raises(HostError, match=r"gpu2: the answer of sleep broke off \(the connection was lost\)"):
                 transport.run(Command(("sleep", "60")))
             assert time.monotonic() - begun < 30
         finally:
-            with contextlib.suppress(AssertionError):
-                healthy.fault("gpu2", "heal")
+            fault.join()
+            healthy.fault("gpu2", "heal")
 
 
 def test_a_slow_link(healthy: LabUser, person: Person) -> None:

@@ -45,10 +45,10 @@ def test_an_unknown_key_is_refused_with_its_fingerprint(sshd: Sshd, own: Path, t
 
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
 @pytest.mark.parametrize("form", ["plain", "hashed", "pattern", "no port", "alias", "inventory"])
-def test_a_known_key_of_any_kind_and_form(sshd: Sshd, home: Path, tmp_path: Path, kind: str, form: str) -> None:
+def test_a_known_key_of_any_kind_and_form(sshd: Sshd, home: Path, kind: str, form: str) -> None:
     file, name = home / ".ssh/known_hosts", f"[127.0.0.1]:{sshd.port}"
     if form == "inventory":
-        file = tmp_path / "shipped"
+        file = home / "shipped"
     if form == "alias":
         (home / ".ssh/config").write_text("HostKeyAlias cluster\n")
     written = {"pattern": f"!10.*,[127.0.0.*]:{sshd.port}", "no port": "127.0.0.1", "alias": "cluster"}.get(form, name)
@@ -56,7 +56,7 @@ def test_a_known_key_of_any_kind_and_form(sshd: Sshd, home: Path, tmp_path: Path
     if form == "hashed":
         subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(file)], check=True, capture_output=True)
         assert name not in file.read_text()
-    known = str(file) if form == "inventory" else None
+    known = "~/shipped" if form == "inventory" else None
     entry = host(sshd, "plain")
     with connect(inventory(entry, host_keys="strict", known_hosts=known), (entry,), Access()) as fanout:
         assert fanout.transports[0].run(WHOAMI).stdout == b"plain\n"

@@ -24,8 +24,9 @@ The state folder is /var/lib/simulated-hardware, one file per fact, one line in 
 - another driver: `simulated-hardware set driver 535.86.10`. Until the module is loaded anew (`simulated-hardware boot`,
   or a reboot) nvidia-smi fails with "Driver/library version mismatch", as it does after an upgrade
 
-/etc/taco-launch/simulated names the simulated subjects, one a line. CPUs, memory and addresses are the machine's own;
-they are shared out over two NUMA nodes, so that binding to a node works.
+/etc/taco-launch/simulated names the simulated subjects, one a line. CPUs and addresses are the machine's own, and so is
+the memory that a host can use. Its NUMA is made up: two nodes, between which the CPUs are shared out, so that binding
+to a node works, each shown with half of the machine's memory, all of it free.
 """
 
 from importlib import resources

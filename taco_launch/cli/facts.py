@@ -146,7 +146,7 @@ def _captured(settings: Settings, sources: Sequence[Path], subjects: Sequence[st
     elif understood:
         _show(read, wide=settings.output == "wide", several=len(read) > 1)
         gid = document(read[0])["gid"] if len(read) == 1 else None
-        if gid:
+        if gid and gid["hca"]:
             click.echo(f"\nGID index: {gid['gid_index']} on {gid['hca']}:{gid['port']} ({gid['why']})")
     for name, reason in unread[:_MOST_SAID]:
         render.warning(settings, f"{name}: {reason}")

@@ -40,14 +40,16 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
       taco-launch -i cluster.yaml trust --yes gpu[1-4]
       taco-launch trust -i cluster.yaml --replace gpu3
     """
+    from taco_launch.command import shell
     from taco_launch.flows import trust as flow
     from taco_launch.inventory.select import named
 
     settings = settings_of(ctx)
     inventory = settings.load()
     chosen = named(inventory, hosts)
+    ways = flow.prepare(inventory, chosen, access_of({}))
     with render.progress(settings, "host keys", len(chosen)) as progress:
-        found = flow.look(inventory, chosen, access_of({}), lambda _answer: progress())
+        found = flow.look(ways, lambda _answer: progress())
     _show(settings, found)
     render.host_errors(found.failed)
     keys = found.to_write(replace=replace)
@@ -61,6 +63,10 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
     if keys and _agreed(len(keys), yes=yes):
         flow.write(keys)
         settings.talk(f"kept {_count(len(keys))} in {found.file}")
+        for key in keys:
+            for file in key.elsewhere:
+                command = shell(("ssh-keygen", "-R", key.known_as, "-f", file))
+                settings.talk(f"{key.host}: its old key is still in {file}; to take it out for ssh too: {command}")
     elif keys:
         settings.talk("kept none")
         return FAILED

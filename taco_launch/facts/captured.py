@@ -8,12 +8,13 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from taco_launch.facts import gpu, hcas, peermem, rdma, sections
 from taco_launch.facts.hcas import Seen
 from taco_launch.facts.parse import parse
-from taco_launch.facts.recognise import Capture, recognise
+from taco_launch.facts.recognise import Capture, no_text, recognise
 from taco_launch.model.facts import HostFacts, System
 from taco_launch.model.found import Absent, Found, Unknown
 from taco_launch.model.hardware import Driver, GpuProcess, Gpus, Hca, PeerMemory, Rdma, Topology
 
 _NOT_ASKED = Unknown("not asked")
+_NOT_SAID = Unknown("not asked: no captured output says")
 _SUBJECTS = ("system", "network", "docker", "gpu", "topology", "rdma", "image")
 # a device's folder in a copy of /sys/class/infiniband, and the file by which it is known
 _DEVICE = re.compile(
@@ -91,8 +92,11 @@ def _hosts(name: str, files: Sequence[Tuple[str, bytes]], copy: Sequence[Seen]) 
     found: List[HostFacts] = []
     captures: List[Tuple[str, Capture]] = []
     for path, content in files:
+        foreign = no_text(content)
         if sections.read(content):
             found.append(_probed(path, content))
+        elif foreign:
+            captures.append((path, Capture("", Unknown(foreign))))
         else:
             captures += [(path, capture) for capture in recognise(content.decode("utf-8", "backslashreplace"))]
     if captures or copy or not found:
@@ -169,7 +173,7 @@ def _gpu(collected: _Collected) -> Found[Gpus]:
         found = xml if xml != _NOT_ASKED else refusal
     if driver == _NOT_ASKED and isinstance(found, gpu.Queried):
         driver = found.driver
-    whole = Driver(driver, _NOT_ASKED, cuda, _NOT_ASKED, _NOT_ASKED)
+    whole = Driver(driver, _NOT_SAID, cuda, _NOT_SAID, _NOT_SAID)
     apps: Found[Tuple[GpuProcess, ...]] = processes
     return gpu.assemble(whole, found, listed, apps)
 
@@ -197,5 +201,5 @@ def _rdma(collected: _Collected, copy: Sequence[Seen]) -> Found[Rdma]:
     loaded = peermem.loaded(modules)
     if why_not.reason and not isinstance(loaded, str):
         loaded = why_not
-    peer_memory = PeerMemory(_NOT_ASKED, loaded, _NOT_ASKED, _NOT_ASKED, _NOT_ASKED)
-    return Rdma(found, ofed, peer_memory, modules, _NOT_ASKED)
+    peer_memory = PeerMemory(_NOT_SAID, loaded, _NOT_SAID, _NOT_SAID, _NOT_SAID)
+    return Rdma(found, ofed, peer_memory, modules, _NOT_SAID)

@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Optional
 from taco_launch.facts.distance import distances
 from taco_launch.facts.fabric import fabric
 from taco_launch.facts.gid import by_nccl, on_interface
+from taco_launch.facts.hcas import UNNAMED
 from taco_launch.model.fabric import Choice, GidChoice
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.found import Absent, Found, Unknown
@@ -82,8 +83,8 @@ def _gids(facts: HostFacts) -> List[Found[GidChoice]]:
 def _gid_of(choice: Found[GidChoice], where: str, unknown: List[Dict[str, str]]) -> Any:
     found = _plain(choice, where, unknown)
     if isinstance(choice, GidChoice):
-        for key in ("hca", "port"):
-            if not found[key]:
+        for key, not_shown in (("hca", UNNAMED), ("port", 0)):
+            if found[key] == not_shown:
                 found[key] = None
                 unknown.append(
                     {"where": f"{where}.{key}", "reason": "the captured output does not show whose GIDs they are"}

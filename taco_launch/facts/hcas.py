@@ -8,6 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 from taco_launch.model.found import Absent, Found, Unknown
 from taco_launch.model.hardware import Gid, Hca, Port
 
+UNNAMED = "unnamed"
 _NOT_TOLD = "not asked: {} does not say"
 
 
@@ -30,7 +31,8 @@ class Seen(NamedTuple):
 def build(seen: Sequence[Seen]) -> Tuple[Hca, ...]:
     """Give the HCAs of all statements, in natural order of their names (mlx5_10 behind mlx5_2).
 
-    What nobody says is Unknown, and so is what two sources say differently.
+    What nobody says is Unknown, and so is what two sources say differently. An HCA whose name no source shows is
+    called UNNAMED.
     """
     names = sorted({one.hca for one in seen}, key=natural)
     return tuple(_hca(name, [one for one in seen if one.hca == name]) for name in names)
@@ -73,7 +75,7 @@ def _hca(name: str, seen: Sequence[Seen]) -> Hca:
     told = [one.value for one in seen if one.what in ("interface", "netdev") and isinstance(one.value, str)]
     interfaces = tuple(sorted(set(told), key=natural))
     return Hca(
-        name=name,
+        name=name or UNNAMED,
         ports=tuple(_port(number, [one for one in seen if one.port == number]) for number in numbers),
         pci=_value(own, "pci", seen),
         numa=_value(own, "numa", seen),

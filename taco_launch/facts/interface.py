@@ -1,7 +1,7 @@
 """Chooses the network interface of a job: one name for all hosts, a CIDR where names differ, and what each host has."""
 
 import ipaddress
-from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from taco_launch.model.fabric import Choice, HostValue
 from taco_launch.model.facts import Bond, HostFacts, Interface, Network
@@ -70,7 +70,16 @@ def common(
             if inside != [known[facts.host].name]:
                 more = f"{cidr} holds more on {facts.host}: {', '.join(inside)}"
                 return Unknown(f"the names differ ({told}), and {more}"), own
-    return Choice(cidr, f"the names differ ({told}): the network of their addresses"), own
+    return Choice(cidr, f"the names differ ({told}): {_what(cidr, known.values())}"), own
+
+
+def _what(cidr: str, carriers: Iterable[Carrier]) -> str:
+    """Say what a CIDR is: a network that a host has, or a range that nobody has configured."""
+    networks = list(dict.fromkeys(str(enclosing([one.address])) for one in carriers if one.address))
+    if cidr in networks:
+        return "the network of their addresses"
+    held = " and ".join(networks)
+    return f"the smallest range that holds {held}; whether they reach one another is not known"
 
 
 def enclosing(addresses: Sequence[str]) -> Optional[str]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from taco_launch.facts.hcas import natural
+from taco_launch.facts.hcas import UNNAMED, natural
 from taco_launch.model.fabric import Choice, HostValue, Odd
 from taco_launch.model.facts import HostFacts, Network
 from taco_launch.model.found import Absent, Found, Unknown
@@ -30,7 +30,7 @@ def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Odd], List[Odd]
     active: List[Rail] = []
     for host in hosts:
         if isinstance(host.rdma, Rdma) and isinstance(host.rdma.hcas, tuple):
-            every = [Rail(host.host, hca, port) for hca in host.rdma.hcas for port in hca.ports]
+            every = [Rail(host.host, hca, port) for hca in _named(host.rdma.hcas) for port in hca.ports]
             active += [rail for rail in every if rail.port.state == "ACTIVE"]
             odd += [Odd(host.host, f"{rail.name} is {_word(rail.port.state)}") for rail in every if rail not in active]
         elif any(isinstance(other.rdma, Rdma) and isinstance(other.rdma.hcas, tuple) for other in hosts):
@@ -58,13 +58,18 @@ def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Odd], List[Odd]
         kept, more = _without_management(host, kept)
         left_out += more
     rates = {host.host: _common_rate([rail for rail in kept if rail.host == host.host]) for host in hosts}
-    usual = _common_rate(kept)
+    # By hosts, not by ports: one host with many ports is still one host; of two as frequent the first counts.
+    usual = next(iter(Counter(rate for rate in rates.values() if isinstance(rate, float)).most_common(1)), (None,))[0]
     odd += [
         Odd(host, f"its ports have {_rate(rate)}, and those of most hosts {_rate(usual)}")
         for host, rate in rates.items()
-        if rate is not None and rate != usual
+        if rate is not None and usual is not None and rate != usual
     ]
     return kept, left_out, odd
+
+
+def _named(hcas: Sequence[Hca]) -> List[Hca]:
+    return [hca for hca in hcas if hca.name != UNNAMED]
 
 
 def _without_management(host: HostFacts, kept: Sequence[Rail]) -> Tuple[List[Rail], List[Odd]]:

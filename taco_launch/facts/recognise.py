@@ -1,7 +1,8 @@
 """Recognises captured outputs of tools in a text by what they look like, and reads each with its parser."""
 
+import json
 import re
-from typing import Callable, List, NamedTuple, Sequence, Tuple
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from taco_launch.facts import gpu, peermem, rdma, smi_csv, smi_xml, topology, verbs
 from taco_launch.facts.plain import PROMPT, plain, shown
@@ -20,6 +21,17 @@ _KNOWN = (
     "nvidia-smi (topo -m, --query-gpu and --query-compute-apps with --format=csv, -L, -q -x), show_gids, ibdev2netdev, "
     "ibv_devinfo -v, lsmod, ofed_info -s, the probe's answer, a copy of /sys/class/infiniband"
 )
+# How files begin that are no text in UTF-8
+_FOREIGN = (
+    (b"\x1f\x8b", "is compressed (gzip): unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "is compressed (zstd): unpack it first"),
+    (b"\xfd7zXZ\x00", "is compressed (xz): unpack it first"),
+    (b"PK\x03\x04", "is compressed (zip): unpack it first"),
+    (b"\xff\xfe", "is UTF-16: save it as UTF-8"),
+    (b"\xfe\xff", "is UTF-16: save it as UTF-8"),
+)
+# Keys of what `facts --json` prints, of one host and of several
+_SAVED = ({"host", "distances", "unknown"}, {"hosts", "differences", "fabric"})
 
 
 class Capture(NamedTuple):
@@ -51,6 +63,20 @@ def recognise(text: str) -> Tuple[Capture, ...]:
             captures = [Capture("", Unknown(f"{by} is not an output that is known: {_KNOWN}"))]
         found += captures
     return tuple(found) or (Capture("", Unknown("there is nothing in it")),)
+
+
+def no_text(content: bytes) -> Optional[str]:
+    """Say what a file is that no tool's output can be in as it stands; None where it may be one."""
+    for begin, what in _FOREIGN:
+        if content.startswith(begin):
+            return what
+    try:
+        saved = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(saved, dict) and any(keys <= saved.keys() for keys in _SAVED):
+        return "is a JSON document of taco-launch: the hosts' own outputs are read, not what was made of them"
+    return None
 
 
 def _blocks(text: str) -> List[Tuple[str, str]]:

@@ -14,6 +14,9 @@ SUBJECTS = ("system", "network", "docker", "gpu", "topology", "rdma", "image")
 MAX_CLOCK_OFFSET = 1.0
 # A disk with less than this part of it free is shown unasked: node health checks of clusters fail at 90 to 95 % full.
 _FULL_DISK = 0.05
+_ACCESS = {"user": "an ordinary user: what needs root is unknown (see --ask-sudo-password)"}
+# From the nearest on, as nvidia-smi's legend has them.
+_NEAREST = ("PIX", "PXB", "PHB", "NODE", "SYS")
 _KINDS = frozenset(("physical", "bond", "vlan"))
 
 
@@ -37,16 +40,20 @@ def rows(facts: HostFacts) -> Tuple[Row, ...]:
     for subject, of in _SUBJECTS:
         value = getattr(facts, subject)
         if isinstance(value, (Unknown, Absent)):
-            if value != NOT_ASKED:
-                found.append(Row(subject, subject, text(value)))
+            found.append(Row(subject, subject, text(value)))
             continue
         found += list(of(value))
-    return tuple(row for row in found if not row.text.startswith(_SKIPPED))
+    return tuple(found)
 
 
 # What a subject is that nobody asked for; captured outputs begin so about what they do not hold.
 NOT_ASKED = Unknown("not asked")
 _SKIPPED = f"unknown: {NOT_ASKED.reason}"
+
+
+def is_asked(row: Row) -> bool:
+    """Say whether the row tells anything: somebody asked for it, or captured it."""
+    return not row.text.startswith(_SKIPPED)
 
 
 def text(value: Found[T], show: Callable[[T], str] = str) -> str:
@@ -104,7 +111,7 @@ def _system(of: System) -> Iterator[Row]:
         yield Row("system", "clock", text(offset, lambda _: f"within {MAX_CLOCK_OFFSET:g} s of the controller"))
     yield Row("system", "clock synchronised", text(of.clock_synchronised, yes))
     yield Row("system", "selinux", text(of.selinux), wide=of.selinux == Absent() or of.selinux == "disabled")
-    yield Row("system", "access", text(of.access))
+    yield Row("system", "access", text(of.access, lambda found: _ACCESS.get(found, found)))
     yield Row("system", "logind RemoveIPC", text(of.remove_ipc, yes), wide=True)
     yield Row("system", "logind KillUserProcesses", text(of.kill_user_processes, yes), wide=True)
     yield Row("system", "init", text(of.init), wide=True)
@@ -180,6 +187,16 @@ def _docker(of: Docker) -> Iterator[Row]:
 
 def _gpu(of: Gpus) -> Iterator[Row]:
     yield Row("gpu", "gpus", text(of.gpus, lambda found: counted([gpu.name for gpu in found])))
+    if isinstance(of.gpus, tuple):
+        yield Row("gpu", "memory", counted([text(gpu.memory, size) for gpu in of.gpus]), wide=True)
+        used = ", ".join(text(gpu.memory_used, size) for gpu in of.gpus)
+        yield Row("gpu", "memory used", used, same=False, wide=True)
+        faulty = [gpu.index for gpu in of.gpus if isinstance(gpu.ecc_uncorrected, int) and gpu.ecc_uncorrected]
+        unread = next(
+            (text(gpu.ecc_uncorrected) for gpu in of.gpus if isinstance(gpu.ecc_uncorrected, Unknown)), "none"
+        )
+        told = f"uncorrected, on GPU {', '.join(map(str, faulty))}" if faulty else unread
+        yield Row("gpu", "ECC errors", told, wide=not faulty)
     yield Row("gpu", "driver", text(of.driver.loaded))
     loaded = isinstance(of.driver.loaded, str) and of.driver.installed == of.driver.loaded
     yield Row("gpu", "driver on disk", "as loaded" if loaded else text(of.driver.installed), wide=loaded)
@@ -190,7 +207,8 @@ def _gpu(of: Gpus) -> Iterator[Row]:
     )
     modes = {gpu.mig for gpu in of.gpus} if isinstance(of.gpus, tuple) else set()
     if True in modes:
-        yield Row("gpu", "MIG", text(of.mig_instances, lambda found: counted([each.profile for each in found])))
+        on = isinstance(of.mig_instances, tuple) and counted([each.profile for each in of.mig_instances])
+        yield Row("gpu", "MIG", f"on: {on}" if on else "on")
     elif modes and modes <= {False, Absent()}:
         yield Row("gpu", "MIG", "off", wide=True)
     processes = text(of.processes, lambda found: ", ".join(f"{one.name} ({one.pid})" for one in found) or "none")
@@ -204,6 +222,14 @@ def _topology(of: Topology) -> Iterator[Row]:
     nics = [of.links[gpu][nic] for gpu in range(count) for nic in range(count, len(of.links))]
     if nics:
         yield Row("topology", "GPU to HCA", counted(sorted(nics)))
+        yield Row("topology", "nearest HCAs", ", ".join(_near(of, gpu) for gpu in range(count)), wide=True)
+
+
+def _near(of: Topology, gpu: int) -> str:
+    links = of.links[gpu][len(of.gpus) :]
+    nearest = min(links, key=lambda link: _NEAREST.index(link) if link in _NEAREST else len(_NEAREST))
+    names = [name for name, link in zip(of.nics, links) if link == nearest]
+    return f"{of.gpus[gpu]} {'+'.join(names)} ({nearest})"
 
 
 def _rdma(of: Rdma) -> Iterator[Row]:
@@ -229,8 +255,9 @@ def _peer_memory(of: PeerMemory) -> str:
     loaded = text(of.loaded, lambda name: f"{name} loaded")
     if isinstance(of.loaded, Absent):
         loaded = text(of.exists, lambda names: f"not loaded ({', '.join(names)} there)" if names else "no module")
-    back = "" if isinstance(of.comes_back, Absent) else f", comes back by {text(of.comes_back)}"
-    if isinstance(of.loaded, str) and not back:
+    by = text(of.comes_back)
+    back = "" if isinstance(of.comes_back, Absent) or by.startswith(_SKIPPED) else f", comes back by {by}"
+    if isinstance(of.loaded, str) and isinstance(of.comes_back, Absent):
         back = ", gone after a reboot"
     if isinstance(of.loaded, Unknown):
         return loaded

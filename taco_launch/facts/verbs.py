@@ -79,6 +79,9 @@ def _netdev(row: str) -> Optional[List[Seen]]:
     match, long = _NETDEV.fullmatch(row), _NETDEV_V.fullmatch(row)
     if match:
         hca, port, interface = match[1], int(match[2]), match[3]
+        # of the interface, not of the port: an interface that is set down leaves its port ACTIVE
+        state = Unknown(f"ibdev2netdev says only that the interface is {match[4]}")
+        seen.append(Seen(hca, port, None, "state", state, "ibdev2netdev"))
     elif long:
         hca, port, interface = long[2], int(long[5]), long[7]
         own = {"pci": long[1].zfill(12)[-12:] if len(long[1]) <= 12 else long[1], "type": long[3], "firmware": long[4]}
@@ -86,7 +89,6 @@ def _netdev(row: str) -> Optional[List[Seen]]:
         seen.append(Seen(hca, port, None, "state", long[6], "ibdev2netdev"))
     else:
         return None
-    seen.append(Seen(hca, port, None, "port", True, "ibdev2netdev"))
     if interface:
         seen.append(Seen(hca, None, None, "interface", interface, "ibdev2netdev"))
     return seen

@@ -10,14 +10,17 @@ from taco_launch.remote.fanout import Answer, Fanout, allow_files
 from taco_launch.remote.host_keys import Key, KnownHosts, own_file
 from taco_launch.remote.routes import Routes
 from taco_launch.remote.ssh import Ssh
-from taco_launch.remote.transport import Transport
+from taco_launch.remote.transport import Transport, Unreachable
 
 KNOWN, NEW, CHANGED, REVOKED = "known", "new", "CHANGED", "REVOKED"
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A key that a host shows; `state` is known, new, CHANGED or REVOKED, `known` the lines of files that say so."""
+    """A key that a host shows; `state` is known, new, CHANGED or REVOKED, `known` the lines of files that say so.
+
+    `elsewhere` are the files besides our own that keep another key of it.
+    """
 
     host: str
     known_as: str
@@ -26,6 +29,7 @@ class Shown:
     blob: bytes
     state: str
     known: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,15 +45,18 @@ class Trust:
         return tuple(key for key in self.shown if key.state == NEW or (replace and key.state == CHANGED))
 
 
-def look(
-    inventory: Inventory,
-    hosts: tuple[Host, ...],
-    access: Access,
-    report: Callable[[Answer[Shown]], None] | None = None,
-) -> Trust:
-    """Ask every host for its key, without logging in there; hosts of this machine have none. Nothing is written.
+@dataclass(frozen=True)
+class Ways:
+    """The connections to hosts, not opened yet, and what is known of their keys."""
 
-    A jump host on the way is logged in to, by the same rules as ever.
+    fanout: Fanout
+    known_hosts: KnownHosts
+
+
+def prepare(inventory: Inventory, hosts: tuple[Host, ...], access: Access) -> Ways:
+    """Prepare to ask hosts for their keys; hosts of this machine have none.
+
+    Asks for the passphrases of keys for the jump hosts on the way, which are logged in to by the same rules as ever.
 
     Raises:
         SpecError: ~/.ssh/config cannot be read.
@@ -57,19 +64,29 @@ def look(
     remote = tuple(host for host in hosts if host.connection != "local")
     allow_files(len(remote))
     routes = Routes(inventory, access, os.environ)
+    made = tuple(routes.ssh(host, login=False) for host in remote)
+    return Ways(Fanout(made, routes.gateways), routes.verifier.known_hosts)
+
+
+def look(ways: Ways, report: Callable[[Answer[Shown]], None] | None = None) -> Trust:
+    """Ask every host for its key, without logging in there. Nothing is written."""
+    own = str(ways.known_hosts.own)
 
     def ask(transport: Transport) -> Shown:
+        if isinstance(transport, Unreachable):
+            transport.fail()
         assert isinstance(transport, Ssh)
         route, key = transport.route, transport.host_key()
-        verdict = routes.verifier.known_hosts.judge(route.known_as, key, route.known_hosts)
+        verdict = ways.known_hosts.judge(route.known_as, key, route.known_hosts)
         state = {"known": KNOWN, "new": NEW, "changed": CHANGED, "revoked": REVOKED}[verdict.state]
         by = tuple(map(str, verdict.by))
-        return Shown(route.name, route.known_as, key.kind, key.fingerprint, key.blob, state, by)
+        files = dict.fromkeys(known.file for known in verdict.by if state == CHANGED and known.file != own)
+        return Shown(route.name, route.known_as, key.kind, key.fingerprint, key.blob, state, by, tuple(files))
 
-    with Fanout(tuple(routes.ssh(host) for host in remote), routes.gateways) as fanout:
+    with ways.fanout as fanout:
         answers = fanout.each(ask, report)
     shown = tuple(answer.value for answer in answers if answer.value is not None)
-    return Trust(shown, tuple(answer for answer in answers if answer.error), str(own_file(os.environ)))
+    return Trust(shown, tuple(answer for answer in answers if answer.error), own)
 
 
 def write(keys: tuple[Shown, ...]) -> None:

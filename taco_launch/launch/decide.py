@@ -238,6 +238,11 @@ def _gid(made: Decisions, spec: JobSpec, placement: Placement, facts: JobFacts) 
         made.conditions["gid_needed"] = Condition(True, "inventory")
         return
     nccl = versions(spec, facts).get("nccl")
+    layers = {host.host: host.link_layer for host in facts.hosts}
+    if all(layers.get(share.host) == "InfiniBand" for share in placement.shares):
+        no_gid = "InfiniBand: paths go by LIDs, and no GID index is chosen"
+        made.conditions["gid_needed"] = Condition(False, "fact", no_gid)
+        return
     if nccl is None and not made.holds("rdma"):
         made.conditions["gid_needed"] = Condition(False)  # nobody has said that there is RDMA at all
     elif nccl is None:

@@ -5,6 +5,7 @@ from typing import Dict, Optional, Sequence, Set
 
 from taco_launch.facts.fabric import fabric
 from taco_launch.facts.interface import Carrier, carrier
+from taco_launch.model.fabric import Choice
 from taco_launch.model.facts import Cpu, HostFacts, Software, System
 from taco_launch.model.found import Absent
 from taco_launch.model.hardware import Gpus
@@ -42,12 +43,14 @@ def slots(facts: HostFacts) -> Optional[int]:
 
 def _host(facts: HostFacts, gids: Set[int]) -> JobHost:
     by = carrier(facts.network)
+    layer = fabric((facts,)).link_layer
     return JobHost(
         facts.host,
         slots=slots(facts),
         gpus=_gpus(facts),
         interface=by.name if isinstance(by, Carrier) else None,
         gid_index=next(iter(gids)) if len(gids) == 1 else None,
+        link_layer=layer.value if isinstance(layer, Choice) else None,
     )
 
 

@@ -106,7 +106,7 @@ class Port:
 class Hca:
     """One RDMA device; `interfaces` are the network interfaces of its ports and of its PCI device.
 
-    `name` is empty, and a port's number 0, where a captured output does not show them.
+    `name` is `unnamed`, and a port's number 0, where a captured output does not show them.
     """
 
     name: str

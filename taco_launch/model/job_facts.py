@@ -10,7 +10,8 @@ class JobHost:
 
     `slots` is how many ranks it takes, `gpus` how many GPUs it has. `single_copy` says whether one process may read
     another's memory there (process_vm_readv(2)). `interface` carries the address that the other hosts reach it at;
-    `gid_index` is that of RoCE v2 over IPv4 on it.
+    `gid_index` is that of RoCE v2 over IPv4 on it. `link_layer` is that of the RDMA ports a job uses, `InfiniBand` or
+    `Ethernet`.
     """
 
     host: str
@@ -19,6 +20,7 @@ class JobHost:
     single_copy: Optional[bool] = None
     interface: Optional[str] = None
     gid_index: Optional[int] = None
+    link_layer: Optional[str] = None
 
 
 @dataclass(frozen=True)

@@ -29,13 +29,13 @@ class ChannelPipe:
         self._arrived.clear()
         # Reading clears the event as well: what arrives after the last look sets it again.
         out, err = bytearray(), bytearray()
-        while (ready := channel.recv_ready()) or channel.recv_stderr_ready():
+        while len(out) + len(err) < _CHUNK and ((ready := channel.recv_ready()) or channel.recv_stderr_ready()):
             if ready:
                 out += channel.recv(_CHUNK)
             else:
                 err += channel.recv_stderr(_CHUNK)
         if out or err:
-            if ended:
+            if ended or len(out) + len(err) >= _CHUNK:  # there may be more
                 self._arrived.set()
             return bytes(out), bytes(err)
         if ended:

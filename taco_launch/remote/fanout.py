@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.model.hosts import Host, Inventory
@@ -21,6 +21,7 @@ T = TypeVar("T")
 POOL = 64  # past it nothing is gained (measured), and a sshd in front of all hosts, as a jump host is, has its limits
 _OTHER_FILES = 64
 _CLOSE_SECONDS = 5.0
+_CTRL_C_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,19 @@ class Fanout(contextlib.AbstractContextManager["Fanout"]):
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """Close all connections; after Ctrl-C without waiting for it."""
-        transports = (*self.transports, *self._gateways)
-        closer = threading.Thread(target=_close, args=(transports,), daemon=True)
+        """Close all connections; after Ctrl-C wait no longer than it takes to end what runs on the hosts."""
+        closer = threading.Thread(target=self._close, daemon=True)
         closer.start()
-        closer.join(0 if kind is KeyboardInterrupt else _CLOSE_SECONDS)
+        closer.join(_CTRL_C_SECONDS if kind is KeyboardInterrupt else _CLOSE_SECONDS)
+
+    def _close(self) -> None:
+        closers = [threading.Thread(target=_close, args=(each,), daemon=True) for each in self.transports]
+        for closer in closers:
+            closer.start()
+        for closer in closers:
+            closer.join()
+        for gateway in self._gateways:
+            _close(gateway)
 
     def each(
         self, work: Callable[[Transport], T], report: Callable[[Answer[T]], None] | None = None
@@ -114,10 +123,9 @@ def _answer(work: Callable[[Transport], T], transport: Transport) -> Answer[T] |
         return error
 
 
-def _close(transports: tuple[Any, ...]) -> None:
-    for transport in transports:
-        with contextlib.suppress(Exception):  # a connection that cannot even be closed is no news at the end
-            transport.close()
+def _close(transport: Transport) -> None:
+    with contextlib.suppress(Exception):  # a connection that cannot even be closed is no news at the end
+        transport.close()
 
 
 def allow_files(needed: int) -> None:

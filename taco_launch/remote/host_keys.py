@@ -67,7 +67,7 @@ class KnownHosts:
         self._own = own
         self._more = more
         self._files: dict[str, _File] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def lines(self, name: str, files: Iterable[str]) -> tuple[Known, ...]:
         """Give all lines about a host, which is called `host` or `[host]:port` there.
@@ -92,11 +92,13 @@ class KnownHosts:
 
         A host that shows a key of another kind than the known ones has changed: it was asked for the known kinds first.
         """
-        lines = self.lines(name, files)
+        lines, own = self.lines(name, files), str(self._own)
         revoked = tuple(known for known in lines if known.marker == _REVOKED and known.key == key)
         if revoked:
             return Verdict("revoked", revoked)
         plain = tuple(known for known in lines if not known.marker)
+        # A key that a person took in place of another ends what other files say of that kind.
+        plain = tuple(known for known in plain if known.file == own and known.key.kind == key.kind) or plain
         same = tuple(known for known in plain if known.key == key)
         if same:
             return Verdict("known", same)
@@ -114,21 +116,41 @@ class KnownHosts:
         Raises:
             HostError: it cannot be written.
         """
-        new = dict(entries)
+        with self._writing():
+            self._write(dict(entries))
+
+    def accept(self, name: str, key: Key, files: Iterable[str]) -> Verdict:
+        """Judge a key once more, with nobody else writing, and write it into our file if it is still new.
+
+        Raises:
+            HostError: it cannot be written.
+        """
+        with self._writing():
+            verdict = self.judge(name, key, files)
+            if verdict.state == "new":
+                self._write({name: key})
+        return verdict
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
         with self._lock:
             try:
                 make_private(self._own.parent)
                 with _locked(self._own):
-                    before = _File(str(self._own)).text.splitlines()
-                    kept = [line for line in before if (line.split() or [""])[0] not in new]
-                    added = [f"{name} {key.kind} {base64.b64encode(key.blob).decode()}" for name, key in new.items()]
-                    _replace(self._own, "".join(f"{line}\n" for line in (*kept, *added)))
+                    self._files.pop(str(self._own), None)  # others write it too
+                    yield
             except OSError as error:
                 raise HostError(
                     f"{self._own}: cannot keep host keys: {error.strerror}",
                     hint="name another folder with TACO_LAUNCH_STATE",
                 ) from None
-            self._files.pop(str(self._own), None)
+
+    def _write(self, new: Mapping[str, Key]) -> None:
+        before = _File(str(self._own)).text.splitlines()
+        kept = [line for line in before if (line.split() or [""])[0] not in new]
+        added = [f"{name} {key.kind} {base64.b64encode(key.blob).decode()}" for name, key in new.items()]
+        _replace(self._own, "".join(f"{line}\n" for line in (*kept, *added)))
+        self._files.pop(str(self._own), None)
 
     @property
     def own(self) -> Path:

@@ -7,13 +7,16 @@ import io
 import socket
 import struct
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import paramiko
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from paramiko.agent import AgentKey, AgentSSH
+from paramiko.auth_strategy import AuthSource, AuthStrategy, InMemoryPrivateKey
 
 from taco_launch.remote.access import Access
 from taco_launch.remote.ssh_config import Route
@@ -47,7 +50,6 @@ class _File:
     """What a key file shows without its passphrase; `public` is empty where that is not known."""
 
     path: str
-    data: bytes
     public: bytes
     encrypted: bool
     problem: str = ""
@@ -153,13 +155,43 @@ class Keyring:
                 present = next((name for name in (path, f"{path}.pub") if Path(name).exists()), None)
                 self._files[path] = _examined(path, Path(present).read_bytes()) if present else None
             except OSError as error:
-                self._files[path] = _File(path, b"", b"", False, f"cannot be read: {error.strerror}")
+                self._files[path] = _File(path, b"", False, f"cannot be read: {error.strerror}")
         return self._files[path]
 
     def _agent(self, path: str) -> tuple[AgentKey, ...]:
         if path not in self._agents:
             self._agents[path] = _agent_keys(path) if path else ()
         return self._agents[path]
+
+
+class Offering(AuthStrategy):
+    """Offers keys to a host, in their order; `tried` names those that it was asked about."""
+
+    def __init__(self, user: str, offers: Offers) -> None:
+        """Offer for `user`."""
+        super().__init__(ssh_config=paramiko.SSHConfig())  # type: ignore[no-untyped-call]
+        self._user = user
+        self._transport: paramiko.Transport | None = None
+        self.offers = offers
+        self.tried: list[str] = []
+
+    def authenticate(self, transport: paramiko.Transport) -> Any:
+        """Offer them on a new connection."""
+        self._transport, self.tried = transport, []
+        return super().authenticate(transport)  # type: ignore[no-untyped-call]
+
+    @property
+    def hung_up(self) -> bool:
+        """Whether the host ended the connection before a key was taken."""
+        return self._transport is not None and not self._transport.is_active()
+
+    def get_sources(self) -> Iterator[AuthSource]:
+        """Give them one by one, as long as the host listens."""
+        for offer in self.offers.keys:
+            if self.hung_up:
+                return
+            self.tried.append(offer.label)
+            yield InMemoryPrivateKey(self._user, offer.key)
 
 
 class _Agent(AgentSSH):
@@ -201,15 +233,15 @@ def _examined(path: str, data: bytes) -> _File:
     """See what a key file holds without opening it."""
     lines = data.decode("latin-1").split("\n")
     if data.startswith((b"ssh-", b"ecdsa-", b"sk-")):
-        return _File(path, data, _blob(lines[0]), False, "is a public key, whose private key no agent holds")
+        return _File(path, _blob(lines[0]), False, "is a public key, whose private key no agent holds")
     public = _blob(_first_line(f"{path}.pub"))
     if "BEGIN OPENSSH PRIVATE KEY" not in data[:200].decode("latin-1"):
         problem = _NOT_HERE["ssh-dss"] if b"BEGIN DSA" in data[:200] else ""
-        return _File(path, data, public, b"ENCRYPTED" in data[:400], problem)
+        return _File(path, public, b"ENCRYPTED" in data[:400], problem)
     try:
         packed = base64.b64decode("".join(line.strip() for line in lines if "-----" not in line))
         if not packed.startswith(_MAGIC):
-            return _File(path, data, public, False, "is no private key")
+            return _File(path, public, False, "is no private key")
         message = paramiko.Message(packed[len(_MAGIC) :])
         cipher = message.get_text()
         message.get_text()  # key derivation
@@ -218,8 +250,8 @@ def _examined(path: str, data: bytes) -> _File:
         public = message.get_string()
         kind = paramiko.Message(public).get_text()
     except (binascii.Error, struct.error, UnicodeDecodeError):
-        return _File(path, data, public, False, "is no private key")
-    return _File(path, data, public, cipher != "none", _unsupported(kind))
+        return _File(path, public, False, "is no private key")
+    return _File(path, public, cipher != "none", _unsupported(kind))
 
 
 def _unsupported(kind: str) -> str:

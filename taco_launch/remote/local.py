@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import IO
 
 from taco_launch.agent.folders import make_private
-from taco_launch.command import Command, Result, kill
+from taco_launch.command import Command, Result, kill, start_line
 from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, HostError
 from taco_launch.remote import session, transport
 from taco_launch.remote.access import Access
 
 _NOBODY = Access()
-_CHUNK = 1 << 16
+_CHUNK = 1 << 20  # no pipe holds more, unless somebody asked for it
 _END_SECONDS = 2
+_LOOK_SECONDS = 0.05
 # A pipe takes this much without a reader, also where a user has used up what pipes may hold (pipe(7)).
 _PIPE_HOLDS = 4096
 
@@ -41,8 +42,9 @@ class Local:
             with self._under_sudo(command, whole=True) as (pipe, what, started):
                 return session.finish(pipe, what, started, begun)
         try:
-            with self._popen(command.argv, command.env, stderr=subprocess.PIPE) as process:
-                out, err = process.communicate(command.stdin, command.timeout)
+            start_line(command, whole=True)  # what cannot travel to a host is refused here too
+            with self._popen(command.argv, command.env, stderr=subprocess.PIPE, whole=True) as process:
+                out, err = _read(process, command)
         except FileNotFoundError as error:
             return _not_run(self.name, command, NOT_FOUND, error)
         except OSError as error:
@@ -61,8 +63,8 @@ class Local:
         part = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
         try:
             make_private(target.parent)
-            with part.open("xb") as file:
-                part.chmod(mode)
+            with open(part, "xb", opener=_private) as file:
+                os.fchmod(file.fileno(), mode)
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())  # a file that is there is whole, also after a power cut
@@ -83,8 +85,9 @@ class Local:
                 yield session.reader(pipe, started, sys.stderr.buffer)
             return
         with contextlib.ExitStack() as stack:
+            start_line(command, whole=False)
             try:
-                process = stack.enter_context(self._popen(command.argv, command.env, stderr=None))
+                process = stack.enter_context(self._popen(command.argv, command.env, stderr=None, whole=False))
             except OSError as error:
                 raise HostError(f"{self.name}: cannot run {command.argv[0]}: {error.strerror}") from None
             assert process.stdout is not None
@@ -99,7 +102,7 @@ class Local:
     @contextlib.contextmanager
     def _under_sudo(self, command: Command, *, whole: bool) -> Iterator[tuple["_Pipe", session.Plan, session.Started]]:
         what = session.plan(self.name, command)
-        with self._popen(("/bin/sh", "-c", what.line), stderr=subprocess.PIPE) as process:
+        with self._popen(("/bin/sh", "-c", what.line), stderr=subprocess.PIPE, whole=whole) as process:
             pipe = _Pipe(process)
             try:
                 started = session.start(pipe, what, self._access, whole=whole)
@@ -108,18 +111,20 @@ class Local:
                     f"{self.name}: sudo wants a terminal: {error}",
                     hint="take requiretty out of sudo's settings (visudo), or run taco-launch as root",
                 ) from None
+            ended = False
             try:
                 yield pipe, what, started
+                ended = whole
             finally:
-                if process.poll() is None:  # nobody but root may end what runs as root
+                if not ended:  # nobody but root may end what runs as root
                     threading.Thread(target=process.wait, daemon=True).start()  # `kill` waits until it is reaped
                     self.run(kill(started.group, sudo=True))
 
     @contextlib.contextmanager
     def _popen(
-        self, argv: tuple[str, ...], env: tuple[tuple[str, str], ...] = (), *, stderr: int | None
+        self, argv: tuple[str, ...], env: tuple[tuple[str, str], ...] = (), *, stderr: int | None, whole: bool
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Start a process and its group, both ended with the block."""
+        """Start a process; its group is ended with the block, unless the whole of it was read: see `Ssh._session`."""
         # A session of its own: Ctrl-C in the caller's terminal is the controller's business.
         process = subprocess.Popen(
             argv,
@@ -130,14 +135,17 @@ class Local:
             start_new_session=True,
         )
         self._running.add(process)
+        ended = False
         try:
             yield process
+            ended = whole
         finally:
             self._running.discard(process)
             for stream in (process.stdout, process.stderr):
                 if stream is not None:
                     stream.close()
-            _end(process)
+            if not ended or not _waited(process):
+                _end(process)
 
 
 class _Pipe:
@@ -173,7 +181,9 @@ class _Pipe:
 
     def ending(self) -> str:
         """Say how the process ended."""
-        code = self._process.wait(_END_SECONDS)
+        if not _waited(self._process):
+            return ""
+        code = self._process.returncode
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
@@ -184,6 +194,33 @@ def _needs_sudo(command: Command) -> bool:
 def _not_run(name: str, command: Command, code: int, error: OSError) -> Result:
     """Give what a shell would: a code, and the reason on stderr."""
     return Result(name, command, code, b"", f"{command.argv[0]}: {error.strerror}\n".encode(), 0.0)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _read(process: subprocess.Popen[bytes], command: Command) -> tuple[bytes, bytes]:
+    """Give what a process says until it ends; a child that stays, and holds the pipes open, is not waited for.
+
+    Raises:
+        subprocess.TimeoutExpired: it takes longer than the command's timeout.
+    """
+    pipe, out, err = _Pipe(process), bytearray(), bytearray()
+    _send(process, command.stdin, last=True)
+    deadline = None if command.timeout is None else time.monotonic() + command.timeout
+    while True:
+        ended = process.poll() is not None
+        arrived = pipe.receive(0 if ended else _LOOK_SECONDS)  # after the end: what the pipes still hold
+        if arrived is not None:
+            out += arrived[0]
+            err += arrived[1]
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        if ended or arrived is None:
+            process.wait(left)
+            return bytes(out), bytes(err)
+        if left == 0:
+            raise subprocess.TimeoutExpired(command.argv, command.timeout or 0)
 
 
 def _send(process: subprocess.Popen[bytes], data: bytes, *, last: bool) -> None:
@@ -205,14 +242,26 @@ def _send(process: subprocess.Popen[bytes], data: bytes, *, last: bool) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process that still runs, with its group: TERM, and KILL where that is not enough."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is None:
-            _signal(process, number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_END_SECONDS)
+    """End a process and its group, of which some may outlive it: TERM, and KILL where that is not enough."""
+    _signal(process, signal.SIGTERM)
+    deadline = time.monotonic() + _END_SECONDS
+    while (process.poll() is None or _signal(process, 0)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    _signal(process, signal.SIGKILL)
+    _waited(process)
 
 
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+def _waited(process: subprocess.Popen[bytes]) -> bool:
+    """Wait a moment for the end of a process, and say whether it came."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_END_SECONDS)
+    return process.returncode is not None
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> bool:
+    """Signal a group; say whether there is one of ours."""
+    try:
         os.killpg(process.pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

@@ -8,12 +8,14 @@ from taco_launch.errors import HostError
 from taco_launch.model.hosts import Host, Inventory
 from taco_launch.remote.access import Access
 from taco_launch.remote.host_keys import KnownHosts, own_file
-from taco_launch.remote.keys import Keyring
+from taco_launch.remote.keys import Keyring, Offers
 from taco_launch.remote.ssh import Ssh
 from taco_launch.remote.ssh_config import Config, Route, jump_host
+from taco_launch.remote.transport import Unreachable
 from taco_launch.remote.verify import Verifier
 
 _MAX_HOPS = 8
+_NONE = Offers((), ())
 
 
 class Routes:
@@ -37,22 +39,29 @@ class Routes:
         """The jump hosts' connections, the innermost first."""
         return tuple(reversed(self._gateways.values()))
 
-    def ssh(self, host: Host) -> Ssh:
-        """Give the connection to a host, which is not opened yet.
+    def ssh(self, host: Host, *, login: bool = True) -> Ssh | Unreachable:
+        """Give the connection to a host, which is not opened yet; what cannot be done is the host's own answer.
 
-        Raises:
-            HostError: ~/.ssh/config says what cannot be done.
+        Without `login` no keys are loaded for the host itself.
         """
-        return self._made(self._config.route(host), hops=0)
+        try:
+            return self._made(self._config.route(host), hops=0, login=login)
+        except HostError as error:
+            return Unreachable(host.name, error)
 
-    def _made(self, route: Route, *, hops: int) -> Ssh:
+    def _made(self, route: Route, *, hops: int, login: bool = True) -> Ssh:
         if hops > _MAX_HOPS:
             raise HostError(
                 f"{route.name}: more than {_MAX_HOPS} jump hosts, one behind the other: does one jump to itself?",
                 hint=f"see ProxyJump in ~/.ssh/config: ssh -G {route.address}",
             )
-        gateway = self._gateway(route.jumps, hops + 1) if route.jumps else None
-        offers = self._keyring.offers(route)
+        try:
+            gateway = self._gateway(route.jumps, hops + 1) if route.jumps else None
+        except HostError as error:
+            if hops:
+                raise
+            raise HostError(f"{route.name}: on the way there: {error.message}", error.hint) from None
+        offers = self._keyring.offers(route) if login else _NONE
         return Ssh(route, offers, self.verifier, self._access, gateway=gateway, is_gateway=hops > 0)
 
     def _gateway(self, jumps: tuple[str, ...], hops: int) -> Ssh:

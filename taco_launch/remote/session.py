@@ -17,6 +17,7 @@ from taco_launch.remote.transport import last_words
 
 # What a login shell with its rc files may take; on hosts with a home on a slow file system they do take seconds.
 START_SECONDS = 60.0
+_KEPT = 1 << 16  # of what stands before the start: enough for the last words
 
 
 class Pipe(Protocol):
@@ -80,10 +81,10 @@ def start(pipe: Pipe, what: Plan, access: Access, *, whole: bool) -> Started:
         arrived = pipe.receive(max(0.0, deadline - time.monotonic()))
         if arrived is None:
             raise begin.refused(pipe.ending())
-        if arrived == (b"", b"") and time.monotonic() >= deadline:
-            raise begin.late(limit)
         if answer := begin.take(*arrived):
             pipe.send(answer)
+        if time.monotonic() >= deadline and begin.started() is None:
+            raise begin.late(limit)
     pipe.send(line + what.command.stdin, last=not what.tty)
     return started
 
@@ -94,17 +95,15 @@ class _Begin:
     def __init__(self, what: Plan, access: Access) -> None:
         self._what = what
         self._access = access
-        self._out = b""
-        self._err = b""
+        self._out = _Before(what.marker)
+        self._err = _Before(what.marker)
         self._asked = 0
-        self._start = f"{what.marker}:start ".encode()
-        self._prompt = f"{what.marker}:password".encode()
 
     def take(self, out: bytes, err: bytes) -> bytes:
         """Note what arrived; give the password where sudo asks for it."""
-        self._out += out
-        self._err += err
-        asked = (self._out + self._err).count(self._prompt)
+        self._out.take(out)
+        self._err.take(err)
+        asked = self._out.asked + self._err.asked
         if asked == self._asked:
             return b""
         self._asked = asked
@@ -123,16 +122,9 @@ class _Begin:
 
     def started(self) -> Started | None:
         """Give the start, when its marker stands on every stream."""
-        out = self._after(self._out)
-        err = (0, self._err) if self._what.tty else self._after(self._err)
+        out = self._out.after()
+        err = (0, bytes(self._err.said)) if self._what.tty else self._err.after()
         return Started(out[0], out[1], err[1]) if out and err else None
-
-    def _after(self, said: bytes) -> tuple[int, bytes] | None:
-        _before, found, rest = said.partition(self._start)
-        group, ended, output = rest.partition(b"\n")
-        if not found or not ended:
-            return None
-        return int(group.strip() or b"0"), output
 
     def refused(self, ending: str) -> Exception:
         """Say why nothing began."""
@@ -143,7 +135,7 @@ class _Begin:
                 f"{what.host}: the login shell did not start /bin/sh: {evidence}",
                 hint=f"see what it does: ssh {what.host} /bin/sh -c true",
             )
-        if b"tty" in self._err + self._out and not what.tty:
+        if b"tty" in self._err.said + self._out.said and not what.tty:
             return TtyRequiredError(evidence)
         if ending == f"exit code {NOT_FOUND}":
             return HostError(
@@ -155,7 +147,7 @@ class _Begin:
         )
 
     def _last_words(self) -> str:
-        said = (text.replace(self._prompt, b"\n") for text in (self._err, self._out))
+        said = (bytes(text.said).replace(text.prompt, b"\n") for text in (self._err, self._out))
         return next(filter(None, map(last_words, said)), "")
 
     def late(self, seconds: float) -> HostError:
@@ -163,10 +155,42 @@ class _Begin:
         what, said = self._what, self._last_words()
         waited = "sudo" if what.command.sudo else "the login shell"
         seen = f"; the last it said: {said}" if said else "; it said nothing"
+        if (size := self._out.size + self._err.size) > _KEPT:
+            seen = f"; it does not stop talking ({size} bytes so far), the last: {said}"
         return HostError(
             f"{what.host}: waited {seconds:g} s for {waited} to start /bin/sh{seen}",
             hint=f"see what it does: ssh {what.host} {'sudo ' if what.command.sudo else ''}/bin/sh -c true",
         )
+
+
+class _Before:
+    """One stream up to its start marker and behind it; of what stands before, only the end is kept."""
+
+    def __init__(self, marker: str) -> None:
+        self.said = bytearray()
+        self.size = 0
+        self.asked = 0
+        self.prompt = f"{marker}:password".encode()
+        self._start = f"{marker}:start ".encode()
+        self._found = -1
+
+    def take(self, data: bytes) -> None:
+        """Add what arrived, which alone is searched."""
+        known = len(self.said)
+        self.said += data
+        self.size += len(data)
+        self.asked += self.said.count(self.prompt, max(0, known - len(self.prompt) + 1))
+        if self._found < 0:
+            self._found = self.said.find(self._start, max(0, known - len(self._start) + 1))
+        if self._found < 0:
+            del self.said[:-_KEPT]
+
+    def after(self) -> tuple[int, bytes] | None:
+        """Give the process group in the marker's line, and what stands behind it."""
+        if self._found < 0:
+            return None
+        group, ended, output = bytes(self.said[self._found + len(self._start) :]).partition(b"\n")
+        return (int(group.strip() or b"0"), output) if ended else None
 
 
 def finish(pipe: Pipe, what: Plan, started: Started, begun: float) -> Result:

@@ -1,7 +1,7 @@
 """A host over SSH: one connection, kept, with a channel for each command. The only file that imports fabric.
 
-Fabric makes the connection, by way of a jump host's where there is one; what decides on it is explicit: the route
-(`ssh_config`), the keys (`keys`), the host key (`verify`).
+Fabric makes the connection; what decides on it is explicit: what carries it (`wire`), the route (`ssh_config`), the keys
+(`keys`), the host key (`verify`).
 """
 
 import contextlib
@@ -18,7 +18,6 @@ from typing import IO, Any, NoReturn
 
 import fabric
 import paramiko
-from paramiko.auth_strategy import AuthSource, AuthStrategy, InMemoryPrivateKey
 
 from taco_launch.command import Command, Result, kill
 from taco_launch.errors import HostError
@@ -26,12 +25,13 @@ from taco_launch.remote import session, transport
 from taco_launch.remote.access import Access
 from taco_launch.remote.channel import ChannelPipe
 from taco_launch.remote.host_keys import Key
-from taco_launch.remote.keys import Offers
+from taco_launch.remote.keys import Offering, Offers
 from taco_launch.remote.ssh_config import Route
 from taco_launch.remote.verify import Verifier
 from taco_launch.remote.wire import Wire
 
 LOGIN_SECONDS = 60.0
+_END_SECONDS = 1.0
 _KEEPALIVE_SECONDS = 15
 _ATTEMPTS = 7  # the pauses add up to 10 to 30 s: a sshd that is flooded (MaxStartups) has room again by then
 _ROOT = "root"
@@ -70,7 +70,7 @@ class Ssh:
         `gateway` is the jump host's connection, shared by all hosts behind it.
         """
         self.route = route
-        self._offers = offers
+        self._keys = Offering(route.user, offers)
         self._verifier = verifier
         self._access = access
         self._gateway = gateway
@@ -80,11 +80,11 @@ class Ssh:
         self._failed: HostError | None = None
         self._tty = False
         self._closed = False
+        self._running: set[tuple[int, bool]] = set()  # process group, and whether it is root's
         self.connection: Any = fabric.Connection(
             route.address,
             user=route.user,
             port=route.port,
-            gateway=gateway.connection if gateway else None,
             config=_config(),
             connect_timeout=LOGIN_SECONDS,
         )
@@ -111,9 +111,25 @@ class Ssh:
             yield session.reader(pipe, started, sys.stderr.buffer)
 
     def close(self) -> None:
-        """End the connection: see `Transport.close`."""
+        """End what runs, and the connection: see `Transport.close`."""
         self._closed = True
+        running = tuple(self._running)
+        if running and self.connection.is_connected:
+            # Once begun, it goes on without us: a host that hangs keeps nobody waiting.
+            ending = threading.Thread(target=self._end, args=(running,), daemon=True)
+            ending.start()
+            ending.join(_END_SECONDS)
         self._hang_up()
+
+    def _end(self, running: tuple[tuple[int, bool], ...]) -> None:
+        for group, sudo in running:
+            with contextlib.suppress(HostError):  # a connection that is lost leaves nothing to be done
+                begun, (channel, pipe, what, started) = (
+                    time.monotonic(),
+                    self._started(kill(group, sudo=sudo), whole=True),
+                )
+                with contextlib.closing(channel):
+                    session.finish(pipe, what, started, begun)
 
     def host_key(self) -> Key:
         """Give the key that the host shows, without logging in.
@@ -136,6 +152,8 @@ class Ssh:
     @contextlib.contextmanager
     def _session(self, command: Command, *, whole: bool) -> Iterator[tuple[ChannelPipe, session.Plan, session.Started]]:
         """Start a command on a channel of its own; what still runs at the end of the block is ended."""
+        if self._closed:
+            raise self._was_closed()
         if self.route.user == _ROOT:
             command = replace(command, sudo=False)
         try:
@@ -144,16 +162,17 @@ class Ssh:
             self._tty = True
             opened = self._started(command, whole=whole)
         channel, pipe, what, started = opened
-        ended = False
+        ended, group = False, (started.group, command.sudo)
+        self._running.add(group)
         try:
             yield pipe, what, started
             ended = whole
         finally:
             gone = channel.exit_status_ready()
             channel.close()
+            self._running.discard(group)
             if not ended and not gone and not self._closed:
-                with contextlib.suppress(HostError):  # a connection that is lost leaves nothing to be done
-                    self.run(kill(started.group, sudo=command.sudo))
+                self._end((group,))
 
     def _started(
         self, command: Command, *, whole: bool
@@ -199,10 +218,10 @@ class Ssh:
         with self._lock:
             if self._failed is not None:
                 raise HostError(self._failed.message, self._failed.hint)
-            if self._closed:
-                raise HostError(f"{self.name}: the connection was closed")
             if self.connection.is_connected:
                 return
+            if self._closed:
+                raise self._was_closed()
             try:
                 self._open(lambda key: self._verifier.check(self.route, key))
             except HostError as error:
@@ -239,7 +258,7 @@ class Ssh:
         connection.client.set_missing_host_key_policy(_Policy(check))
         connection.connect_kwargs = {
             "transport_factory": functools.partial(_transport, kinds=self._verifier.kinds(self.route)),
-            "auth_strategy": _Keys(self.route.user, self._offers),
+            "auth_strategy": self._keys,
             "banner_timeout": self.route.banner_timeout,
             "auth_timeout": LOGIN_SECONDS,
             "channel_timeout": LOGIN_SECONDS,
@@ -249,20 +268,15 @@ class Ssh:
                 self._gateway.open()
             except HostError as error:
                 raise HostError(f"{self.name}: by way of the jump host {error.message}", error.hint) from None
-        else:
-            self._wire = Wire(self.route)
-            connection.connect_kwargs["sock"] = self._wire.socket
         try:
+            jump = self._gateway
+            self._wire = Wire(self.route, jump.name, jump.connection.transport) if jump else Wire(self.route)
+            connection.connect_kwargs["sock"] = self._wire.socket
             connection.open()
         except (HostError, _SeenError, _AgainError):
             raise
-        except paramiko.AuthenticationException as error:
-            self._refused(error)
-        except paramiko.ChannelException as error:
-            raise HostError(
-                f"{self._where()}: the jump host cannot connect to it: {error.text}",
-                hint="is the address right as the jump host sees it, and does its sshd allow forwarding?",
-            ) from None
+        except paramiko.AuthenticationException:
+            self._refused()
         except (paramiko.SSHException, EOFError, OSError) as error:
             self._broken(error)
         if not connection.transport.is_authenticated():
@@ -272,17 +286,20 @@ class Ssh:
             )
         connection.transport.set_keepalive(_KEEPALIVE_SECONDS)
 
-    def _refused(self, error: paramiko.AuthenticationException) -> NoReturn:
+    def _refused(self) -> NoReturn:
         """Say which keys were offered, and what the host would take."""
-        user, offered = self.route.user, [offer.label for offer in self._offers.keys]
-        methods = self._methods()
+        user, offered, hung_up = self.route.user, self._keys.tried, self._keys.hung_up
+        methods = "" if hung_up else self._methods()
         lines = [f"{self._where()}: it does not let {user} in with a key"]
         lines.append(f"  offered: {', '.join(offered)}" if offered else "  there was no key to offer")
-        lines += [f"  not offered: {reason}" for reason in self._offers.left_out]
-        lines += [f"  the host takes: {methods}"] if methods else [f"  {_said(error)}"]
+        lines += [f"  not offered: {reason}" for reason in self._keys.offers.left_out]
+        lines += [f"  the host takes: {methods}"] if methods else []
+        lines += ["  then it hung up: too many keys were offered (MaxAuthTries)"] if hung_up else []
         hint = f"put a public key there: ssh-copy-id -p {self.route.port} {user}@{self.route.address}"
         if not offered:
             hint = "make a key (ssh-keygen), load one (ssh-add), or name it: identity_file in the inventory"
+        elif hung_up:
+            hint = "set IdentitiesOnly in ~/.ssh/config, or identity_file in the inventory"
         elif methods and "publickey" not in methods:
             hint = "only logins by key, certificate or agent are supported: allow PubkeyAuthentication in its sshd"
         raise HostError("\n".join(lines), hint) from None
@@ -318,6 +335,9 @@ class Ssh:
             f"{self._where()}: {said}", hint=f"see what ssh says: ssh -v -p {self.route.port} {self.route.address} true"
         ) from None
 
+    def _was_closed(self) -> HostError:
+        return HostError(f"{self.name}: the connection was closed")
+
     def _where(self) -> str:
         at = f"{self.route.address}:{self.route.port}"
         return f"{self.name}: {at}"
@@ -332,20 +352,6 @@ class _Policy(paramiko.MissingHostKeyPolicy):
     def missing_host_key(self, _client: paramiko.SSHClient, _hostname: str, key: paramiko.PKey) -> None:
         """Check a key."""
         self._check(Key(key.get_name(), key.asbytes()))
-
-
-class _Keys(AuthStrategy):
-    """Offers the keys that were loaded, in their order."""
-
-    def __init__(self, user: str, offers: Offers) -> None:
-        super().__init__(ssh_config=paramiko.SSHConfig())  # type: ignore[no-untyped-call]
-        self._user = user
-        self._offers = offers
-
-    def get_sources(self) -> Iterator[AuthSource]:
-        """Give them one by one."""
-        for offer in self._offers.keys:
-            yield InMemoryPrivateKey(self._user, offer.key)
 
 
 def _transport(sock: socket.socket, *, kinds: tuple[str, ...], **settings: Any) -> paramiko.Transport:

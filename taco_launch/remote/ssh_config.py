@@ -7,6 +7,7 @@ it does not know, is replaced by what it includes. ssh_config(5) is the source o
 
 import getpass
 import glob
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -25,6 +26,11 @@ _WORD = re.compile(r"(\w+)(?:\s*=\s*|\s+)(.+)")
 _USER_KNOWN_HOSTS = "~/.ssh/known_hosts ~/.ssh/known_hosts2"
 _GLOBAL_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
 _DEFAULT_KEYS = tuple(f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa", "ed25519_sk", "ecdsa_sk", "dsa"))
+# In these a `#` is the command's, not a comment.
+_COMMANDS = ("proxycommand", "localcommand", "remotecommand", "knownhostscommand")
+_COMMENT = re.compile(r'((?:"[^"]*"|[^"\s]|\s(?!\s*#))*)\s+#.*')
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_MOST = 65535  # the last port; in seconds, longer than anybody waits
 CONNECT_SECONDS = 10.0
 BANNER_SECONDS = 30.0
 
@@ -67,7 +73,8 @@ class Config:
             SpecError: one cannot be read or understood.
         """
         self._environ = environ
-        self._text = "\n".join("Match all\n" + "\n".join(_lines(file, 0)) for file in files)
+        self._places: dict[tuple[str, str], str] = {}
+        self._text = "\n".join("Match all\n" + "\n".join(_lines(file, self._places)) for file in files)
         self._parsed = _parsed(self._text)
         self._has_match = re.search(r"(?im)^\s*match\s+(?!all\s*$)", self._text) is not None
 
@@ -78,12 +85,18 @@ class Config:
             HostError: the files say what cannot be done here.
         """
         given = {"Port": str(host.port) if host.port != SSH_PORT else "", "User": host.user}
-        found = self._lookup(host.address, given)
+        try:
+            found = self._lookup(host.address, given)
+        except (paramiko.SSHException, ValueError) as error:
+            raise HostError(f"{host.name}: ~/.ssh/config: {error}", hint=_see(host)) from None
         files = tuple(found.get("identityfile", ()))
         chosen = bool(files) or host.identity_file is not None
         files = (host.identity_file,) if host.identity_file is not None else files or _DEFAULT_KEYS
-        port = int(given["Port"] or found.get("port", SSH_PORT))
+        port = host.port if given["Port"] else self._number(host, "Port", found, {"": 1}) or SSH_PORT
+        waits = self._number(host, "ConnectTimeout", found, _SECONDS)
         address = found["hostname"]
+        if re.search(r"[@\s]", address) or address.count(":") == 1:
+            raise self._wrong(host, "HostName", address, "no host name: user and port have words of their own")
         jump, proxy = _first_of(found)
         return Route(
             name=host.name,
@@ -92,7 +105,7 @@ class Config:
             user=host.user or found.get("user") or getpass.getuser(),
             known_as=found.get("hostkeyalias") or (address if port == SSH_PORT else f"[{address}]:{port}"),
             identity_files=tuple(_home(file) for file in files if file.lower() != "none"),
-            certificate_files=tuple(_home(file) for file in _words(found.get("certificatefile", ""))),
+            certificate_files=tuple(_home(file) for file in self._words(host, "CertificateFile", found)),
             chosen=chosen,
             only_these=host.identity_file is not None or found.get("identitiesonly", "no").lower() == "yes",
             agent=self._agent(found.get("identityagent", "SSH_AUTH_SOCK")),
@@ -101,15 +114,39 @@ class Config:
             known_hosts=tuple(
                 _home(file)
                 for key, default in (
-                    ("userknownhostsfile", _USER_KNOWN_HOSTS),
-                    ("globalknownhostsfile", _GLOBAL_KNOWN_HOSTS),
+                    ("UserKnownHostsFile", _USER_KNOWN_HOSTS),
+                    ("GlobalKnownHostsFile", _GLOBAL_KNOWN_HOSTS),
                 )
-                for file in _words(found.get(key, default))
+                for file in self._words(host, key, found, default)
                 if file.lower() != "none"
             ),
-            timeout=float(found.get("connecttimeout", CONNECT_SECONDS)),
-            banner_timeout=float(found.get("connecttimeout", BANNER_SECONDS)),
+            timeout=waits or CONNECT_SECONDS,
+            banner_timeout=waits or BANNER_SECONDS,
         )
+
+    def _number(self, host: Host, key: str, found: Mapping[str, str], units: Mapping[str, int]) -> int:
+        """Read a number above 0, or a time such as 90 or 1m30s in seconds; 0 where none is said."""
+        said = found.get(key.lower(), "")
+        if not said or (len(units) > 1 and said.lower() in ("none", "0")):
+            return 0
+        parts = re.findall(r"([0-9]+)([a-z]?)", said.lower())
+        number = sum(int(count[:9]) * units.get(unit, 0) for count, unit in parts)
+        whole = "".join(map("".join, parts)) == said.lower() and all(unit in units for _count, unit in parts)
+        if not whole or not 0 < number <= _MOST:
+            kind = "time such as 90 or 1m30s, in seconds" if len(units) > 1 else "number"
+            raise self._wrong(host, key, said, f"not a {kind} from 1 to {_MOST}")
+        return number
+
+    def _words(self, host: Host, key: str, found: Mapping[str, str], default: str = "") -> list[str]:
+        said = found.get(key.lower(), default)
+        try:
+            return shlex.split(said)
+        except ValueError as error:
+            raise self._wrong(host, key, said, str(error)) from None
+
+    def _wrong(self, host: Host, key: str, said: str, problem: str) -> HostError:
+        place = self._places.get((key.lower(), said), "~/.ssh/config")
+        return HostError(f"{host.name}: {place}: {key} {said}: {problem}", hint=_see(host))
 
     def _lookup(self, address: str, given: Mapping[str, str]) -> paramiko.SSHConfigDict:
         found: paramiko.SSHConfigDict = self._parsed.lookup(address)
@@ -171,23 +208,26 @@ def _proxy_words(host: str, command: str) -> tuple[str, ...]:
 
 
 def _home(path: str) -> str:
-    return str(Path(path).expanduser())
+    return os.path.expanduser(path)  # noqa: PTH111 - Path's raises where there is no such ~user
 
 
-def _words(text: str) -> list[str]:
-    return shlex.split(text)
+def _see(host: Host) -> str:
+    return f"see what ssh reads: ssh -G {host.address}"
 
 
 def _parsed(text: str) -> paramiko.SSHConfig:
     try:
         parsed: paramiko.SSHConfig = paramiko.SSHConfig.from_text(text)
-    except paramiko.ConfigParseError as error:
+    except (paramiko.ConfigParseError, ValueError) as error:  # the latter for quotes that do not end
         raise _unreadable("~/.ssh/config", str(error)) from None
     return parsed
 
 
-def _lines(file: str, depth: int) -> list[str]:
-    """Give the lines of a file, each `Include` replaced by what it includes."""
+def _lines(file: str, places: dict[tuple[str, str], str], depth: int = 0, outer: str = "") -> list[str]:
+    """Give the lines of a file, each `Include` replaced by what it includes; `places` notes where a directive stands.
+
+    `outer` is the condition of the block that the file is included in: it holds for each of its own blocks too.
+    """
     path = Path(file).expanduser()
     if depth > _MAX_INCLUDES:
         raise _unreadable(file, "Include goes too deep: does it include itself?")
@@ -197,20 +237,36 @@ def _lines(file: str, depth: int) -> list[str]:
         return []
     except OSError as error:
         raise _unreadable(file, error.strerror or str(error)) from None
-    block, given = "", []
-    for line in lines:
+    condition, given = outer, []
+    for number, line in enumerate(lines, 1):
         found = _WORD.match(line.strip())
-        key = found[1].lower() if found else ""
-        if found and key == "include":
-            for pattern in _words(found[2]):
-                for name in sorted(glob.glob(str(_folder(path) / _home(pattern)))):  # noqa: PTH207 - of any folder
-                    given += _lines(name, depth + 1)
-            given.append(block or "Match all")  # its Host lines end there
+        if not found:
+            given.append(line)
             continue
-        if key in ("host", "match"):
-            block = line
-        given.append(line)
+        key, value = found[1].lower(), found[2]
+        if key not in _COMMANDS and (commented := _COMMENT.fullmatch(value)):
+            value = commented[1]
+        places.setdefault((key, value.strip('"')), f"{file}:{number}")
+        try:
+            if key == "include":
+                for pattern in shlex.split(value):
+                    for name in sorted(glob.glob(str(_folder(path) / _home(pattern)))):  # noqa: PTH207 - of any folder
+                        given += _lines(name, places, depth + 1, condition)
+                given.append(f"Match {condition or 'all'}")  # its Host lines end there
+                continue
+            if key in ("host", "match"):
+                condition = " ".join(filter(None, (outer, _condition(key, value))))
+        except ValueError as error:  # quotes that do not end
+            raise _unreadable(f"{file}:{number}", str(error)) from None
+        given.append(f"Match {condition}" if outer and key in ("host", "match") else f"{key} {value}")
     return given
+
+
+def _condition(key: str, value: str) -> str:
+    """Give what a Host or Match line asks for, as Match says it; empty where it always holds."""
+    if key == "host":
+        return f"originalhost {shlex.quote(','.join(shlex.split(value)))}"
+    return "" if value.strip().lower() == "all" else value
 
 
 def _folder(path: Path) -> Path:

@@ -2,7 +2,7 @@
 
 from contextlib import AbstractContextManager
 from pathlib import PurePosixPath
-from typing import IO, Protocol
+from typing import IO, NoReturn, Protocol
 
 from taco_launch.command import Command, Result
 from taco_launch.errors import HostError
@@ -54,6 +54,35 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """End the connection, from any thread; a command that runs gets no more of it."""
+
+
+class Unreachable:
+    """A host that there is no way to: whatever it is asked, the answer is why."""
+
+    def __init__(self, name: str, error: HostError) -> None:
+        """Answer with `error`."""
+        self.name = name
+        self._error = error
+
+    def run(self, _command: Command) -> NoReturn:
+        """Say why: see `Transport.run`."""
+        self.fail()
+
+    def put(self, _data: bytes, _path: str, _mode: int = 0o600, *, sudo: bool = False) -> NoReturn:
+        """Say why: see `Transport.put`."""
+        del sudo
+        self.fail()
+
+    def tail(self, _command: Command) -> NoReturn:
+        """Say why: see `Transport.tail`."""
+        self.fail()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def fail(self) -> NoReturn:
+        """Say why."""
+        raise HostError(self._error.message, self._error.hint)
 
 
 def put(transport: Transport, data: bytes, path: str, mode: int, *, sudo: bool) -> None:

@@ -27,12 +27,13 @@ class Verifier:
             HostError: it is unknown (and `mode` strict), changed or revoked.
         """
         verdict = self.known_hosts.judge(route.known_as, key, route.known_hosts)
+        if verdict.state == "new" and self.mode == ACCEPT_NEW:
+            verdict = self.known_hosts.accept(route.known_as, key, route.known_hosts)
+            if verdict.state == "new":
+                return
         shown = f"{key.kind} {key.fingerprint}"
         by = "\n".join(f"  {known}" for known in verdict.by)
         if verdict.state == "known":
-            return
-        if verdict.state == "new" and self.mode == ACCEPT_NEW:
-            self.known_hosts.add([(route.known_as, key)])
             return
         if verdict.state == "new":
             certified = f"; {by.strip()} vouches for it by a certificate, which is not supported" if by else ""

@@ -1,9 +1,12 @@
-"""What carries a connection: TCP to the host, or the stdin and stdout of its ProxyCommand."""
+"""What carries a connection: TCP to the host, a jump host's channel, the stdin and stdout of its ProxyCommand."""
 
 import contextlib
 import socket
 import subprocess
 import tempfile
+from typing import Any
+
+import paramiko
 
 from taco_launch.errors import HostError
 from taco_launch.remote.ssh_config import Route
@@ -16,15 +19,20 @@ _DEAD_SECONDS = 60
 class Wire:
     """An open socket that leads to a host's sshd."""
 
-    def __init__(self, route: Route) -> None:
-        """Open it.
+    def __init__(self, route: Route, jump: str = "", gateway: paramiko.Transport | None = None) -> None:
+        """Open it, by way of `gateway`, the open connection of the jump host `jump`, where there is one.
 
         Raises:
             HostError: the host has no address, is not there or refuses, or the command cannot be run.
+            SSHException: the jump host's connection broke.
         """
         self._errors = tempfile.TemporaryFile() if route.proxy else None  # noqa: SIM115 - lives as long as this
         self._process: subprocess.Popen[bytes] | None = None
-        self.socket = self._proxied(route) if route.proxy else _dialled(route)
+        self.socket: Any  # a socket, or what behaves as one
+        if gateway is not None:
+            self.socket = _forwarded(route, jump, gateway)
+        else:
+            self.socket = self._proxied(route) if route.proxy else _dialled(route)
 
     def said(self) -> str:
         """Give the last line that the ProxyCommand said on stderr."""
@@ -69,9 +77,9 @@ def _dialled(route: Route) -> socket.socket:
     at = f"{route.address}:{route.port}"
     try:
         sock = socket.create_connection((route.address, route.port), route.timeout)
-    except socket.gaierror as error:
+    except (socket.gaierror, UnicodeError) as error:  # the latter for what is no name at all, as a..b
         raise HostError(
-            f"{route.name}: no address for {route.address}: {error.strerror}",
+            f"{route.name}: no address for {route.address}: {getattr(error, 'strerror', None) or error}",
             hint="give it an address in the inventory, or a HostName in ~/.ssh/config",
         ) from None
     except TimeoutError:
@@ -88,3 +96,23 @@ def _dialled(route: Route) -> socket.socket:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _DEAD_SECONDS * 1000)
     return sock
+
+
+def _forwarded(route: Route, jump: str, gateway: paramiko.Transport) -> paramiko.Channel:
+    at = f"{route.address}:{route.port}"
+    try:
+        there = (route.address, route.port)
+        channel: paramiko.Channel = gateway.open_channel("direct-tcpip", there, ("", 0), timeout=route.timeout)
+    except paramiko.ChannelException as error:
+        raise HostError(
+            f"{route.name}: {at}: the jump host cannot connect to it: {error.text}",
+            hint="is the address right as the jump host sees it, and does its sshd allow forwarding?",
+        ) from None
+    except paramiko.SSHException as error:
+        if "Timeout" not in str(error):
+            raise
+        raise HostError(
+            f"{route.name}: waited {route.timeout:g} s for {jump} to connect to {at}",
+            hint=f"is the host up, and does a firewall drop its port? ssh {jump} nc -vz {route.address} {route.port}",
+        ) from None
+    return channel

@@ -1,14 +1,18 @@
 """This machine as a host: files appear whole and private, commands run without a shell, faults are HostErrors."""
 
 import os
+import signal
+import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from taco_launch.command import Command
-from taco_launch.errors import HostError
+from taco_launch.errors import HostError, UsageError
+from taco_launch.remote import local as module
 from taco_launch.remote.local import Local
 
 LOCAL = Local()
@@ -96,3 +100,69 @@ def test_ctrl_c_in_the_terminal_is_not_the_commands_business() -> None:
     own = str(os.getsid(0)).encode()
     with LOCAL.tail(command) as stdout:
         assert stdout.read().strip() != own
+
+
+def test_a_file_is_private_from_its_first_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes, fchmod = [], os.fchmod
+
+    def seen(descriptor: int, mode: int) -> None:
+        modes.append(os.fstat(descriptor).st_mode & 0o777)
+        fchmod(descriptor, mode)
+
+    monkeypatch.setattr(os, "fchmod", seen)
+    old = os.umask(0o022)
+    try:
+        LOCAL.put(b"secret", str(tmp_path / "file"), 0o640)
+    finally:
+        os.umask(old)
+    assert modes == [0o600]
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+# --- children that stay
+
+
+def gone(pid: int) -> bool:
+    return not Path(f"/proc/{pid}").exists() or Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+
+
+def test_a_child_that_stays_keeps_nobody_waiting() -> None:
+    begun = time.monotonic()
+    result = LOCAL.run(Command(("sh", "-c", "sleep 20 & echo $!; head -c 60000 /dev/zero >&2; exit 3"), timeout=10))
+    assert time.monotonic() - begun < 5
+    child = int(result.stdout)
+    assert (result.exit_code, len(result.stderr), gone(child)) == (3, 60_000, False)
+    os.kill(child, signal.SIGKILL)
+
+
+def test_the_end_of_tail_ends_children_of_what_ended() -> None:
+    with LOCAL.tail(Command(("sh", "-c", "sleep 20 & echo $!"))) as stdout:
+        child = int(stdout.readline())
+        time.sleep(0.1)
+    assert gone(child)
+
+
+def test_a_timeout_ends_children_that_outlive_their_parent(tmp_path: Path) -> None:
+    script = f"(trap '' TERM; exec sleep 20) & echo $! >{tmp_path}/pid; exec sleep 20"
+    with pytest.raises(HostError, match=r"waited 0\.5 s for sh to end"):
+        LOCAL.run(Command(("sh", "-c", script), timeout=0.5))
+    deadline = time.monotonic() + 5
+    while not gone(int((tmp_path / "pid").read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_how_it_ended_is_not_known_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_END_SECONDS", 0.1)
+    with subprocess.Popen(["sleep", "20"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert module._Pipe(process).ending() == ""
+        process.kill()
+
+
+@pytest.mark.parametrize("name", ["UID", "A-B", "_"])
+def test_names_that_cannot_travel_to_a_host_are_refused_here_too(name: str) -> None:
+    command = Command(("true",), env=((name, "x"),))
+    with pytest.raises(UsageError, match="no shell can export it"):
+        LOCAL.run(command)
+    with pytest.raises(UsageError, match="no shell can export it"), LOCAL.tail(command):
+        raise AssertionError

@@ -11,6 +11,7 @@ from taco_launch.model.hardware import Gid, Gpus, Hca, Port, Rdma
 from taco_launch.model.hosts import Container, Host
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
+from tests.facts.fleet import hca, with_hcas
 from tests.facts.hosts import host
 
 KNOWN = JobFacts(root=False)
@@ -61,6 +62,13 @@ def test_each_host_has_the_gid_index_that_its_own_table_gives() -> None:
     found = over_ssh(KNOWN, spec(), (with_gids("gpu1", 3), with_gids("gpu2", 5)))
     assert [entry.gid_index for entry in found.hosts] == [3, 5]
     assert [entry.gid_index for entry in over_ssh(KNOWN, spec(), (host("gpu1"),)).hosts] == [None]
+
+
+def test_each_host_has_the_link_layer_of_the_ports_a_job_uses() -> None:
+    found = over_ssh(
+        KNOWN, spec(), (with_hcas("gpu1", hca("mlx5_0")), with_gids("gpu2", 3), host("gpu3", rdma=Absent()))
+    )
+    assert [entry.link_layer for entry in found.hosts] == ["InfiniBand", "Ethernet", None]
 
 
 @pytest.mark.parametrize(("access", "root"), [("root", True), ("sudo", False), ("user", False)])

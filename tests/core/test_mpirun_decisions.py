@@ -10,7 +10,7 @@ from taco_launch.launch.needs import needs
 from taco_launch.model.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import Asked, JobSpec
-from taco_launch.model.plans import HostSlots
+from taco_launch.model.plans import HostSlots, LaunchPlan
 from taco_launch.model.profiles import Profile
 from taco_launch.placement import place
 from tests.core.planned import (
@@ -58,6 +58,21 @@ def test_the_gid_index_where_nccl_needs_it() -> None:
     assert missing(gids(None, 3, 3)) == ["NCCL_IB_GID_INDEX"]
     assert missing(gids("2.9.9", 3)) == ["NCCL_IB_GID_INDEX"]
     assert any("show_gids" in warning for warning in gids("2.9.9", 3).warnings)
+
+
+@pytest.mark.parametrize("nccl", [None, "2.9.9"])
+def test_infiniband_needs_no_gid_index_whatever_the_version_of_nccl(nccl: str | None) -> None:
+    def made(*layers: str | None, **network: Any) -> LaunchPlan:
+        hosts = tuple(
+            JobHost(host.name, gid_index=None, link_layer=layer) for host, layer in zip(FAR, layers, strict=True)
+        )
+        facts = JobFacts(False, openmpi="4.1.4", nccl=nccl, hosts=hosts)
+        return plan(facts, hosts=FAR, network=Network("bond0", "on", **network))
+
+    assert missing(made("InfiniBand", "InfiniBand")) == []
+    assert "NCCL_IB_GID_INDEX" not in settings(made("InfiniBand", "InfiniBand"))
+    assert missing(made("InfiniBand", "Ethernet")) == missing(made("InfiniBand", None)) == ["NCCL_IB_GID_INDEX"]
+    assert settings(made("InfiniBand", "InfiniBand", gid_index=3))["NCCL_IB_GID_INDEX"] == "3"
 
 
 @pytest.mark.parametrize(

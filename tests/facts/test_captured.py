@@ -4,6 +4,7 @@ The files are written after the tools' documented formats and captures of them. 
 the documents.
 """
 
+import gzip
 import json
 import os
 from pathlib import Path
@@ -126,6 +127,41 @@ def test_a_saved_answer_of_the_probe_is_a_host_by_itself() -> None:
     assert isinstance(found[1].gpu.gpus, tuple)
     assert len(found[1].gpu.gpus) == 2
     assert understood(found[1])
+
+
+def test_what_no_capture_says_was_not_asked() -> None:
+    (facts,) = read([("lsmod", case("lsmod"))])
+    assert isinstance(facts.rdma, Rdma)
+    peer, none = facts.rdma.peer_memory, Unknown("not asked: no captured output says")
+    assert (peer.exists, peer.comes_back, peer.clients, peer.dmabuf, facts.rdma.devices) == (none,) * 5
+    (facts,) = read([("query", case("query_two_gpus"))])
+    assert isinstance(facts.gpu, Gpus)
+    assert facts.gpu.driver.installed == none
+
+
+def test_subjects_of_another_host_were_not_asked() -> None:
+    topo, lsmod = read([("gpu1/topo", case("topo_old_soc")), ("gpu2/lsmod", case("lsmod"))])
+    assert topo.rdma == topo.gpu == lsmod.topology == lsmod.gpu == Unknown("not asked")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (gzip.compress(case("lsmod")), "is compressed (gzip)"),
+        (case("lsmod").decode().encode("utf-16"), "is UTF-16"),
+        (json.dumps(document(read([("gids", case("show_gids_bond"))])[0])).encode(), "JSON document of taco-launch"),
+        (b'{"hosts": [], "differences": [], "fabric": null, "failed": []}', "JSON document of taco-launch"),
+        (b'{"name": "mlx5_0"}', "not an output that is known"),
+        (b"[" * 100_000, "not an output that is known"),
+    ],
+    ids=["gzip", "utf-16", "of one host", "of several hosts", "other JSON", "deep JSON"],
+)
+def test_a_file_that_is_no_output_is_called_what_it_is(content: bytes, reason: str) -> None:
+    (facts,) = read([("file", content)])
+    assert not understood(facts)
+    ((file, why),) = facts.unread
+    assert file == "file"
+    assert reason in why
 
 
 def test_no_file_is_no_host() -> None:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from taco_launch.facts.compare import fold
 from taco_launch.facts.summary import NOT_ASKED, SUBJECTS, Row, rows
 from taco_launch.model.facts import HostFacts
-from taco_launch.model.found import Absent, Unknown
+from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.hardware import Gpus, Rdma
 from tests.facts.hosts import host
 
 
@@ -60,9 +61,16 @@ def test_a_subject_that_failed_on_one_host_is_one_difference() -> None:
     assert values["gpu", "driver"] == (("535.104.05", ("gpu1", "gpu2")),)
 
 
-def test_a_subject_nobody_asked_for_is_no_row() -> None:
+def test_a_subject_that_nobody_asked_for_is_told_of_nobody() -> None:
     asked = host("gpu1", docker=NOT_ASKED, image=NOT_ASKED)
-    assert {row.subject for row in rows(asked)} == set(SUBJECTS) - {"docker", "image"}
+    assert {subject for subject, _name in folded(asked)} == set(SUBJECTS) - {"docker", "image"}
+    both = folded(asked, host("gpu2"))
+    assert {hosts for (subject, _name), values in both.items() if subject == "docker" for _, hosts in values} == {
+        ("gpu2",)
+    }
+    assert isinstance(asked.rdma, Rdma)
+    lsmod = replace(asked, rdma=replace(asked.rdma, hcas=Unknown("not asked: no captured output says")))
+    assert folded(lsmod, host("gpu2"))["rdma", "HCAs"] == (("mlx5_bond_0", ("gpu2",)),)
 
 
 def test_clocks_apart_are_told_with_their_offset() -> None:
@@ -88,3 +96,20 @@ def test_every_row_stands_in_the_fold_once(told: list[list[Row]]) -> None:
             assert [text for text, names in values[row.subject, row.name].values if name in names] == [row.text]
     counts = [[len(names) for _text, names in row.values] for row in values.values()]
     assert all(count == sorted(count, reverse=True) for count in counts)
+
+
+def test_errors_of_memory_are_shown_unasked_and_not_called_none_where_nobody_knows() -> None:
+    facts = host("gpu1")
+    assert isinstance(facts.gpu, Gpus)
+    assert isinstance(facts.gpu.gpus, tuple)
+
+    def row(*counts: Found[int]) -> tuple[str, bool]:
+        assert isinstance(facts.gpu, Gpus)
+        assert isinstance(facts.gpu.gpus, tuple)
+        gpus = tuple(replace(facts.gpu.gpus[index], ecc_uncorrected=count) for index, count in enumerate(counts))
+        told = rows(replace(facts, gpu=replace(facts.gpu, gpus=gpus)))
+        return next((one.text, one.wide) for one in told if one.name == "ECC errors")
+
+    assert row(0, 3, 0, 1) == ("uncorrected, on GPU 1, 3", False)
+    assert row(0, Absent("[N/A]")) == ("none", True)
+    assert row(0, Unknown("[Unknown Error]")) == ("unknown: [Unknown Error]", True)

@@ -4,9 +4,10 @@ import json
 from dataclasses import replace
 
 from taco_launch.facts.document import document
+from taco_launch.facts.hcas import Seen, build
 from taco_launch.model.found import Absent, Unknown
 from taco_launch.model.hardware import Gpus, Rdma
-from tests.facts.fleet import gids, hca, roce, with_hcas
+from tests.facts.fleet import gids, hca, mapped, roce, with_hcas
 from tests.facts.hosts import host
 
 
@@ -57,6 +58,14 @@ def test_the_gid_is_that_of_the_hca_a_job_would_use() -> None:
         "why": "RoCE v2, 10.1.0.1 on eth2: the lowest of that kind",
     }
     assert [(one["hca"], one["gid_index"]) for one in found["gids"]] == [("mlx5_2", 5), ("mlx5_10", 3)]
+
+
+def test_a_gid_of_an_hca_without_a_name_is_given_and_whose_it_is_unknown() -> None:
+    unnamed = build([Seen("", 0, 3, "gid", mapped("10.0.0.1"), "x"), Seen("", 0, 3, "type", "RoCE v2", "x")])
+    found = document(with_hcas("gpu1", *unnamed))
+    assert [hca["name"] for hca in found["rdma"]["hcas"]] == ["unnamed"]
+    assert (found["gid"]["gid_index"], found["gid"]["hca"], found["gid"]["port"]) == (3, None, None)
+    assert {"gid.hca", "gid.port"} <= {one["where"] for one in found["unknown"]}
 
 
 def test_infiniband_has_no_gid_and_nothing_unknown() -> None:

@@ -159,6 +159,31 @@ def test_a_slower_port_and_a_slower_host_are_named() -> None:
     assert odd(found) == ["gpu3: its ports have 200 Gb/s, and those of most hosts 400 Gb/s"]
 
 
+def test_most_hosts_are_counted_by_hosts_not_by_ports() -> None:
+    few = [hca(f"mlx5_{n}", rate=100.0) for n in range(4)]
+    many = [hca(f"mlx5_{n}") for n in range(8)]
+    found = fabric([with_hcas("v1", *few), with_hcas("v2", *few), with_hcas("h1", *many)])
+    names = [f"mlx5_{n}:1" for n in range(8)]
+    assert odd(found) == [
+        "h1: its ports have 400 Gb/s, and those of most hosts 100 Gb/s",
+        f"h1: uses {', '.join(names)}, and most hosts {', '.join(names[:4])}",
+    ]
+    assert odd(fabric([with_hcas("v1", *few), with_hcas("h1", *many)])) == odd(found)
+
+
+def test_a_rate_that_nobody_knows_is_not_odd() -> None:
+    hidden = [hca("mlx5_0", rate=Unknown("rate 'x'"))]
+    assert odd(fabric([with_hcas("gpu1", *hidden), with_hcas("gpu2", *hidden)])) == []
+    assert odd(fabric([with_hcas("gpu1", *hidden), with_hcas("gpu2", hca("mlx5_0"))])) == [
+        "gpu1: its ports have a rate that is not known, and those of most hosts 400 Gb/s"
+    ]
+
+
+def test_an_hca_without_a_name_is_listed_for_nobody() -> None:
+    found = fabric([with_hcas("gpu1", hca("unnamed"))])
+    assert found.hcas == Unknown("no port is known to be ACTIVE and of a known link layer")
+
+
 def test_the_port_of_the_default_route_is_left_out_beside_others() -> None:
     rails = [roce(f"mlx5_{n}", f"eth{n}", f"10.{n}.0.1") for n in (1, 2)]
     main = roce("mlx5_0", "eth0", "192.168.0.1")
@@ -183,6 +208,20 @@ def test_interfaces_of_different_names_are_told_by_their_network() -> None:
     assert isinstance(found.interface, Unknown)
     assert found.interface.reason.endswith("10.0.0.0/24 holds more on gpu2: eth0, eth9")
     assert env(found)["gpu2"] == {"NCCL_SOCKET_IFNAME": "=eth0"}
+
+
+def test_a_range_that_nobody_configured_says_so() -> None:
+    def why(*addresses: str) -> str:
+        hosts = [with_hcas(f"gpu{n}", network=network(f"eth{n}", address)) for n, address in enumerate(addresses)]
+        found = fabric(hosts).interface
+        assert isinstance(found, Choice)
+        return f"{found.value}: {found.why.partition(': ')[2]}"
+
+    assert why("10.213.2.1/24", "10.213.5.1/24") == (
+        "10.213.0.0/21: the smallest range that holds 10.213.2.0/24 and 10.213.5.0/24; whether they reach one another "
+        "is not known"
+    )
+    assert why("10.213.2.1/24", "10.213.2.2/24") == "10.213.2.0/24: the network of their addresses"
 
 
 def test_an_interface_that_the_user_names_has_to_be_there() -> None:

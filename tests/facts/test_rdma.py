@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taco_launch.facts.hcas import build
 from taco_launch.facts.peermem import dmabuf, read_modules
 from taco_launch.facts.rdma import ofed, parse_rdma
 from taco_launch.facts.verbs import ibdev2netdev, ibv_devinfo, show_gids
@@ -221,6 +222,17 @@ def test_modules_that_modinfo_cannot_look_for_are_unknown() -> None:
 )
 def test_dmabuf(kernel: str, driver: str, found: object) -> None:
     assert dmabuf(kernel, driver) == found
+
+
+@pytest.mark.parametrize("word", ["Up", "Down"])
+def test_the_state_of_an_interface_is_told_and_is_not_the_ports(word: str) -> None:
+    seen = ibdev2netdev(f"mlx5_4 port 1 ==> eth4 ({word})\n")
+    assert isinstance(seen, tuple)
+    ((port,),) = [one.ports for one in build(seen)]
+    assert port.state == Unknown(f"ibdev2netdev says only that the interface is {word}")
+    devinfo = ibv_devinfo("hca_id:\tmlx5_4\n\tport:\t1\n\tstate:\tPORT_ACTIVE (4)\n")
+    assert isinstance(devinfo, tuple)
+    assert build([*seen, *devinfo])[0].ports[0].state == "ACTIVE"
 
 
 def test_ofed() -> None:

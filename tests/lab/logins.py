@@ -99,6 +99,19 @@ def take_back(lab: LabUser, host: str) -> None:
 
 
 @contextmanager
+def users(lab: LabUser, keys: Path) -> Iterator[dict[str, str]]:
+    """Make the users on both hosts while the block goes on; give the addresses of the lab's hosts by name."""
+    addresses = {host["name"]: host["address"] for host in lab.status()["hosts"]}
+    try:
+        for host in ("gpu1", "gpu2"):
+            prepare(lab, host, keys)
+        yield addresses
+    finally:
+        for host in ("gpu1", "gpu2"):
+            take_back(lab, host)
+
+
+@contextmanager
 def shells(lab: LabUser, host: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Install csh, tcsh and fish (without the rest that fish brings) in a host while the block goes on; then purge them."""
     argv = ("docker", "exec", lab.container(host), "sh", "-euc", _SHELLS)
@@ -177,7 +190,7 @@ class Person:
         for name, login in hosts.items():
             user, _, host = login.partition("@")
             lines.append(f"Host {name}\n  HostName {self.addresses[host]}\n  User {user}\n")
-        (self.ssh / "config").write_text("".join(lines) + "Host *\n  ConnectTimeout 4\n")
+        (self.ssh / "config").write_text("".join(lines))
         known = known_hosts or self.lab.folder / "known_hosts"
         named = f", identity_file: {self.keys / key}" if key else ""
         names = ", ".join(f"{name}: {{}}" for name in hosts)
@@ -194,6 +207,7 @@ class Person:
     def facts(self, *args: str, **env: str) -> tuple[int, dict[str, Any], str]:
         """Give exit code, facts by host (of `failed` ones the word on it) and stderr."""
         done = self.taco("facts", "--json", *args, env=env)
+        assert done.stdout, done.stderr
         return done.returncode, by_host(done.stdout), done.stderr
 
     def on_terminal(self, *args: str, prompt: str, answer: str) -> tuple[int, str, str]:

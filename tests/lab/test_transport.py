@@ -1,28 +1,21 @@
-"""SSH to the lab's hosts as a person meets it: logins, keys, host keys, sudo, and hosts that do not answer."""
+"""SSH to the lab's hosts as a person meets it: sudo, keys, host keys, the way there, login shells."""
 
 import base64
 import hashlib
 import json
 import os
-import re
 import socket
 import subprocess
-import threading
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from taco_launch.command import Command, kill
-from taco_launch.errors import HostError
-from taco_launch.remote import ssh as connection
-from taco_launch.remote import wire
+from taco_launch.command import Command
 from tests.conftest import eventually
 from tests.lab import logins
-from tests.lab.conftest import LabUser, seconds
+from tests.lab.conftest import LabUser
 from tests.lab.logins import PASSPHRASE, PASSWORD, Person, inside, journal, sshd_setting
 from tests.remote.test_ssh_commands import ENV, EVERYTHING, ODD, encoded
 
@@ -48,15 +41,8 @@ def installing(lab: LabUser) -> "Iterator[subprocess.Popen[bytes]]":
 
 @pytest.fixture(scope="module")
 def addresses(lab: LabUser, keys: Path, installing: Any) -> Iterator[dict[str, str]]:  # noqa: ARG001 - it has begun
-    """The hosts with their users, by address."""
-    found = {host["name"]: host["address"] for host in lab.status()["hosts"]}
-    try:
-        for host in ("gpu1", "gpu2"):
-            logins.prepare(lab, host, keys)
+    with logins.users(lab, keys) as found:
         yield found
-    finally:
-        for host in ("gpu1", "gpu2"):
-            logins.take_back(lab, host)
 
 
 @pytest.fixture
@@ -365,119 +351,3 @@ def test_bytes_arrive_whatever_the_login_shell(person: Person, installing: "subp
 
         with person.connected() as fanout:
             assert [answer.error for answer in fanout.each(ask)] == [None] * len(names)
-
-
-# --- hosts that do not answer
-
-
-@pytest.mark.parametrize(
-    ("fault", "undo", "message"),
-    [
-        ("pause", "resume", r":22: waited 3 s for the first words of its sshd; the host takes connections$"),
-        ("power-off", "power-on", r"(waited 3 s for a TCP connection to .*:22|: No route to host)$"),
-        ("stop-sshd", "start-sshd", r": no TCP connection to .*:22: Connection refused$"),
-        ("partition", "heal", r": waited 3 s for a TCP connection to .*:22$"),
-    ],
-)
-def test_facts_of_the_others_are_shown(healthy: LabUser, person: Person, fault: str, undo: str, message: str) -> None:
-    person.knows(BOTH, config="ConnectTimeout 3\n")
-    healthy.fault("gpu2", fault)
-    try:
-        begun = time.monotonic()
-        code, found, said = person.facts(*SYSTEM)
-        took = time.monotonic() - begun
-    finally:
-        healthy.fault("gpu2", undo)
-    assert code == 5
-    assert found["gpu1"]["system"]["hostname"] == "gpu1"
-    assert re.search(rf"^gpu2.*{message}", found["gpu2"]), found["gpu2"]
-    assert f"error: {found['gpu2']}" in said
-    assert "\nhint: " in said
-    assert took < 20
-
-
-def test_what_was_waited_for(healthy: LabUser, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    person.knows({"stuck": "stuck@gpu2"})
-    with (
-        person.connected() as fanout,
-        pytest.raises(
-            HostError,
-            match="stuck: waited 2 s for the login shell to start /bin/sh; the last it said: looking for the licence",
-        ),
-    ):
-        fanout.transports[0].run(Command(("true",), timeout=2))
-    person.knows({"gpu2": "plain@gpu2"})
-    # what is left of the command is ended too, which is given 10 s: nor is there a wait beyond these
-    monkeypatch.setattr(connection, "kill", lambda group, *, sudo: replace(kill(group, sudo=sudo), timeout=1))
-    with person.connected() as fanout:
-        transport = fanout.transports[0]
-        transport.run(Command(("true",)))
-        fault = threading.Timer(0.5, healthy.fault, ("gpu2", "pause"))
-        fault.start()
-        try:
-            begun = time.monotonic()
-            with pytest.raises(HostError, match="gpu2: waited 3 s for sleep to end"):
-                transport.run(Command(("sleep", "60"), timeout=3))
-            assert time.monotonic() - begun < 8
-        finally:
-            fault.join()
-            healthy.fault("gpu2", "resume")
-
-
-def test_a_command_outlives_a_cut(healthy: LabUser, person: Person) -> None:
-    person.knows({"gpu2": "plain@gpu2"})
-    script = "while [ ! -e /tmp/test-cut ]; do echo tick; sleep 0.2; done; echo end"
-    with person.connected() as fanout:
-        transport = fanout.transports[0]
-        connection_of = Command(("sh", "-c", "echo $SSH_CONNECTION"))
-        before = transport.run(connection_of).stdout
-
-        def cut() -> None:
-            time.sleep(0.5)
-            took.append(seconds(lambda: healthy.fault("gpu2", "cut", "5s")))
-            inside(healthy, "gpu2", "touch /tmp/test-cut")
-
-        took: list[float] = []
-        thread = threading.Thread(target=cut)
-        thread.start()
-        try:
-            result = transport.run(Command(("sh", "-c", script), timeout=60))
-        finally:
-            thread.join()
-            inside(healthy, "gpu2", "rm -f /tmp/test-cut")
-        assert took[0] > 5
-        assert result.exit_code == 0
-        assert re.fullmatch(rb"(tick\n){20,}end\n", result.stdout)
-        assert transport.run(connection_of).stdout == before
-
-
-def test_a_host_that_has_gone_is_noticed(healthy: LabUser, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_KEEPALIVE_SECONDS", 1)
-    monkeypatch.setattr(wire, "_DEAD_SECONDS", 2)
-    person.knows({"gpu2": "plain@gpu2"})
-    with person.connected() as fanout:
-        transport = fanout.transports[0]
-        transport.run(Command(("true",)))
-        fault = threading.Timer(0.5, healthy.fault, ("gpu2", "partition"))
-        fault.start()
-        try:
-            begun = time.monotonic()
-            with pytest.raises(HostError, match=r"gpu2: the answer of sleep broke off \(the connection was lost\)"):
-                transport.run(Command(("sleep", "60")))
-            assert time.monotonic() - begun < 30
-        finally:
-            fault.join()
-            healthy.fault("gpu2", "heal")
-
-
-def test_a_slow_link(healthy: LabUser, person: Person) -> None:
-    person.knows(BOTH)
-    healthy.fault("gpu2", "slow-link", "2mbit")
-    try:
-        assert person.facts()[0] == 0
-        with person.connected() as fanout:
-            result = fanout.transports[1].run(Command(("head", "-c", "600000", "/dev/zero"), timeout=60))
-    finally:
-        healthy.fault("gpu2", "fast-link")
-    assert result.stdout == bytes(600_000)
-    assert result.seconds > 1.2  # 4.8 Mbit less the bucket's 1

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO
 
 import pytest
@@ -142,6 +143,53 @@ def test_mixed_hosts_keep_their_order(home: object) -> None:
     with connect(Inventory("c", "a", both), both, Access()) as fanout:
         assert [transport.name for transport in fanout.transports] == ["a", "b", "c"]
         assert isinstance(fanout.transports[1], Local)
+
+
+BAD_HOSTS = """
+Host shell
+  ProxyCommand nc %h %p | tee x
+Host circle
+  ProxyJump circle
+Host jump
+  ProxyJump a b
+Host minutes
+  ConnectTimeout 1y
+Host service
+  Port ssh
+Host address
+  HostName 10.0.0.1:22
+Host quotes
+  UserKnownHostsFile "~/a
+Host user
+  IdentityFile ~no-such-user/key
+Host dots
+  HostName a..b
+"""
+
+
+@pytest.mark.e2e  # it looks a name up
+def test_a_host_without_a_way_keeps_nobody_from_the_others(home: Path) -> None:
+    (home / ".ssh/config").write_text(BAD_HOSTS)
+    said = {
+        "shell": "needs a shell",
+        "circle": "circle: on the way there: circle: more than 8 jump hosts",
+        "jump": "jump: on the way there: jump host 'a b': not",
+        "minutes": "minutes: ~/.ssh/config:9: ConnectTimeout 1y: not a time",
+        "service": "service: ~/.ssh/config:11: Port ssh: not a number from 1 to 65535",
+        "address": "address: ~/.ssh/config:13: HostName 10.0.0.1:22: no host name",
+        "quotes": "No closing quotation",
+        "dots": "dots: no address for a..b: ",
+    }
+    entries = (Host("here", "here", connection="local"), *(Host(name, name) for name in said))
+    with connect(Inventory("c", "here", entries), entries, Access()) as fanout:
+        answers = fanout.each(lambda transport: transport.run(Command(("echo", "hi"))).stdout)
+    assert answers[0] == Answer("here", b"hi\n")
+    for answer in answers[1:]:
+        assert answer.error
+        assert said[answer.host] in answer.error.message
+    user = Host("user", "user")
+    with connect(Inventory("c", "user", (user,)), (user,), Access()) as fanout:
+        assert fanout.transports[0].name == "user"
 
 
 def test_the_limit_on_open_files() -> None:

@@ -11,7 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from taco_launch.errors import HostError
-from taco_launch.remote.host_keys import Key, KnownHosts
+from taco_launch.model.hosts import Host
+from taco_launch.remote.host_keys import Key, KnownHosts, Verdict
+from taco_launch.remote.ssh_config import Config
+from taco_launch.remote.verify import Verifier
 
 ED = Key("ssh-ed25519", b"\0\0\0\x0bssh-ed25519\0\0\0 " + b"a" * 32)
 OTHER = Key("ssh-ed25519", b"\0\0\0\x0bssh-ed25519\0\0\0 " + b"b" * 32)
@@ -93,6 +96,47 @@ def test_ours_is_written_by_many_at_once(tmp_path: Path) -> None:
     hosts.add([("gpu7", OTHER)])
     assert hosts.judge("gpu7", OTHER, ()).state == "known"
     assert hosts.judge("gpu7", ED, ()).state == "changed"
+
+
+def test_a_key_that_took_anothers_place_is_the_only_one(tmp_path: Path) -> None:
+    hosts = known(tmp_path, line("gpu1", ED) + line("gpu1", RSA))
+    hosts.add([("gpu1", OTHER)])
+    assert [hosts.judge("gpu1", key, ()).state for key in (ED, OTHER, RSA)] == ["changed", "known", "known"]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_of_two_first_contacts_one_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool) -> None:
+    """Both find the host unknown before either writes; `shared`: in one process, otherwise in two."""
+    path, both, results = tmp_path / "own" / "known_hosts", threading.Barrier(2), []
+    judge, first = KnownHosts.judge, threading.local()
+
+    def together(self: KnownHosts, name: str, key: Key, files: object) -> Verdict:
+        del files
+        verdict = judge(self, name, key, ())
+        if not hasattr(first, "done"):
+            first.done = True
+            both.wait(5)
+        return verdict
+
+    monkeypatch.setattr(KnownHosts, "judge", together)
+    one = KnownHosts(path)
+    known_hosts = (one, one if shared else KnownHosts(path))
+    route = Config({}, ()).route(Host("gpu1", "gpu1", user="root"))
+
+    def contact(number: int) -> None:
+        try:
+            Verifier(known_hosts[number], "accept-new").check(route, (ED, OTHER)[number])
+            results.append("taken")
+        except HostError as error:
+            results.append("CHANGED" if "has CHANGED" in error.message else error.message)
+
+    threads = [threading.Thread(target=contact, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == ["CHANGED", "taken"]
+    assert len(path.read_text().splitlines()) == 1
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The dialogue with a login shell and with sudo, played by a pipe that says what it is told to."""
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -130,3 +131,31 @@ def test_control_characters_reach_no_terminal() -> None:
     with pytest.raises(HostError) as caught:
         Played([("\x1b[31mno\x07\n", "")]).run()
     assert caught.value.message.isprintable()
+
+
+class Endless(Played):
+    """A host whose rc file does not stop talking, for 50 MB at most."""
+
+    def receive(self, timeout: float | None) -> tuple[bytes, bytes] | None:
+        del timeout
+        self.chunks = getattr(self, "chunks", 0) + 1
+        time.sleep(0.001)
+        return (b"y\n" * 50_000, b"") if self.chunks < 500 else None
+
+
+def test_a_host_that_does_not_stop_talking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "START_SECONDS", 0.2)
+    with pytest.raises(HostError, match=r"it does not stop talking \([0-9]+ bytes so far\), the last: y"):
+        Endless([]).run()
+
+
+def test_of_what_stands_before_the_start_only_the_end_is_kept() -> None:
+    begin = session._Begin(Played([]).plan, NOBODY)
+    marker = begin._what.marker.encode()
+    for _chunk in range(1000):
+        begin.take(b"y\n" * 5000, b"z")
+        assert len(begin._out.said) <= session._KEPT
+    for piece in (marker[:5], marker[5:] + b":sta", b"rt 42\nout"):
+        begin.take(piece, b"")
+    begin.take(b"", marker + b":start 42\n")
+    assert begin.started() == session.Started(42, b"out", b"")

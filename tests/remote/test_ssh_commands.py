@@ -1,5 +1,6 @@
 """Commands over a real sshd: bytes arrive as they are whatever the login shell, ends are told as they were, sudo answers."""
 
+import contextlib
 import os
 import shutil
 import threading
@@ -177,6 +178,29 @@ def test_close_from_another_thread_ends_a_run(sshd: Sshd) -> None:
         with pytest.raises(HostError, match="broke off"):
             transport.run(Command(("sleep", "30")))
         assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("name", ["root", "free", "terminal"])
+def test_ctrl_c_ends_what_runs_on_hosts(sshd: Sshd, name: str, tmp_path: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o777)
+    file = tmp_path / "pid"
+    command = Command(("sh", "-c", f"echo $$ >{file}.part; mv {file}.part {file}; exec sleep 60"), sudo=name != "root")
+    with contextlib.suppress(KeyboardInterrupt), one(sshd, name, Access("pässword")) as transport:
+
+        def work() -> None:
+            with pytest.raises(HostError):
+                transport.run(command)
+
+        threading.Thread(target=work, daemon=True).start()
+        while not file.exists():
+            time.sleep(0.02)
+        begun = time.monotonic()
+        raise KeyboardInterrupt
+    assert time.monotonic() - begun < 2
+    await_end(int(file.read_text()))
+    with pytest.raises(HostError, match="the connection was closed"):
+        transport.run(command)
 
 
 # --- sudo

@@ -126,3 +126,48 @@ def test_jump_hosts(spec: str, expected: tuple[str, int, str]) -> None:
 def test_no_jump_hosts(spec: str) -> None:
     with pytest.raises(HostError, match="jump host"):
         jump_host(spec)
+
+
+@pytest.mark.parametrize(
+    ("text", "port", "timeout", "banner"),
+    [
+        ("Port 36 # c\nConnectTimeout 1m\n", 36, 60, 60),
+        ("ConnectTimeout none\n", 22, 10, 30),
+        ("ConnectTimeout 0\n", 22, 10, 30),
+        ('Port "36"\nConnectTimeout = 1h1M30s#x\n', 0, 0, 0),
+        ("ConnectTimeout 1h1M30s # x # y\n", 22, 3690, 3690),
+        ("Port 0\n", 0, 0, 0),
+        ("Port 1m\n", 0, 0, 0),
+        ("ConnectTimeout 99999999999999999\n", 0, 0, 0),
+    ],
+)
+def test_numbers_and_times(home: Path, text: str, port: int, timeout: float, banner: float) -> None:
+    if not port:
+        with pytest.raises(HostError, match=r"gpu1: ~/.ssh/config:[12]: (Port|ConnectTimeout) .*: not a "):
+            route(home, text, Host("gpu1", "gpu1"))
+        return
+    found = route(home, text, Host("gpu1", "gpu1"))
+    assert (found.port, found.timeout, found.banner_timeout) == (port, timeout, banner)
+
+
+def test_a_comment_is_none_where_a_command_or_quotes_hold_it(home: Path) -> None:
+    text = 'ProxyCommand proxy # %p\nIdentityFile "~/a # b"  # c\nHostName a#b\n'
+    found = route(home, text, Host("gpu1", "gpu1"))
+    assert (found.proxy, found.identity_files, found.address) == (("proxy", "#", "22"), (str(home / "a # b"),), "a#b")
+
+
+@pytest.mark.parametrize("name", ["gpu1", "gpu2", "web1"])
+def test_blocks_that_are_included_in_a_block(home: Path, name: str) -> None:
+    """They hold where both do: `Host *` of a file that is included for gpu* says nothing of web1."""
+    (home / ".ssh/inner").write_text(
+        "User inner\nHost *1\n  Port 2201\nHost *\n  Port 2200\nMatch all\n  ProxyJump j\n"
+    )
+    found = route(home, "Host gpu*\n  Include inner\n  HostKeyAlias gpu\nHost *\n  User all\n", Host(name, name))
+    expected = {"gpu1": (2201, "inner", ("j",), "gpu"), "gpu2": (2200, "inner", ("j",), "gpu")}
+    assert (found.port, found.user, found.jumps, found.known_as) == expected.get(name, (22, "all", (), "web1"))
+
+
+def test_quotes_that_do_not_end(home: Path) -> None:
+    for text in ('Include "a\n', 'Match user "a\n'):
+        with pytest.raises(SpecError, match="No closing quotation"):
+            route(home, text, Host("a", "a"))

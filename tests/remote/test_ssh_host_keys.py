@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from taco_launch.errors import HostError
+from taco_launch.flows import trust as flow
+from taco_launch.model.hosts import Host
 from taco_launch.remote.access import Access
 from taco_launch.remote.fanout import connect
 from tests.remote.conftest import host, inventory
@@ -156,6 +158,39 @@ def test_trust_after_a_host_was_installed_anew(changing: tuple[Sshd, Path], own:
     assert "taco-launch trust --replace gpu1" in refused.stderr
     assert trust(file, "gpu1", "--yes", "--replace").returncode == 0
     assert own.read_text() == f"[127.0.0.9]:22 {other}\n[127.0.0.1]:{sshd.port} {sshd.host_key()}\n"
+
+
+def test_a_key_that_was_replaced_is_not_known_by_another_file(
+    changing: tuple[Sshd, Path], home: Path, tmp_path: Path
+) -> None:
+    sshd, file = changing
+    other = keygen(tmp_path / "other").with_suffix(".pub").read_text().strip()
+    theirs, name = home / ".ssh/known_hosts", f"[127.0.0.1]:{sshd.port}"
+    theirs.write_text(f"{name} {other}\n")
+    done = trust(file, "gpu1", "--yes", "--replace")
+    assert done.returncode == 0
+    assert f"gpu1: its old key is still in {theirs}; " in done.stderr
+    assert f"ssh-keygen -R '{name}' -f {theirs}" in done.stderr
+    entry = replace(host(sshd, "gpu1"), user="root")
+    assert login(entry, host_keys="strict") == ["root"]
+
+
+def test_trust_asks_for_no_passphrase(sshd: Sshd, tmp_path: Path) -> None:
+    def ask(prompt: str) -> str:
+        raise AssertionError(prompt)
+
+    key = keygen(tmp_path / "key", passphrase="secret")
+    entry = replace(host(sshd, "plain"), identity_file=str(key))
+    found = flow.look(flow.prepare(inventory(entry), (entry,), Access(None, ask)))
+    assert [(shown.host, shown.state) for shown in found.shown] == [("plain", "new")]
+
+
+def test_trust_asks_the_others_where_one_has_no_way(sshd: Sshd, home: Path) -> None:
+    (home / ".ssh/config").write_text("Host bad\n  ProxyJump a:b\n")
+    entries = (Host("bad", "bad"), host(sshd, "plain"))
+    found = flow.look(flow.prepare(inventory(*entries), entries, Access()))
+    assert [shown.host for shown in found.shown] == ["plain"]
+    assert [answer.host for answer in found.failed] == ["bad"]
 
 
 def test_trust_asks(changing: tuple[Sshd, Path], own: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -173,6 +174,18 @@ def test_what_was_offered_and_what_the_host_takes(sshd: Sshd, tmp_path: Path) ->
     assert "ssh-keygen" in caught.value.hint
 
 
+def test_more_keys_than_the_host_hears(sshd: Sshd, home: Path, tmp_path: Path) -> None:
+    keys = [keygen(tmp_path / f"key{number}") for number in range(9)]
+    (home / ".ssh/config").write_text("".join(f"IdentityFile {key}\n" for key in keys))
+    with pytest.raises(HostError) as caught:
+        login(replace(host(sshd, "plain"), identity_file=None))
+    assert caught.value.message.splitlines()[1:] == [
+        f"  offered: {', '.join(map(str, keys[:6]))}",
+        "  then it hung up: too many keys were offered (MaxAuthTries)",
+    ]
+    assert caught.value.hint == "set IdentitiesOnly in ~/.ssh/config, or identity_file in the inventory"
+
+
 def test_a_host_that_wants_passwords(tmp_path: Path) -> None:
     if reason := why_not():
         pytest.skip(reason)
@@ -217,20 +230,37 @@ def test_nothing_listens() -> None:
         login(Host("gpu1", "no-such-host.invalid"))
 
 
-def test_a_firewall_that_drops(home: Path) -> None:
-    (home / ".ssh/config").write_text("ConnectTimeout 1\n")
-    with socket.socket() as full:  # a queue that is full: further packets of its kind are dropped
+@contextmanager
+def dropping() -> Iterator[int]:
+    """Give a port whose queue is full: further packets that would connect are dropped."""
+    with contextlib.ExitStack() as stack:
+        full = stack.enter_context(socket.socket())
         full.bind(("127.0.0.1", 0))
         full.listen(0)
-        port = full.getsockname()[1]
-        fillers = [socket.socket() for _ in range(4)]
-        for filler in fillers:
+        for _filler in range(4):
+            filler = stack.enter_context(socket.socket())
             filler.setblocking(False)
-            filler.connect_ex(("127.0.0.1", port))
-        with pytest.raises(HostError, match=f"gpu1: waited 1 s for a TCP connection to 127.0.0.1:{port}"):
-            login(Host("gpu1", "127.0.0.1", port=port))
-        for filler in fillers:
-            filler.close()
+            filler.connect_ex(full.getsockname())
+        yield full.getsockname()[1]
+
+
+def test_a_firewall_that_drops(home: Path) -> None:
+    (home / ".ssh/config").write_text("ConnectTimeout 1\n")
+    said = "gpu1: waited 1 s for a TCP connection to 127.0.0.1:"
+    with dropping() as port, pytest.raises(HostError, match=f"{said}{port}"):
+        login(Host("gpu1", "127.0.0.1", port=port))
+
+
+def test_a_firewall_that_drops_behind_a_jump_host(sshd: Sshd, home: Path) -> None:
+    (home / ".ssh/config").write_text(
+        f"Host gpu1\n  HostName 127.0.0.1\n  ProxyJump middle\n  ConnectTimeout 1\n"
+        f"Host middle\n  HostName 127.0.0.2\n  Port {sshd.port}\n  User plain\n  IdentityFile {sshd.login}\n"
+    )
+    with dropping() as port:
+        begun = time.monotonic()
+        with pytest.raises(HostError, match=f"gpu1: waited 1 s for middle to connect to 127.0.0.1:{port}"):
+            login(Host("gpu1", "gpu1", port=port))
+        assert time.monotonic() - begun < 10
 
 
 def test_a_flooded_sshd_is_tried_again(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:

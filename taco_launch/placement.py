@@ -30,6 +30,16 @@ def place(np: Optional[int], free: Sequence[HostSlots]) -> Placement:
     return Placement(tuple(shares), "hosts in the order of -H or the inventory, each filled before the next")
 
 
+def slots_of(gpus: Optional[int], cpus: Optional[int]) -> Optional[int]:
+    """Give how many ranks a host takes whose slots nobody declares: its GPUs, without any max(2, CPUs).
+
+    `cpus` counts hardware threads; None is "not known", and so is the answer where it depends on such a number.
+    """
+    if gpus is None or gpus > 0:
+        return gpus
+    return None if cpus is None else max(2, cpus)
+
+
 def _refused(wanted: int, total: int, free: Sequence[HostSlots]) -> PlacementError:
     ranks = "1 rank does" if wanted == 1 else f"{wanted} ranks do"
     message = f"{ranks} not fit: there {'is' if total == 1 else 'are'} {_slots(total)}"

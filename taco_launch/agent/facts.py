@@ -10,6 +10,7 @@ import subprocess
 from typing import Any, Dict, Mapping, Optional, Sequence
 
 from taco_launch.errors import HostError
+from taco_launch.placement import slots_of
 
 # A driver that hangs must not hang the job's start for ever (Azure's and NHC's health checks use 30 s too).
 _SMI_SECONDS = 30.0
@@ -19,7 +20,7 @@ _PR_SET_PTRACER, _PR_SET_PTRACER_ANY = 0x59616D61, -1  # prctl(2): Yama; Open MP
 
 
 def host(*, count_slots: bool) -> Dict[str, Any]:
-    """Give slots, GPUs and `single_copy`, as JobHost names them. The slots are the GPUs, else max(2, cores).
+    """Give slots, GPUs and `single_copy`, as JobHost names them; CPUs are those that this process may run on.
 
     Raises:
         HostError: nobody knows how many GPUs there are, and the slots are to be counted.
@@ -30,8 +31,7 @@ def host(*, count_slots: bool) -> Dict[str, Any]:
     except HostError:
         if count_slots:
             raise
-    slots = None if found is None else found or max(2, len(os.sched_getaffinity(0)))
-    return {"slots": slots, "gpus": found, "single_copy": single_copy()}
+    return {"slots": slots_of(found, len(os.sched_getaffinity(0))), "gpus": found, "single_copy": single_copy()}
 
 
 def openmpi(program: str, environment: Mapping[str, str]) -> Optional[str]:

@@ -1,6 +1,5 @@
 """Agrees on the GID index over the ports of all hosts: one for all, NCCL's choice within a range, or one per host."""
 
-import re
 from collections import Counter
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -10,9 +9,7 @@ from taco_launch.facts.rails import Rail
 from taco_launch.model.fabric import Choice, GidChoice, HostGid, HostValue, Odd
 from taco_launch.model.facts import HostFacts, Network
 from taco_launch.model.found import Absent, Found, Unknown
-
-# The first NCCL that chooses the index by itself and knows NCCL_IB_ADDR_RANGE (its release notes)
-_CHOOSES = (2, 21)
+from taco_launch.model.versions import OWN_GID, version
 
 
 class GidPlan(NamedTuple):
@@ -54,7 +51,7 @@ def gid_plan(
         for one in gids
         if one.choice.gid_index != usual
     )
-    if nccl is not None and _version(nccl) >= _CHOOSES:
+    if nccl is not None and version(nccl) >= OWN_GID:
         range_ = _range(found, hosts)
         if isinstance(range_, Choice):
             why_unset = Absent(f"the indices differ, and NCCL {nccl} chooses by itself: it stays unset")
@@ -78,9 +75,9 @@ def _per_host(gids: Sequence[HostGid], odd: Tuple[Odd, ...], nccl: Optional[str]
     for host, choices in by_host.items():
         if len({choice.gid_index for choice in choices}) > 1:
             told = ", ".join(f"{choice.hca}:{choice.port} {choice.gid_index}" for choice in choices)
-            version = f"NCCL {nccl}" if nccl else "NCCL before 2.21"
+            which = f"NCCL {nccl}" if nccl else "NCCL before 2.21"
             why = Unknown(
-                f"{host} needs more than one index ({told}), and {version} takes one: give the ports equal tables"
+                f"{host} needs more than one index ({told}), and {which} takes one: give the ports equal tables"
             )
             return GidPlan(why, why, (), tuple(gids), odd)
     env = tuple(
@@ -115,8 +112,3 @@ def _with_prefix(address: str, hosts: Sequence[HostFacts]) -> str:
                     if own.address.split("/")[0] == address:
                         return own.address
     return f"{address}/32"
-
-
-def _version(text: str) -> Tuple[int, ...]:
-    match = re.match(r"([0-9]+)\.([0-9]+)", text)
-    return (int(match[1]), int(match[2])) if match else (0,)

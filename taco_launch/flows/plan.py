@@ -29,8 +29,8 @@ def dry_run(
     """Plan the job as the head would.
 
     `ask(missing)` asks the agent of this machine for its facts, `look(missing)` gives those of hosts over SSH, and what
-    is wrong with hosts that gave none; each is told what is missing, and not called where all is declared. `folder` is where the files will lie that the line
-    names. Jobs in containers run as root.
+    is wrong with hosts that gave none; each is told what is missing, and not called where all is declared. `folder` is
+    where the files will lie that the line names. Jobs in containers run as root.
 
     Raises:
         UsageError: a host's slots are neither declared nor known, or mpirun cannot be given its name.

@@ -4,11 +4,12 @@ CONDITIONS are what an entry's `when` may name, VALUES what its words may hold i
 """
 
 from dataclasses import dataclass, field
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement
+from taco_launch.model.versions import OWN_GID, version
 
 VALUES = {
     "np": "number of ranks",
@@ -44,13 +45,11 @@ CONDITIONS = {
 }
 
 # From as many hosts on horovodrun does not let mpirun's ssh branch out either (horovod/runner/mpi_run.py, 0.28).
-MANY_HOSTS = 64
+_MANY_HOSTS = 64
 # More ssh processes at a time than this only compete for the head's cores and descriptors.
 _MOST_CONCURRENT = 256
 _MOST_DAEMON_PORTS = 16
-# The first NCCL that finds the GID index by itself (its env.rst).
-OWN_GID = (2, 21)
-# The first that reads NCCL_NET (its env.rst).
+# The first NCCL that reads NCCL_NET (its env.rst).
 _NET_BY_NAME = (2, 10)
 # Which source counts where several decide together.
 _RANK = {"user": 0, "inventory": 1, "fact": 2, "launcher": 3, "default": 4}
@@ -107,15 +106,21 @@ def strongest(sources: List[str]) -> str:
     return min(sources, key=lambda source: _RANK[source])
 
 
-def version(text: str) -> Tuple[int, ...]:
-    """Give a version such as `4.1.4` as numbers to compare; what is no number ends it."""
-    numbers: List[int] = []
-    for part in text.split("."):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        if not digits:
-            break
-        numbers.append(int(digits))
-    return tuple(numbers)
+def transport(spec: JobSpec) -> Choice:
+    """Decide between `rdma`, `tcp` and `auto`, which leaves it to NCCL."""
+    if spec.asked.transport is not None:
+        return Choice(spec.asked.transport, "user", f"--transport {spec.asked.transport}")
+    declared = spec.network.rdma
+    return Choice({"on": "rdma", "off": "tcp"}.get(declared, "auto"), "inventory", f"network.rdma: {declared}")
+
+
+def interface(spec: JobSpec) -> Optional[Choice]:
+    """Give the interface that somebody has named, None where it is to be found."""
+    if spec.asked.interface is not None:
+        return Choice(spec.asked.interface, "user", "--interface")
+    if spec.network.interface != "auto":
+        return Choice(spec.network.interface, "inventory", "network.interface")
+    return None
 
 
 def reached(spec: JobSpec, placement: Placement) -> List[Tuple[str, int]]:
@@ -132,7 +137,7 @@ def hostfile_path(folder: str) -> str:
 def versions(spec: JobSpec, facts: JobFacts) -> Dict[str, str]:
     """Give what is known of the versions of openmpi, nccl and horovod: what the inventory declares, else the facts."""
     found = {"openmpi": facts.openmpi, "nccl": facts.nccl, "horovod": facts.horovod, **dict(spec.versions)}
-    return {name: version for name, version in found.items() if version is not None}
+    return {name: told for name, told in found.items() if told is not None}
 
 
 def _hosts(made: Decisions, spec: JobSpec, placement: Placement, folder: str) -> None:
@@ -144,7 +149,7 @@ def _hosts(made: Decisions, spec: JobSpec, placement: Placement, folder: str) ->
     made.values["hostfile"] = Choice(hostfile_path(folder), "launcher", placement.why)
     made.values["concurrent"] = Choice(str(min(count, _MOST_CONCURRENT)), "launcher", f"the job has {count} hosts")
     made.conditions["several_hosts"] = Condition(count > 1)
-    made.conditions["many_hosts"] = Condition(count >= MANY_HOSTS, why=f"the job has {count} hosts")
+    made.conditions["many_hosts"] = Condition(count >= _MANY_HOSTS, why=f"the job has {count} hosts")
     made.conditions["elsewhere"] = Condition(any(share.host != spec.head for share in placement.shares))
     # Where only the head's own name has a domain, Open MPI 4.1.4 would not find itself among the hosts any more.
     others = [name for name, _ranks in reached(spec, placement) if name not in (spec.head, "localhost")]
@@ -157,10 +162,9 @@ def _hosts(made: Decisions, spec: JobSpec, placement: Placement, folder: str) ->
 
 def _interface(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
     found = {host.interface for host in facts.hosts if host.interface is not None}
-    if spec.asked.interface is not None:
-        made.values["interface"] = Choice(spec.asked.interface, "user", "--interface")
-    elif spec.network.interface != "auto":
-        made.values["interface"] = Choice(spec.network.interface, "inventory", "network.interface")
+    named = interface(spec)
+    if named is not None:
+        made.values["interface"] = named
     elif len(found) == 1:
         made.values["interface"] = Choice(found.pop(), "fact", "it carries the address of every host")
     else:
@@ -172,7 +176,7 @@ def _interface(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
 
 
 def _ports(made: Decisions, first: int, last: int) -> None:
-    """Divide the ports: mpirun listens on all that it is given (seen with 4.1.4 and 5.0.11), and ranks need their own."""
+    """Divide the ports: mpirun listens on all it is given (seen with 4.1.4 and 5.0.11), and ranks need their own."""
     daemons = max(1, min(_MOST_DAEMON_PORTS, (last - first + 1) // 8))
     ports = {"daemon_ports": f"{first}-{first + daemons - 1}"}
     if last - first + 1 > daemons:
@@ -183,13 +187,9 @@ def _ports(made: Decisions, first: int, last: int) -> None:
 
 def _transport(made: Decisions, spec: JobSpec) -> None:
     network, asked = spec.network, spec.asked
-    if asked.transport is not None:
-        transport, source, why = asked.transport, "user", f"--transport {asked.transport}"
-    else:
-        transport = {"on": "rdma", "off": "tcp"}.get(network.rdma, "auto")
-        source, why = "inventory", f"network.rdma: {network.rdma}"
+    chosen = transport(spec)
     for name in ("rdma", "tcp"):
-        made.conditions[name] = Condition(transport == name, source, why)
+        made.conditions[name] = Condition(chosen.text == name, chosen.source, chosen.why)
     if asked.gdr is not None:
         gdr, source, why = "on" if asked.gdr else "off", "user", "--gdr" if asked.gdr else "--no-gdr"
     else:
@@ -216,10 +216,14 @@ def _software(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
         why = 'the version of Open MPI is not known: versions: {openmpi: "4.1.4"} in an inventory'
         made.missing["openmpi4"] = made.missing["openmpi5"] = why
     else:
-        source = "inventory" if "openmpi" in dict(spec.versions) else "fact"
+        source = _version_source(spec, "openmpi")
         new = version(openmpi) >= (5,)
         made.conditions["openmpi5"] = Condition(new, source, f"Open MPI {openmpi}")
         made.conditions["openmpi4"] = Condition(not new, source, f"Open MPI {openmpi}")
+
+
+def _version_source(spec: JobSpec, name: str) -> str:
+    return "inventory" if name in dict(spec.versions) else "fact"
 
 
 def _library_path(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
@@ -251,8 +255,8 @@ def _gid(made: Decisions, spec: JobSpec, placement: Placement, facts: JobFacts) 
             'versions: {nccl: "2.9.9"} in the inventory'
         )
     else:
-        source = "inventory" if "nccl" in dict(spec.versions) else "fact"
-        made.conditions["gid_needed"] = Condition(version(nccl) < OWN_GID, source, f"NCCL {nccl}")
+        older = version(nccl) < OWN_GID
+        made.conditions["gid_needed"] = Condition(older, _version_source(spec, "nccl"), f"NCCL {nccl}")
     by_host = {host.host: host.gid_index for host in facts.hosts}
     found = [(share.host, by_host.get(share.host)) for share in placement.shares]
     known = tuple((host, index) for host, index in found if index is not None)

@@ -42,12 +42,17 @@ def _names(entry: Entry) -> List[str]:
 
 
 def _conditions(entry: Entry) -> List[str]:
-    return [condition.rsplit(maxsplit=1)[-1] for condition in entry.when]
+    return [_bare(condition) for condition in entry.when]
+
+
+def _bare(condition: str) -> str:
+    """Give the name in `NAME` or `not NAME`."""
+    return condition.rsplit(maxsplit=1)[-1]
 
 
 def _holds(condition: str, decisions: Decisions) -> bool:
     """Say whether a condition holds, or may hold once a missing fact is known."""
-    name = condition.rsplit(maxsplit=1)[-1]
+    name = _bare(condition)
     return name in decisions.missing or decisions.holds(name) != condition.startswith("not ")
 
 

@@ -5,12 +5,14 @@ from typing import Dict, Optional, Sequence, Set
 
 from taco_launch.facts.fabric import fabric
 from taco_launch.facts.interface import Carrier, carrier
+from taco_launch.facts.rails import choose, layer_of
 from taco_launch.model.fabric import Choice
 from taco_launch.model.facts import Cpu, HostFacts, Software, System
 from taco_launch.model.found import Absent
 from taco_launch.model.hardware import Gpus
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
+from taco_launch.placement import slots_of
 
 
 def over_ssh(known: JobFacts, spec: JobSpec, hosts: Sequence[HostFacts]) -> JobFacts:
@@ -18,32 +20,29 @@ def over_ssh(known: JobFacts, spec: JobSpec, hosts: Sequence[HostFacts]) -> JobF
     head = next((host for host in hosts if host.host == spec.head), None)
     image = head.image if head else None
     software = image if isinstance(image, Software) and spec.container is None else None
-    nccl = dict(spec.versions).get("nccl") or _version(software, "nccl")
     gids: Dict[str, Set[int]] = {}
-    for entry in fabric(tuple(hosts), nccl, spec.asked.interface).gids:
+    for entry in fabric(tuple(hosts), interface=spec.asked.interface).gids:
         gids.setdefault(entry.host, set()).add(entry.choice.gid_index)
     return replace(
         known,
         root=known.root if spec.container or head is None else _is_root(head),
         openmpi=_version(software, "openmpi"),
-        nccl=nccl,
+        nccl=_version(software, "nccl"),
         horovod=_version(software, "horovod"),
         hosts=tuple(_host(host, gids.get(host.host, set())) for host in hosts),
     )
 
 
 def slots(facts: HostFacts) -> Optional[int]:
-    """Give how many ranks a host takes: its GPUs, without any the larger of 2 and its CPUs; None where nobody knows."""
-    gpus = _gpus(facts)
-    if gpus is None:
-        return None
+    """Give how many ranks a host takes that declares no slots, None where its facts do not tell."""
     cpu = facts.system.cpu if isinstance(facts.system, System) else None
-    return gpus or (max(2, cpu.threads) if isinstance(cpu, Cpu) else None)
+    return slots_of(_gpus(facts), cpu.threads if isinstance(cpu, Cpu) else None)
 
 
 def _host(facts: HostFacts, gids: Set[int]) -> JobHost:
     by = carrier(facts.network)
-    layer = fabric((facts,)).link_layer
+    rails, _left_out, _odd = choose((facts,))
+    layer = layer_of(rails, (facts,))
     return JobHost(
         facts.host,
         slots=slots(facts),

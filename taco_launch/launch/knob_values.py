@@ -179,7 +179,7 @@ def _verbosity(knob: Knob, value: str) -> Fault:
 
 
 def _level(knob: Knob, value: str) -> Fault:
-    """Check a distance (NCCL, src/graph/paths.cc, ncclGetLevel: a number is one where its first character is a digit)."""
+    """Check a distance (NCCL, src/graph/paths.cc, ncclGetLevel: a number is what begins with a digit)."""
     if value in knob.choices:
         return FINE
     if not _DECIMAL.fullmatch(value):

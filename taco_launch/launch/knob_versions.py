@@ -2,9 +2,9 @@
 
 from typing import Iterator, Mapping, Optional, Sequence, Tuple
 
-from taco_launch.launch.decide import OWN_GID, version
 from taco_launch.launch.knob import Knob
 from taco_launch.launch.knobs import find
+from taco_launch.model.versions import OWN_GID, version
 
 _NAMES = {"nccl": "NCCL", "horovod": "Horovod", "openmpi": "Open MPI"}
 

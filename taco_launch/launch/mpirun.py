@@ -15,8 +15,8 @@ from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import File, LaunchPlan, Placement, Token
 
-# By environment, Open MPI 4.1 and PRRTE 3 (Open MPI 5.0): the default hostfile, ssh's arguments, and whether messages of
-# several ranks are gathered into one, which is lost where the job ends at once.
+# By environment, Open MPI 4.1 and PRRTE 3 (Open MPI 5.0): the default hostfile, ssh's arguments, and whether messages
+# of several ranks are gathered into one, which is lost where the job ends at once.
 _DEFAULT_HOSTFILE = ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile")
 _SSH_ARGS = ("OMPI_MCA_plm_rsh_args", "PRTE_MCA_plm_ssh_args")
 _AGGREGATE = ("OMPI_MCA_orte_base_help_aggregate", "PRTE_MCA_prte_base_help_aggregate")
@@ -49,7 +49,7 @@ def plan(
     if not tells_hosts(options):
         env.update((name, hostfile_path(folder)) for name in _DEFAULT_HOSTFILE)
     if not tells_hosts(options, by_file=False):
-        files = (File(hostfile_path(folder), hostfile(spec, placement)),)
+        files = (File(hostfile_path(folder), _hostfile(spec, placement)),)
     return LaunchPlan(
         tokens=(*tokens, *command),
         executed=tuple(executed),
@@ -67,7 +67,7 @@ def line(tokens: Sequence[Token]) -> str:
     return shell([token.text for token in tokens])
 
 
-def hostfile(spec: JobSpec, placement: Placement) -> str:
+def _hostfile(spec: JobSpec, placement: Placement) -> str:
     """Give the placement as a hostfile of Open MPI."""
     return "".join(f"{name} slots={ranks}\n" for name, ranks in reached(spec, placement))
 

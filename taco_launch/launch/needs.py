@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any, Mapping, Tuple
 
+from taco_launch.launch.decide import interface, transport
 from taco_launch.launch.entries import used
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
@@ -21,16 +22,12 @@ def needs(spec: JobSpec) -> Tuple[str, ...]:
         found.append(f"version of {spec.mpirun}")
     if names & _LOOKED and local:
         found.append(f"GPUs and memory access on {local[0]}")
-    if "interface" in names and not local and len(spec.hosts) > 1 and _auto(spec):
+    if "interface" in names and not local and len(spec.hosts) > 1 and interface(spec) is None:
         found.append("interface between the hosts")
-    rdma = "rdma" in (spec.asked.transport, {"on": "rdma"}.get(spec.network.rdma, ""))
+    rdma = transport(spec).text == "rdma"
     if "gid_index" in names and not local and rdma and spec.network.gid_index is None:
         found.append("GID index")
     return tuple(found)
-
-
-def _auto(spec: JobSpec) -> bool:
-    return spec.asked.interface is None and spec.network.interface == "auto"
 
 
 def on_host(known: JobFacts, spec: JobSpec, found: Mapping[str, Any]) -> JobFacts:

@@ -1,4 +1,4 @@
-"""What a user should know of a line before it runs: what has no effect, costs something, or goes against the environment."""
+"""What a user should know of a line before it runs: what has no effect, costs something, or defies the environment."""
 
 import re
 from dataclasses import dataclass, replace
@@ -196,7 +196,7 @@ def _ports(spec: JobSpec, placement: Placement, decisions: Decisions) -> Iterato
 
 
 def _openmpi5(decisions: Decisions, options: Sequence[Option]) -> Iterator[str]:
-    """Open MPI 5.0.11 takes `none` of `-bind-to none` for the program; the options that it knows are short or listed."""
+    """Open MPI 5.0.11 takes `none` of `-bind-to none` for the program; what it knows is short or listed."""
     old = [option.tokens[0].text for option in options if _SINGLE_DASH.match(option.tokens[0].text)]
     if old and decisions.holds("openmpi5"):
         yield f"{', '.join(dict.fromkeys(old))}: Open MPI 5 wants two dashes, and fails; --profile auto makes its line"

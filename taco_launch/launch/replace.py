@@ -1,4 +1,4 @@
-"""The options of a line as units, so that what the user gives takes the place of ours: mpirun refuses an option twice."""
+"""The options of a line as units, so that what the user gives replaces ours: mpirun refuses an option twice."""
 
 from dataclasses import dataclass
 from typing import Dict, Iterable, List, Optional, Tuple

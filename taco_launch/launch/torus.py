@@ -2,11 +2,12 @@
 
 from typing import Dict, List, Optional, Sequence
 
-from taco_launch.launch.decide import Decisions, version, versions
+from taco_launch.launch.decide import Decisions, versions
 from taco_launch.launch.replace import Option, env_option
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement
+from taco_launch.model.versions import version
 
 # horovod PR 3608: HOROVOD_TORUS_ALLREDUCE came with 0.26; it needs NCCL, several hosts and a group of one host's ranks.
 _TORUS = (0, 26)
@@ -15,7 +16,7 @@ _TORUS = (0, 26)
 def torus(
     options: Sequence[Option], spec: JobSpec, placement: Placement, facts: JobFacts, decisions: Decisions
 ) -> List[Option]:
-    """Put HOROVOD_TORUS_ALLREDUCE in the place of LIGHT_2D_ALLREDUCE where it does the same and nothing reads the other.
+    """Put HOROVOD_TORUS_ALLREDUCE in place of LIGHT_2D_ALLREDUCE where it does the same and nothing reads the other.
 
     Only for LIGHT_2D_ALLREDUCE alone: with top-k compression besides, Horovod's would not do what was asked.
     """

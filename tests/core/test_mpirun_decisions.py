@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from taco_launch.launch.decide import CONDITIONS, VALUES, decide, version
+from taco_launch.launch.decide import CONDITIONS, VALUES, decide
 from taco_launch.launch.needs import needs
 from taco_launch.model.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import Asked, JobSpec
 from taco_launch.model.plans import HostSlots, LaunchPlan
 from taco_launch.model.profiles import Profile
+from taco_launch.model.versions import version
 from taco_launch.placement import place
 from tests.core.planned import (
     AUTO,
@@ -140,6 +141,10 @@ def test_what_has_to_be_asked() -> None:
     rdma = replace(far, network=Network("bond0", "on"))
     assert needs(rdma) == ("GID index",)
     assert needs(replace(rdma, network=Network("bond0", "on", 3))) == ()
+    assert needs(replace(rdma, asked=Asked(transport="tcp"))) == ()
+    assert needs(replace(rdma, asked=Asked(transport="auto"))) == ()
+    assert needs(replace(rdma, network=Network("bond0", "off"), asked=Asked(transport="rdma"))) == ("GID index",)
+    assert needs(replace(far, asked=Asked(interface="ib0"))) == ()
     assert needs(JobSpec("j", ("true",), (Host("a", "a"),), profile=Profile())) == ("slots of a",)
 
 

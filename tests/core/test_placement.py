@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from taco_launch.errors import CANNOT_PLACE, PlacementError
 from taco_launch.model.plans import HostSlots, Share
-from taco_launch.placement import place
+from taco_launch.placement import place, slots_of
 
 FREE = st.lists(st.integers(0, 9), max_size=8).map(
     lambda slots: [HostSlots(f"gpu{index}", count) for index, count in enumerate(slots)]
@@ -83,3 +83,12 @@ def test_many_hosts_are_told_by_their_number() -> None:
         place(800, free)
     assert caught.value.reasons == (("99 hosts", "8 slots each"), ("1 host", "4 slots each"))
     assert caught.value.hint == ("ask for at most --np 796, or allow more ranks than cores or GPUs with -H gpu0:9,...")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cpus", "slots"), [(8, 96, 8), (1, None, 1), (0, 96, 96), (0, 1, 2), (0, None, None), (None, 96, None)]
+)
+def test_a_host_takes_as_many_ranks_as_it_has_gpus_else_cpus(
+    gpus: int | None, cpus: int | None, slots: int | None
+) -> None:
+    assert slots_of(gpus, cpus) == slots

@@ -64,6 +64,15 @@ def shell(argv: Sequence[str]) -> str:
     return " ".join(_quote(word) for word in argv)
 
 
+def ssh_line(login: Sequence[str], line: str, *options: str) -> str:
+    """Give what a person types to have `line` done on a host.
+
+    `login` is what stands after `ssh` to get there (options, and the host last), empty for this machine; `options` of
+    ssh go before it.
+    """
+    return f"{shell(('ssh', *options, *login))} {line}" if login else line
+
+
 def login_line(marker: str, *, sudo: bool = False, tty: bool = False) -> str:
     """Give the line for a login shell: bash, dash, busybox, csh, tcsh, fish and zsh read it alike.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from taco_launch.cli.completion import complete_host_list
 from taco_launch.cli.options import Seconds, Settings, complete_file, local_names
 from taco_launch.errors import UsageError
 
@@ -46,7 +47,13 @@ def job_options(function: F) -> F:
     options = (
         click.option("--name", help="Name of the job. Default: from its command, and four random characters."),
         click.option(
-            "-H", "--host", "hosts", multiple=True, metavar="H1:8,H2:8", help="Hosts to use, and slots on each."
+            "-H",
+            "--host",
+            "hosts",
+            multiple=True,
+            metavar="H1:8,H2:8",
+            shell_complete=complete_host_list,
+            help="Hosts to use, and slots on each.",
         ),
         click.option(
             "-x",

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from taco_launch.cli import render
+from taco_launch.cli import host_errors, render
+from taco_launch.cli.completion import complete_hosts
 from taco_launch.cli.options import (
     Settings,
     access_of,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 @inventory_option
 @output_options
 @talk_options
-@click.argument("hosts", nargs=-1, metavar="[HOST]...")
+@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=complete_hosts)
 @click.option("--yes", is_flag=True, help="Do not ask: take every new key.")
 @click.option("--replace", is_flag=True, help="Take changed keys too: of hosts that were installed anew.")
 @click.pass_context
@@ -43,6 +44,7 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
     from taco_launch.command import shell
     from taco_launch.flows import trust as flow
     from taco_launch.inventory.select import named
+    from taco_launch.remote.verify import trust_line
 
     settings = settings_of(ctx)
     inventory = settings.load()
@@ -51,11 +53,11 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
     with render.progress(settings, "host keys", len(chosen)) as progress:
         found = flow.look(ways, lambda _answer: progress())
     _show(settings, found)
-    render.host_errors(found.failed)
+    host_errors.show(found.failed, {host.name: host.address for host in chosen})
     keys = found.to_write(replace=replace)
     refused = [key for key in found.shown if key not in keys and key.state in (flow.CHANGED, flow.REVOKED)]
     for key in refused:
-        hint = f"if it was installed anew: taco-launch trust --replace {key.host}"
+        hint = f"if it was installed anew: {trust_line(inventory.source, key.host, replace=True)}"
         render.error(
             "\n".join([f"{key.host}: its host key is {key.state}; known is", *(f"  {line}" for line in key.known)]),
             hint if key.state == flow.CHANGED else "whoever revoked it had a reason: ask them",

@@ -48,6 +48,7 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
         groups=tuple(groups.items()),
         source=faults.source,
         known_hosts=file.ssh.known_hosts,
+        connect_timeout=file.ssh.connect_timeout,
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_val
 
 from taco_launch.inventory.values import (
     ClusterName,
+    ConnectTimeout,
     Feature,
     FilePath,
     GidIndex,
@@ -59,6 +60,11 @@ class Ssh(Section):
         default=None,
         description="Host keys that come with the inventory, a file in known_hosts form: a path from / or ~/. "
         "They count besides those that ssh and taco-launch know.",
+    )
+    connect_timeout: ConnectTimeout | None = Field(
+        default=None,
+        description="Seconds to wait for a host to take the connection, and then for the first words of its sshd. "
+        "Without it ConnectTimeout of ~/.ssh/config, else 10 and 30.",
     )
 
 
@@ -156,7 +162,7 @@ class InventoryFile(Section):
 
     cluster: ClusterName = Field(description="Name of the cluster.")
     head: str | None = Field(default=None, description="The host that keeps queue and jobs; the first host without it.")
-    ssh: Ssh = Field(default_factory=Ssh, description="ssh to the hosts: login, key, host keys.")
+    ssh: Ssh = Field(default_factory=Ssh, description="ssh to the hosts: login, key, host keys, waits.")
     network: Network = Field(default_factory=Network, description="The network of jobs: interface, RDMA, ports.")
     container: Container | None = Field(
         default=None, description="The training container; without it jobs run on the hosts themselves."

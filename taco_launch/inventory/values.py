@@ -136,6 +136,7 @@ Program = Annotated[
     _matching(_PROGRAM, "is not a program: a whole path from /, or a bare name, without spaces or shell characters"),
 ]
 Port = Annotated[int, _whole(1, 65535), _whole_schema(1, 65535)]
+ConnectTimeout = Annotated[int, _whole(1, 3600), _whole_schema(1, 3600)]
 Slots = Annotated[
     int | Literal["auto"], _whole(1, names.MAX_SLOTS, auto=True), _whole_schema(1, names.MAX_SLOTS, auto=True)
 ]

@@ -60,6 +60,6 @@ def load(source: str, environ: Mapping[str, str]) -> Inventory:
             for host in found
         ),
         network=Network(port_range=_PORTS),
-        source=f"the lab {lab!r}",
+        source=f"{_WORD}:{lab}",
         known_hosts=str(files.known_hosts),
     )

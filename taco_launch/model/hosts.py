@@ -63,7 +63,8 @@ class Inventory:
     path or a bare name looked up on PATH. `versions` holds what was declared of openmpi, nccl and horovod: (name,
     version). `source` says where the inventory came from, for messages.
     `host_keys` is `strict` (unknown host keys are refused) or `accept-new` (they are taken and kept; changed ones are
-    refused still). `known_hosts` is a file of host keys that come with the inventory, None for none.
+    refused still). `known_hosts` is a file of host keys that come with the inventory, None for none. `connect_timeout`
+    is how long (seconds) to wait for a host's sshd, None where the ssh configuration or the default says it.
     """
 
     cluster: str
@@ -78,3 +79,4 @@ class Inventory:
     groups: Tuple[Tuple[str, Tuple[str, ...]], ...] = ()
     source: str = ""
     known_hosts: Optional[str] = None
+    connect_timeout: Optional[int] = None

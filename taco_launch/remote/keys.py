@@ -4,6 +4,7 @@ import base64
 import binascii
 import copy
 import io
+import re
 import socket
 import struct
 import threading
@@ -18,11 +19,13 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from paramiko.agent import AgentKey, AgentSSH
 from paramiko.auth_strategy import AuthSource, AuthStrategy, InMemoryPrivateKey
 
+from taco_launch.command import shell
 from taco_launch.remote.access import Access
 from taco_launch.remote.ssh_config import Route
 
 _MAGIC = b"openssh-key-v1\0"  # PROTOCOL.key of OpenSSH
 _ASKED = 3  # as often as ssh asks
+_DAMAGED = "cannot be read as a private key: was it cut or changed, or is it of a kind that ssh does not know?"
 _NOT_HERE = {
     "sk-": "is on a security key, which is not supported",
     "ssh-dss": "is a DSA key, which is too weak and not supported",
@@ -120,8 +123,8 @@ class Keyring:
         if not file.encrypted:
             try:
                 return _read(file.path)
-            except Exception as error:  # noqa: BLE001 - cryptography raises what it likes for what is no key
-                return f"cannot be read: {error or type(error).__name__}"
+            except Exception:  # noqa: BLE001 - cryptography raises what it likes for what is no key
+                return f"{_DAMAGED} see: {shell(('ssh-keygen', '-y', '-f', file.path))}"
         if self._access.ask_passphrase is None:
             return f"is encrypted, and there is no terminal to ask for its passphrase: ssh-add {file.path}"
         for attempt in range(_ASKED):
@@ -236,12 +239,11 @@ def _examined(path: str, data: bytes) -> _File:
         return _File(path, _blob(lines[0]), False, "is a public key, whose private key no agent holds")
     public = _blob(_first_line(f"{path}.pub"))
     if "BEGIN OPENSSH PRIVATE KEY" not in data[:200].decode("latin-1"):
-        problem = _NOT_HERE["ssh-dss"] if b"BEGIN DSA" in data[:200] else ""
-        return _File(path, public, b"ENCRYPTED" in data[:400], problem)
+        return _File(path, public, b"ENCRYPTED" in data[:400], _other_form(path, data))
     try:
         packed = base64.b64decode("".join(line.strip() for line in lines if "-----" not in line))
         if not packed.startswith(_MAGIC):
-            return _File(path, public, False, "is no private key")
+            return _File(path, public, False, _DAMAGED)
         message = paramiko.Message(packed[len(_MAGIC) :])
         cipher = message.get_text()
         message.get_text()  # key derivation
@@ -250,8 +252,19 @@ def _examined(path: str, data: bytes) -> _File:
         public = message.get_string()
         kind = paramiko.Message(public).get_text()
     except (binascii.Error, struct.error, UnicodeDecodeError):
-        return _File(path, public, False, "is no private key")
-    return _File(path, public, cipher != "none", _unsupported(kind))
+        return _File(path, public, False, _DAMAGED)
+    return _File(path, public, cipher != "none", _unsupported(kind) if kind else _DAMAGED)
+
+
+def _other_form(path: str, data: bytes) -> str:
+    """Say what is wrong with a file that is not in OpenSSH's own form; empty where it begins as PEM or PKCS8 do."""
+    if b"BEGIN DSA" in data[:200]:
+        return _NOT_HERE["ssh-dss"]
+    if re.search(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----", data):
+        return ""
+    if data.startswith(b"PuTTY-User-Key-File"):
+        return f"is in PuTTY's form: {shell(('puttygen', path, '-O', 'private-openssh', '-o', f'{path}.openssh'))}"
+    return "is no private key: it has no line BEGIN ... PRIVATE KEY" if data.strip() else "is empty"
 
 
 def _unsupported(kind: str) -> str:

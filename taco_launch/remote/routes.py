@@ -27,10 +27,12 @@ class Routes:
         Raises:
             SpecError: it cannot be read.
         """
-        self._config = Config(environ)
+        self._config = Config(environ, connect_timeout=inventory.connect_timeout)
         self._keyring = Keyring(access)
         more = (str(Path(inventory.known_hosts).expanduser()),) if inventory.known_hosts else ()
-        self.verifier = Verifier(KnownHosts(own_file(environ), more), inventory.host_keys)
+        names = frozenset(host.name for host in inventory.hosts)
+        known_hosts = KnownHosts(own_file(environ), more)
+        self.verifier = Verifier(known_hosts, inventory.host_keys, inventory.source, names)
         self._access = access
         self._gateways: dict[tuple[str, ...], Ssh] = {}
 
@@ -69,6 +71,7 @@ class Routes:
             *before, last = jumps
             route = self._config.route(jump_host(last))
             if before:  # what is written goes before what the configuration says of the last
-                route = replace(route, jumps=tuple(before), proxy=())
+                login = ("-J", ",".join(before), *route.login)
+                route = replace(route, jumps=tuple(before), proxy=(), login=login)
             self._gateways[jumps] = self._made(route, hops=hops)
         return self._gateways[jumps]

@@ -10,10 +10,10 @@ import time
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
-from taco_launch.command import Command, Result, login_line, start_line
+from taco_launch.command import Command, Result, login_line, ssh_line, start_line
 from taco_launch.errors import NOT_FOUND, HostError
 from taco_launch.remote.access import Access
-from taco_launch.remote.transport import last_words
+from taco_launch.remote.transport import CutShortError, last_words
 
 # What a login shell with its rc files may take; on hosts with a home on a slow file system they do take seconds.
 START_SECONDS = 60.0
@@ -39,12 +39,16 @@ class TtyRequiredError(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """How one command travels; `tty` is for a sudo that insists on a terminal."""
+    """How one command travels; `tty` is for a sudo that insists on a terminal.
+
+    `login` is what a person types after `ssh` to get to the host, empty for this machine.
+    """
 
     host: str
     command: Command
     marker: str
     tty: bool = False
+    login: tuple[str, ...] = ()
 
     @property
     def line(self) -> str:
@@ -52,9 +56,9 @@ class Plan:
         return login_line(self.marker, sudo=self.command.sudo, tty=self.tty)
 
 
-def plan(host: str, command: Command, *, tty: bool = False) -> Plan:
+def plan(host: str, command: Command, *, tty: bool = False, login: tuple[str, ...] = ()) -> Plan:
     """Prepare a command, with a marker that nothing else can hold."""
-    return Plan(host, command, secrets.token_hex(16), tty)
+    return Plan(host, command, secrets.token_hex(16), tty, login)
 
 
 @dataclass
@@ -116,7 +120,7 @@ class _Begin:
         if asked > 1:
             raise HostError(
                 f"{self._what.host}: sudo refuses the password that was given",
-                hint=f"try it there: ssh -t {self._what.host} sudo -k true",
+                hint=f"try it there: {ssh_line(self._what.login, 'sudo -k true', '-t')}",
             )
         return password.encode("utf-8", "surrogateescape") + b"\n"
 
@@ -133,7 +137,7 @@ class _Begin:
         if not what.command.sudo:
             return HostError(
                 f"{what.host}: the login shell did not start /bin/sh: {evidence}",
-                hint=f"see what it does: ssh {what.host} /bin/sh -c true",
+                hint=f"see what it does: {ssh_line(what.login, '/bin/sh -c true')}",
             )
         if b"tty" in self._err.said + self._out.said and not what.tty:
             return TtyRequiredError(evidence)
@@ -143,7 +147,7 @@ class _Begin:
             )
         return HostError(
             f"{what.host}: sudo refuses: {evidence}",
-            hint=f"see what it allows: ssh -t {what.host} sudo -l",
+            hint=f"see what it allows: {ssh_line(what.login, 'sudo -l', '-t')}",
         )
 
     def _last_words(self) -> str:
@@ -157,9 +161,10 @@ class _Begin:
         seen = f"; the last it said: {said}" if said else "; it said nothing"
         if (size := self._out.size + self._err.size) > _KEPT:
             seen = f"; it does not stop talking ({size} bytes so far), the last: {said}"
+        line, options = ("sudo /bin/sh -c true", ("-t",)) if what.command.sudo else ("/bin/sh -c true", ())
         return HostError(
             f"{what.host}: waited {seconds:g} s for {waited} to start /bin/sh{seen}",
-            hint=f"see what it does: ssh {what.host} {'sudo ' if what.command.sudo else ''}/bin/sh -c true",
+            hint=f"see what it does: {ssh_line(what.login, line, *options)}",
         )
 
 
@@ -197,7 +202,7 @@ def finish(pipe: Pipe, what: Plan, started: Started, begun: float) -> Result:
     """Read a command's output up to the markers behind it; `begun` is when it was given (time.monotonic).
 
     Raises:
-        HostError: the answer is not whole, or takes longer than the command's timeout.
+        CutShortError: the answer is not whole, or takes longer than the command's timeout; has what came of it.
     """
     out, err = _Stream(started.stdout, f"{what.marker}:end "), _Stream(started.stderr, f"{what.marker}:end ")
     if what.tty:
@@ -207,16 +212,20 @@ def finish(pipe: Pipe, what: Plan, started: Started, begun: float) -> Result:
     while not (out.ended and err.ended):
         left = None if timeout is None else begun + timeout - time.monotonic()
         if left is not None and left <= 0:
-            raise HostError(
+            raise CutShortError(
                 f"{what.host}: waited {timeout:g} s for {program} to end{_seen(err.content())}",
-                hint=f"is the host busy? ssh {what.host} uptime",
+                f"is the host busy? {ssh_line(what.login, 'uptime')}",
+                out.content(),
+                f"the host had not answered after {timeout:g} s",
             )
         arrived = pipe.receive(left)
         if arrived is None:
             ending = f" ({pipe.ending()})" if pipe.ending() else ""
-            raise HostError(
+            raise CutShortError(
                 f"{what.host}: the answer of {program} broke off{ending}{_seen(err.content())}",
-                hint=f"is the host up, and the network whole? ssh {what.host} uptime",
+                f"is the host up, and the network whole? {ssh_line(what.login, 'uptime')}",
+                out.content(),
+                f"the answer broke off{ending}",
             )
         out.take(arrived[0])
         err.take(arrived[1])

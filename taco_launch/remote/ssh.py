@@ -19,7 +19,7 @@ from typing import IO, Any, NoReturn
 import fabric
 import paramiko
 
-from taco_launch.command import Command, Result, kill
+from taco_launch.command import Command, Result, kill, shell, ssh_line
 from taco_launch.errors import HostError
 from taco_launch.remote import session, transport
 from taco_launch.remote.access import Access
@@ -124,10 +124,8 @@ class Ssh:
     def _end(self, running: tuple[tuple[int, bool], ...]) -> None:
         for group, sudo in running:
             with contextlib.suppress(HostError):  # a connection that is lost leaves nothing to be done
-                begun, (channel, pipe, what, started) = (
-                    time.monotonic(),
-                    self._started(kill(group, sudo=sudo), whole=True),
-                )
+                begun = time.monotonic()
+                channel, pipe, what, started = self._started(kill(group, sudo=sudo), whole=True)
                 with contextlib.closing(channel):
                     session.finish(pipe, what, started, begun)
 
@@ -177,7 +175,7 @@ class Ssh:
     def _started(
         self, command: Command, *, whole: bool
     ) -> tuple[paramiko.Channel, ChannelPipe, session.Plan, session.Started]:
-        what = session.plan(self.name, command, tty=self._tty and command.sudo)
+        what = session.plan(self.name, command, tty=self._tty and command.sudo, login=self.route.login)
         channel = self._channel(command.timeout)
         try:
             pipe = ChannelPipe(channel)
@@ -189,7 +187,7 @@ class Ssh:
             channel.close()
             raise HostError(
                 f"{self.name}: the connection broke before {command.argv[0]} began: {_said(error)}",
-                hint=f"is the host up? ssh {self.name} uptime",
+                hint=f"is the host up? {ssh_line(self.route.login, 'uptime')}",
             ) from None
         except BaseException:
             channel.close()
@@ -270,7 +268,7 @@ class Ssh:
                 raise HostError(f"{self.name}: by way of the jump host {error.message}", error.hint) from None
         try:
             jump = self._gateway
-            self._wire = Wire(self.route, jump.name, jump.connection.transport) if jump else Wire(self.route)
+            self._wire = Wire(self.route, jump.route, jump.connection.transport) if jump else Wire(self.route)
             connection.connect_kwargs["sock"] = self._wire.socket
             connection.open()
         except (HostError, _SeenError, _AgainError):
@@ -295,7 +293,7 @@ class Ssh:
         lines += [f"  not offered: {reason}" for reason in self._keys.offers.left_out]
         lines += [f"  the host takes: {methods}"] if methods else []
         lines += ["  then it hung up: too many keys were offered (MaxAuthTries)"] if hung_up else []
-        hint = f"put a public key there: ssh-copy-id -p {self.route.port} {user}@{self.route.address}"
+        hint = f"put a public key there: {shell(('ssh-copy-id', *self.route.login))}"
         if not offered:
             hint = "make a key (ssh-keygen), load one (ssh-add), or name it: identity_file in the inventory"
         elif hung_up:
@@ -332,7 +330,7 @@ class Ssh:
         if isinstance(error, (EOFError, ConnectionError)) or "banner" in said or "Negotiation failed" in said:
             raise _AgainError(said) from None
         raise HostError(
-            f"{self._where()}: {said}", hint=f"see what ssh says: ssh -v -p {self.route.port} {self.route.address} true"
+            f"{self._where()}: {said}", hint=f"see what ssh says: {ssh_line(self.route.login, 'true', '-v')}"
         ) from None
 
     def _was_closed(self) -> HostError:

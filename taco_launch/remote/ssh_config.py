@@ -10,6 +10,7 @@ import glob
 import os
 import re
 import shlex
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,9 @@ class Route:
     any), `known_as` what known_hosts files call it. `identity_files` are the private keys to offer and `chosen` says
     whether somebody chose them; `only_these` keeps other keys of the agent away. `agent` is its socket, empty for none.
     `jumps` are ProxyJump's hosts as written; `proxy` is a command whose stdin and stdout lead there. `timeout` is how
-    long (seconds) to wait for a TCP connection, `banner_timeout` for sshd's first words on it: ConnectTimeout is both.
+    long (seconds) to wait for a TCP connection, `banner_timeout` for sshd's first words on it: the inventory's
+    connect_timeout and ConnectTimeout are both. `login` is what a person types after `ssh` to get there: options for
+    what the inventory says, then user and address.
     """
 
     name: str
@@ -61,18 +64,22 @@ class Route:
     known_hosts: tuple[str, ...]
     timeout: float
     banner_timeout: float
+    login: tuple[str, ...]
 
 
 class Config:
     """The user's configuration files, read once."""
 
-    def __init__(self, environ: Mapping[str, str], files: tuple[str, ...] = _FILES) -> None:
-        """Read the files that are there.
+    def __init__(
+        self, environ: Mapping[str, str], files: tuple[str, ...] = _FILES, connect_timeout: int | None = None
+    ) -> None:
+        """Read the files that are there; `connect_timeout` (seconds) goes before theirs.
 
         Raises:
             SpecError: one cannot be read or understood.
         """
         self._environ = environ
+        self._connect_timeout = connect_timeout
         self._places: dict[tuple[str, str], str] = {}
         self._text = "\n".join("Match all\n" + "\n".join(_lines(file, self._places)) for file in files)
         self._parsed = _parsed(self._text)
@@ -92,8 +99,8 @@ class Config:
         files = tuple(found.get("identityfile", ()))
         chosen = bool(files) or host.identity_file is not None
         files = (host.identity_file,) if host.identity_file is not None else files or _DEFAULT_KEYS
-        port = host.port if given["Port"] else self._number(host, "Port", found, {"": 1}) or SSH_PORT
-        waits = self._number(host, "ConnectTimeout", found, _SECONDS)
+        port = host.port if given["Port"] else self._port(host, found)
+        waits = self._connect_timeout or self._seconds(host, "ConnectTimeout", found)
         address = found["hostname"]
         if re.search(r"[@\s]", address) or address.count(":") == 1:
             raise self._wrong(host, "HostName", address, "no host name: user and port have words of their own")
@@ -122,19 +129,25 @@ class Config:
             ),
             timeout=waits or CONNECT_SECONDS,
             banner_timeout=waits or BANNER_SECONDS,
+            login=_login(host),
         )
 
-    def _number(self, host: Host, key: str, found: Mapping[str, str], units: Mapping[str, int]) -> int:
-        """Read a number above 0, or a time such as 90 or 1m30s in seconds; 0 where none is said."""
+    def _port(self, host: Host, found: Mapping[str, str]) -> int:
+        said = found.get("port", "")
+        if said and not _port(said):
+            raise self._wrong(host, "Port", said, f"not a number from 1 to {_MOST}, nor a service (/etc/services)")
+        return _port(said) or SSH_PORT
+
+    def _seconds(self, host: Host, key: str, found: Mapping[str, str]) -> int:
+        """Read a time such as 90 or 1m30s in seconds; 0 where none is said."""
         said = found.get(key.lower(), "")
-        if not said or (len(units) > 1 and said.lower() in ("none", "0")):
+        if not said or said.lower() in ("none", "0"):
             return 0
         parts = re.findall(r"([0-9]+)([a-z]?)", said.lower())
-        number = sum(int(count[:9]) * units.get(unit, 0) for count, unit in parts)
-        whole = "".join(map("".join, parts)) == said.lower() and all(unit in units for _count, unit in parts)
+        number = sum(int(count[:9]) * _SECONDS.get(unit, 0) for count, unit in parts)
+        whole = "".join(map("".join, parts)) == said.lower() and all(unit in _SECONDS for _count, unit in parts)
         if not whole or not 0 < number <= _MOST:
-            kind = "time such as 90 or 1m30s, in seconds" if len(units) > 1 else "number"
-            raise self._wrong(host, key, said, f"not a {kind} from 1 to {_MOST}")
+            raise self._wrong(host, key, said, f"not a time such as 90 or 1m30s, in seconds from 1 to {_MOST}")
         return number
 
     def _words(self, host: Host, key: str, found: Mapping[str, str], default: str = "") -> list[str]:
@@ -150,7 +163,8 @@ class Config:
 
     def _lookup(self, address: str, given: Mapping[str, str]) -> paramiko.SSHConfigDict:
         found: paramiko.SSHConfigDict = self._parsed.lookup(address)
-        overruled = [f"  {key} {value}" for key, value in given.items() if value]
+        port = given["Port"] or str(_port(found.get("port", "")) or "")  # a ProxyCommand's %p is a number
+        overruled = [f"  {key} {value}" for key, value in {**given, "Port": port}.items() if value]
         # What the inventory says has to be seen by `Match user` and by the tokens of a ProxyCommand too.
         if overruled and (self._has_match or "proxycommand" in found or "proxyjump" in found):
             found = _parsed("\n".join(["Host *", *overruled, self._text])).lookup(address)
@@ -170,11 +184,31 @@ def jump_host(spec: str) -> Host:
     Raises:
         HostError: it is none.
     """
-    found = re.fullmatch(r"(?:ssh://)?(?:([^@\s]+)@)?(\[[^\]\s]+\]|[^:@\s\[\]]+)(?::([0-9]{1,5}))?/?", spec)
-    if not found:
+    found = re.fullmatch(r"(?:ssh://)?(?:([^@\s]+)@)?(\[[^\]\s]+\]|[^:@\s\[\]]+)(?::([\w-]+))?/?", spec)
+    if not found or (found[3] and not _port(found[3])):
         raise HostError(f"jump host {spec!r}: not [user@]host[:port]", hint="see ProxyJump in ~/.ssh/config")
     address = found[2].strip("[]")
-    return Host(address, address, port=int(found[3] or SSH_PORT), user=found[1] or "")
+    return Host(address, address, port=_port(found[3] or "") or SSH_PORT, user=found[1] or "")
+
+
+def _port(said: str) -> int:
+    """Read a port, or the name of a service as misc.c's a2port does; 0 where it is neither."""
+    if re.fullmatch(r"[0-9]{1,9}", said):
+        return int(said) if int(said) <= _MOST else 0
+    try:
+        return socket.getservbyname(said, "tcp")
+    except (OSError, ValueError):  # the latter for what no name can hold
+        return 0
+
+
+def _login(host: Host) -> tuple[str, ...]:
+    """Give what stands after `ssh` on a command line; what the configuration files say, ssh reads itself."""
+    key = host.identity_file if host.identity_file is not None and host.identity_file.lower() != "none" else None
+    return (
+        *(("-i", _home(key)) if key is not None else ()),
+        *(("-p", str(host.port)) if host.port != SSH_PORT else ()),
+        f"{host.user}@{host.address}" if host.user else host.address,
+    )
 
 
 def _first_of(found: Mapping[str, str]) -> tuple[str, str]:

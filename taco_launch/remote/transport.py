@@ -34,6 +34,7 @@ class Transport(Protocol):
         Raises:
             HostError: there is no connection, no whole answer, not in time, or sudo refuses. A program that is not
                 there or fails is a Result: 127, 126, its own code.
+            CutShortError: of these, the answer began and is not whole; says what came of it.
         """
 
     def put(self, data: bytes, path: str, mode: int = 0o600, *, sudo: bool = False) -> None:
@@ -54,6 +55,16 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """End the connection, from any thread; a command that runs gets no more of it."""
+
+
+class CutShortError(HostError):
+    """A program's answer that is not whole: `stdout` is what came of it, `why` what cut it off."""
+
+    def __init__(self, message: str, hint: str, stdout: bytes, why: str) -> None:
+        """Keep what came beside the message."""
+        super().__init__(message, hint)
+        self.stdout = stdout
+        self.why = why
 
 
 class Unreachable:

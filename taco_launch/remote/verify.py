@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from taco_launch.command import shell, ssh_line
 from taco_launch.errors import HostError
 from taco_launch.remote.host_keys import Key, KnownHosts
 from taco_launch.remote.ssh_config import Route
@@ -11,10 +12,15 @@ ACCEPT_NEW = "accept-new"
 
 @dataclass(frozen=True)
 class Verifier:
-    """The rule for all connections of a call; `mode` is the inventory's `ssh.host_keys`."""
+    """The rule for all connections of a call.
+
+    `mode` is the inventory's `ssh.host_keys`, `source` where the inventory came from and `hosts` the names in it.
+    """
 
     known_hosts: KnownHosts
     mode: str
+    source: str
+    hosts: frozenset[str]
 
     def kinds(self, route: Route) -> tuple[str, ...]:
         """Give the kinds of keys to ask the host for first."""
@@ -40,7 +46,7 @@ class Verifier:
             raise HostError(
                 f"{route.name}: unknown host key of {route.known_as}: {shown}{certified}",
                 hint=f"compare it with what the host's console says (ssh-keygen -lf /etc/ssh/ssh_host_"
-                f"{_file_kind(key)}_key.pub), then: taco-launch trust {route.name}",
+                f"{_file_kind(key)}_key.pub), then: {self._trust(route)}",
             )
         if verdict.state == "revoked":
             raise HostError(
@@ -50,8 +56,20 @@ class Verifier:
         raise HostError(
             f"{route.name}: the host key of {route.known_as} has CHANGED: now {shown}, known is\n{by}\n"
             "  either the host was installed anew, or somebody stands in between",
-            hint=f"if it was installed anew: taco-launch trust --replace {route.name}",
+            hint=f"if it was installed anew: {self._trust(route, replace=True)}",
         )
+
+    def _trust(self, route: Route, *, replace: bool = False) -> str:
+        """Give the line that takes a host's key: a jump host that the inventory does not name is left to ssh."""
+        if route.name in self.hosts:
+            return trust_line(self.source, route.name, replace=replace)
+        forget = f"{shell(('ssh-keygen', '-R', route.known_as))}; " if replace else ""
+        return forget + ssh_line(route.login, "true")
+
+
+def trust_line(source: str, host: str, *, replace: bool = False) -> str:
+    """Give the line that takes the key of a host of the inventory `source`; `replace`: a changed one too."""
+    return shell(("taco-launch", "-i", source, "trust", *(("--replace",) if replace else ()), host))
 
 
 def _file_kind(key: Key) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import paramiko
 
+from taco_launch.command import ssh_line
 from taco_launch.errors import HostError
 from taco_launch.remote.ssh_config import Route
 from taco_launch.remote.transport import last_words
@@ -19,8 +20,8 @@ _DEAD_SECONDS = 60
 class Wire:
     """An open socket that leads to a host's sshd."""
 
-    def __init__(self, route: Route, jump: str = "", gateway: paramiko.Transport | None = None) -> None:
-        """Open it, by way of `gateway`, the open connection of the jump host `jump`, where there is one.
+    def __init__(self, route: Route, jump: Route | None = None, gateway: paramiko.Transport | None = None) -> None:
+        """Open it, by way of `gateway`, the open connection to the jump host `jump`, where there is one.
 
         Raises:
             HostError: the host has no address, is not there or refuses, or the command cannot be run.
@@ -29,7 +30,7 @@ class Wire:
         self._errors = tempfile.TemporaryFile() if route.proxy else None  # noqa: SIM115 - lives as long as this
         self._process: subprocess.Popen[bytes] | None = None
         self.socket: Any  # a socket, or what behaves as one
-        if gateway is not None:
+        if jump is not None and gateway is not None:
             self.socket = _forwarded(route, jump, gateway)
         else:
             self.socket = self._proxied(route) if route.proxy else _dialled(route)
@@ -85,7 +86,7 @@ def _dialled(route: Route) -> socket.socket:
     except TimeoutError:
         raise HostError(
             f"{route.name}: waited {route.timeout:g} s for a TCP connection to {at}",
-            hint="is the host up, and does a firewall drop its port? ping, nc -vz",
+            hint=f"is the host up, and does a firewall drop its port? nc -vz {route.address} {route.port}",
         ) from None
     except OSError as error:
         raise HostError(
@@ -98,7 +99,7 @@ def _dialled(route: Route) -> socket.socket:
     return sock
 
 
-def _forwarded(route: Route, jump: str, gateway: paramiko.Transport) -> paramiko.Channel:
+def _forwarded(route: Route, jump: Route, gateway: paramiko.Transport) -> paramiko.Channel:
     at = f"{route.address}:{route.port}"
     try:
         there = (route.address, route.port)
@@ -112,7 +113,8 @@ def _forwarded(route: Route, jump: str, gateway: paramiko.Transport) -> paramiko
         if "Timeout" not in str(error):
             raise
         raise HostError(
-            f"{route.name}: waited {route.timeout:g} s for {jump} to connect to {at}",
-            hint=f"is the host up, and does a firewall drop its port? ssh {jump} nc -vz {route.address} {route.port}",
+            f"{route.name}: waited {route.timeout:g} s for {jump.name} to connect to {at}",
+            hint="is the host up, and does a firewall drop its port? "
+            + ssh_line(jump.login, f"nc -vz {route.address} {route.port}"),
         ) from None
     return channel

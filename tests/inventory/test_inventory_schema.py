@@ -7,7 +7,7 @@ from taco_launch.inventory.schema import json_schema
 
 TOP = {"cluster", "head", "ssh", "network", "container", "mpirun", "profile", "versions", "defaults", "hosts", "groups"}
 VERSIONS = {"openmpi", "nccl", "horovod"}
-SSH = {"user", "identity_file", "host_keys", "known_hosts"}
+SSH = {"user", "identity_file", "host_keys", "known_hosts", "connect_timeout"}
 NETWORK = {"interface", "rdma", "gid_index", "gdr", "port_range"}
 CONTAINER = {"image", "ssh_port", "shm_size", "ulimits", "provides"}
 HOST = {"address", "port", "user", "identity_file", "slots", "max_slots", "labels", "connection"}

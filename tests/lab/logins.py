@@ -18,9 +18,12 @@ import pytest
 from taco_launch.inventory.load import load
 from taco_launch.remote.access import Access
 from taco_launch.remote.fanout import Fanout, connect
+from tests.conftest import eventually
 from tests.lab.conftest import LabUser
 from tests.remote.sshd import keygen
 
+BOTH = {"gpu1": "plain@gpu1", "gpu2": "plain@gpu2"}
+SYSTEM = ("--only", "system")
 PASSWORD = "pässword 'x'"
 PASSPHRASE = "sésame"
 SECURE_PATH = "/opt/secure:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -71,6 +74,14 @@ def make_keys(folder: Path) -> None:
     subprocess.run(sign, check=True)
     lines = [(folder / f"{name}.pub").read_text() for name in ("login", "ecdsa", "rsa", "encrypted")]
     (folder / "authorized").write_text("".join([*lines, "cert-authority " + (folder / "authority.pub").read_text()]))
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the folder that `make_keys` made keys in."""
+    folder = tmp_path_factory.mktemp("keys")
+    make_keys(folder)
+    return folder
 
 
 def prepare(lab: LabUser, host: str, keys: Path) -> None:
@@ -136,19 +147,34 @@ def inside(lab: LabUser, host: str, script: str) -> str:
 
 
 def journal(lab: LabUser, host: str) -> list[str]:
-    """Give what the host's sshd has said."""
-    return inside(lab, host, "journalctl --sync; journalctl --unit ssh --output cat --no-pager").splitlines()
+    """Give what the host's sshd has said.
+
+    Its unit does not tell: whoever logs in is moved to a session's own, maybe before the journal looks.
+    """
+    names = "--identifier sshd --identifier sshd-session"
+    return inside(lab, host, f"journalctl --sync; journalctl {names} --output cat --no-pager").splitlines()
 
 
 @contextmanager
 def sshd_setting(lab: LabUser, host: str, text: str) -> Iterator[None]:
     """Change the settings of a host's sshd for a while."""
     file = "/etc/ssh/sshd_config.d/50-test.conf"
-    inside(lab, host, f"{_written(file, text)}; systemctl reload ssh")
+    _reload(lab, host, _written(file, text))
     try:
         yield
     finally:
-        inside(lab, host, f"rm {file}; systemctl reload ssh")
+        _reload(lab, host, f"rm {file}")
+
+
+def _reload(lab: LabUser, host: str, change: str) -> None:
+    """Have sshd read its settings after `change`: while it does, it listens nowhere, and systemctl waits for no end."""
+
+    def listening() -> int:
+        return sum("Server listening on" in line for line in journal(lab, host))
+
+    before = listening()
+    inside(lab, host, f"{change}; systemctl reload ssh")
+    eventually(lambda: listening() > before, 20, "the sshd to listen again")
 
 
 @dataclass(frozen=True)
@@ -241,6 +267,12 @@ class Person:
             inventory = load(str(self.file), self.env, frozenset)
             with connect(inventory, inventory.hosts, Access(password)) as fanout:
                 yield fanout
+
+
+@pytest.fixture
+def person(lab: LabUser, keys: Path, addresses: dict[str, str], tmp_path: Path) -> Person:
+    """Give somebody who knows no host yet."""
+    return Person(lab, tmp_path, keys, addresses)
 
 
 def by_host(text: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import json
-import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -16,20 +15,14 @@ from taco_launch.command import Command
 from tests.conftest import eventually
 from tests.lab import logins
 from tests.lab.conftest import LabUser
-from tests.lab.logins import PASSPHRASE, PASSWORD, Person, inside, journal, sshd_setting
+from tests.lab.logins import BOTH, PASSPHRASE, PASSWORD, SYSTEM, Person, inside, journal, sshd_setting
 from tests.remote.test_ssh_commands import ENV, EVERYTHING, ODD, encoded
+from tests.remote.test_ssh_logins import agent
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(120)]
 
-BOTH = {"gpu1": "plain@gpu1", "gpu2": "plain@gpu2"}
-SYSTEM = ("--only", "system")
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("keys")
-    logins.make_keys(folder)
-    return folder
+# fixtures are found by their names here
+keys, person = logins.keys, logins.person
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +36,6 @@ def installing(lab: LabUser) -> "Iterator[subprocess.Popen[bytes]]":
 def addresses(lab: LabUser, keys: Path, installing: Any) -> Iterator[dict[str, str]]:  # noqa: ARG001 - it has begun
     with logins.users(lab, keys) as found:
         yield found
-
-
-@pytest.fixture
-def person(lab: LabUser, keys: Path, addresses: dict[str, str], tmp_path: Path) -> Person:
-    return Person(lab, tmp_path, keys, addresses)
 
 
 def accepted(lab: LabUser, host: str, user: str) -> list[str]:
@@ -102,7 +90,7 @@ def test_sudo_that_refuses(person: Person) -> None:
     assert found["free"]["system"]["access"] == "root"  # the others are shown
     assert found["asked"] == "asked: sudo refuses the password that was given"
     assert found["terminal"] == "terminal: sudo refuses the password that was given"
-    assert "hint: try it there: ssh -t asked sudo -k true" in said
+    assert f"hint: try it there: ssh -t -i {person.keys / 'login'} asked sudo -k true" in said
     assert "wrong" not in said
     _code, found, said = person.facts("stranger", *SYSTEM, TACO_LAUNCH_SUDO_PASSWORD=PASSWORD)
     assert found["stranger"].startswith("stranger: sudo refuses: stranger is not in the sudoers file")
@@ -175,25 +163,11 @@ def test_an_encrypted_key_is_asked_for_once(person: Person) -> None:
     assert f"ssh-add {person.keys / 'encrypted'}" in said
 
 
-def ask_agent(word: str, env: dict[str, str]) -> int:
-    return subprocess.run(("ssh-add", word), env=env, capture_output=True, check=False).returncode
-
-
-def test_an_agent(person: Person, tmp_path: Path) -> None:
+def test_an_agent(person: Person) -> None:
     person.knows(BOTH, key=None)
-    path = str(tmp_path / "agent")
-    process = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL)
-    try:
-        env = {**os.environ, "SSH_AUTH_SOCK": path}
-        # ssh-add(1): 2 where no agent answers, which is so for a moment when its socket is there already
-        eventually(lambda: ask_agent("-l", env) < 2, 10, "the agent")
-        for name in ("authority", "rsa"):  # the first is let in nowhere
-            assert ask_agent(str(person.keys / name), env) == 0
+    with agent(person.keys / "authority", person.keys / "rsa") as path:  # the first is let in nowhere
         code, found, _said = person.facts(*SYSTEM, SSH_AUTH_SOCK=path)
         assert (code, found["gpu2"]["system"]["hostname"]) == (0, "gpu2")
-    finally:
-        process.terminate()
-        process.wait()
     code, found, _said = person.facts(*SYSTEM)
     assert code == 5
     assert "there was no key to offer" in found["gpu1"]
@@ -212,7 +186,7 @@ def test_host_keys_unknown_then_taken(person: Person, tmp_path: Path) -> None:
         if host in BOTH:
             shown = shown_by(person.lab, host)
             assert found[host] == f"{host}: unknown host key of {address}: ssh-ed25519 {shown}"
-            assert f"then: taco-launch trust {host}" in said
+            assert f"then: taco-launch -i {person.file} trust {host}" in said
     assert not (person.state / "known_hosts").exists()
     person.knows(BOTH, known_hosts=nothing, host_keys="accept-new")
     assert person.facts("gpu1", *SYSTEM)[0] == 0
@@ -234,7 +208,7 @@ def test_a_changed_host_key(person: Person, tmp_path: Path) -> None:
         assert code == 5
         now, known = shown_by(person.lab, "gpu2"), shown_by(person.lab, "gpu1")
         assert f"has CHANGED: now ssh-ed25519 {now}, known is\n  {wrong}:2: ssh-ed25519 {known}" in found["gpu2"]
-        assert "hint: if it was installed anew: taco-launch trust --replace gpu2" in said
+        assert f"hint: if it was installed anew: taco-launch -i {person.file} trust --replace gpu2" in said
     assert not (person.state / "known_hosts").exists()
 
 
@@ -276,6 +250,11 @@ def test_hashed_known_hosts(person: Person, tmp_path: Path) -> None:
 # --- the way there
 
 
+def listens(address: str, port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex((address, port)) == 0
+
+
 def test_a_port_of_the_configuration(person: Person) -> None:
     person.knows(BOTH, config="Host gpu2\n  Port 2222\n")
     assert person.facts("gpu2", *SYSTEM)[1]["gpu2"] == (
@@ -283,7 +262,9 @@ def test_a_port_of_the_configuration(person: Person) -> None:
     )
     inside(person.lab, "gpu2", "systemd-run --quiet --unit=test-sshd /usr/sbin/sshd -D -p 2222")
     try:
-        eventually(lambda: person.facts("gpu2", *SYSTEM)[0] == 0, 10, "the second sshd")
+        eventually(lambda: listens(person.addresses["gpu2"], 2222), 30, "the second sshd")
+        code, _found, said = person.facts("gpu2", *SYSTEM)
+        assert code == 0, said
         listeners = person.facts("gpu2", "--only", "network")[1]["gpu2"]["network"]["listeners"]
         assert {22, 2222} <= {each["port"] for each in listeners}
     finally:

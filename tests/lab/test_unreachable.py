@@ -4,6 +4,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,19 +16,12 @@ from taco_launch.remote import ssh as connection
 from taco_launch.remote import wire
 from tests.lab import logins
 from tests.lab.conftest import LabUser, seconds
-from tests.lab.logins import Person, inside
+from tests.lab.logins import BOTH, SYSTEM, Person, inside
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(120)]
 
-BOTH = {"gpu1": "plain@gpu1", "gpu2": "plain@gpu2"}
-SYSTEM = ("--only", "system")
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("keys")
-    logins.make_keys(folder)
-    return folder
+# fixtures are found by their names here
+keys, person = logins.keys, logins.person
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +30,16 @@ def addresses(lab: LabUser, keys: Path) -> Iterator[dict[str, str]]:
         yield found
 
 
-@pytest.fixture
-def person(lab: LabUser, keys: Path, addresses: dict[str, str], tmp_path: Path) -> Person:
-    return Person(lab, tmp_path, keys, addresses)
+@contextmanager
+def struck(lab: LabUser, host: str, fault: str, undo: str) -> Iterator[None]:
+    """Inject a fault half a second after the block has begun, and undo it at its end."""
+    timer = threading.Timer(0.5, lab.fault, (host, fault))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+        lab.fault(host, undo)
 
 
 @pytest.mark.parametrize(
@@ -83,16 +84,11 @@ def test_what_was_waited_for(healthy: LabUser, person: Person, monkeypatch: pyte
     with person.connected() as fanout:
         transport = fanout.transports[0]
         transport.run(Command(("true",)))
-        fault = threading.Timer(0.5, healthy.fault, ("gpu2", "pause"))
-        fault.start()
-        try:
+        with struck(healthy, "gpu2", "pause", "resume"):
             begun = time.monotonic()
             with pytest.raises(HostError, match="gpu2: waited 3 s for sleep to end"):
                 transport.run(Command(("sleep", "60"), timeout=3))
             assert time.monotonic() - begun < 8
-        finally:
-            fault.join()
-            healthy.fault("gpu2", "resume")
 
 
 def test_a_command_outlives_a_cut(healthy: LabUser, person: Person) -> None:
@@ -129,16 +125,11 @@ def test_a_host_that_has_gone_is_noticed(healthy: LabUser, person: Person, monke
     with person.connected() as fanout:
         transport = fanout.transports[0]
         transport.run(Command(("true",)))
-        fault = threading.Timer(0.5, healthy.fault, ("gpu2", "partition"))
-        fault.start()
-        try:
+        with struck(healthy, "gpu2", "partition", "heal"):
             begun = time.monotonic()
             with pytest.raises(HostError, match=r"gpu2: the answer of sleep broke off \(the connection was lost\)"):
                 transport.run(Command(("sleep", "60")))
             assert time.monotonic() - begun < 30
-        finally:
-            fault.join()
-            healthy.fault("gpu2", "heal")
 
 
 def test_a_slow_link(healthy: LabUser, person: Person) -> None:

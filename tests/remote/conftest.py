@@ -49,7 +49,9 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Sshd]:
 
 def inventory(*hosts: Host, host_keys: str = "accept-new", known_hosts: str | None = None) -> Inventory:
     """Give an inventory of hosts, whose keys are taken as they come."""
-    return Inventory("test", hosts[0].name, hosts, host_keys=host_keys, known_hosts=known_hosts)
+    return Inventory(
+        "test", hosts[0].name, hosts, host_keys=host_keys, source="my cluster.yaml", known_hosts=known_hosts
+    )
 
 
 def host(sshd: server.Sshd, name: str, *, address: str = "127.0.0.1", user: str | None = None) -> Host:

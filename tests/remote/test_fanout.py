@@ -21,6 +21,8 @@ from taco_launch.remote import fanout as module
 from taco_launch.remote.access import Access
 from taco_launch.remote.fanout import POOL, Answer, Fanout, connect
 from taco_launch.remote.local import Local
+from taco_launch.remote.routes import Routes
+from taco_launch.remote.ssh import Ssh
 from taco_launch.remote.transport import Transport
 
 
@@ -145,6 +147,14 @@ def test_mixed_hosts_keep_their_order(home: object) -> None:
         assert isinstance(fanout.transports[1], Local)
 
 
+def test_the_inventorys_wait_is_every_hosts(home: Path) -> None:
+    (home / ".ssh/config").write_text("Host a\n  ProxyJump b\n")
+    host = Host("a", "a")
+    routes = Routes(Inventory("c", "a", (host,), connect_timeout=5), Access(), {})
+    made = (routes.ssh(host), *routes.gateways)
+    assert [each.route.timeout for each in made if isinstance(each, Ssh)] == [5, 5]
+
+
 BAD_HOSTS = """
 Host shell
   ProxyCommand nc %h %p | tee x
@@ -155,7 +165,7 @@ Host jump
 Host minutes
   ConnectTimeout 1y
 Host service
-  Port ssh
+  Port no-such-service
 Host address
   HostName 10.0.0.1:22
 Host quotes
@@ -175,7 +185,7 @@ def test_a_host_without_a_way_keeps_nobody_from_the_others(home: Path) -> None:
         "circle": "circle: on the way there: circle: more than 8 jump hosts",
         "jump": "jump: on the way there: jump host 'a b': not",
         "minutes": "minutes: ~/.ssh/config:9: ConnectTimeout 1y: not a time",
-        "service": "service: ~/.ssh/config:11: Port ssh: not a number from 1 to 65535",
+        "service": "service: ~/.ssh/config:11: Port no-such-service: not a number from 1 to 65535, nor a service",
         "address": "address: ~/.ssh/config:13: HostName 10.0.0.1:22: no host name",
         "quotes": "No closing quotation",
         "dots": "dots: no address for a..b: ",

@@ -125,7 +125,9 @@ def test_of_two_first_contacts_one_is_taken(tmp_path: Path, monkeypatch: pytest.
 
     def contact(number: int) -> None:
         try:
-            Verifier(known_hosts[number], "accept-new").check(route, (ED, OTHER)[number])
+            Verifier(known_hosts[number], "accept-new", "cluster.yaml", frozenset(("gpu1",))).check(
+                route, (ED, OTHER)[number]
+            )
             results.append("taken")
         except HostError as error:
             results.append("CHANGED" if "has CHANGED" in error.message else error.message)

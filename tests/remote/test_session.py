@@ -11,6 +11,8 @@ from taco_launch.remote import session
 from taco_launch.remote.access import Access
 from tests.remote.conftest import NOBODY
 
+LOGIN = ("-p", "2222", "me@10.0.0.1")
+
 
 class Played:
     """A host that says these things, one by one; `{m}` is the marker."""
@@ -36,7 +38,7 @@ class Played:
 
     def run(self, access: Access = NOBODY, *, sudo: bool = False) -> tuple[int, bytes, bytes]:
         command = Command(("prog", "arg"), b"input", sudo=sudo)
-        self.plan = session.Plan("gpu1", command, self.plan.marker, self.plan.tty)
+        self.plan = session.Plan("gpu1", command, self.plan.marker, self.plan.tty, LOGIN)
         started = session.start(self, self.plan, access, whole=True)
         result = session.finish(self, self.plan, started, 0.0)
         return result.exit_code, result.stdout, result.stderr
@@ -113,6 +115,20 @@ def test_sudo_that_refuses(said: list[tuple[str, str]], ending: str, password: s
         Played(said, ending).run(Access(password), sudo=True)
     assert caught.value.hint
     assert "s3cret" not in repr(Access("s3cret"))
+
+
+def test_hints_can_be_pasted() -> None:
+    """They get there as the inventory says, and take no ssh to get to this machine."""
+    command = Command(("prog",), sudo=True)
+    for login, expected in ((LOGIN, "ssh -t -p 2222 me@10.0.0.1 sudo -l"), ((), "sudo -l")):
+        begin = session._Begin(session.plan("gpu1", command, login=login), NOBODY)
+        begin.take(b"", b"no\n")
+        refused = begin.refused("exit code 1")
+        assert isinstance(refused, HostError)
+        assert refused.hint == f"see what it allows: {expected}"
+    with pytest.raises(HostError) as caught:
+        Played([START]).run()
+    assert caught.value.hint == "is the host up, and the network whole? ssh -p 2222 me@10.0.0.1 uptime"
 
 
 def test_sudo_that_wants_a_terminal_is_told_apart() -> None:

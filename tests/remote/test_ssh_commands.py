@@ -29,6 +29,18 @@ ENV = (("PLAIN", "value"), ("ODD", 'it\'s\n"$x" !\udcff'), ("LC_ALL", "zz_ZZ.UTF
 EVERYTHING = bytes(range(256))
 
 
+@pytest.fixture
+def shared(sshd: Sshd, tmp_path: Path) -> tuple[Path, str]:
+    """Give a folder of the sshd's in which every user may write: as it is called here, and there.
+
+    pytest's own folders are closed to others, anew whenever a pytest begins.
+    """
+    here = sshd.folder / tmp_path.name
+    here.mkdir()
+    here.chmod(0o777)
+    return here, f"/run/test/{tmp_path.name}"
+
+
 @contextmanager
 def one(sshd: Sshd, name: str, access: Access = NOBODY, user: str | None = None) -> Iterator[Transport]:
     with connect(inventory(host(sshd, name, user=user)), (host(sshd, name, user=user),), access) as fanout:
@@ -127,7 +139,6 @@ def test_a_login_shell_that_is_none(sshd: Sshd) -> None:
 
 
 def test_a_command_that_takes_too_long_is_ended(sshd: Sshd, tmp_path: Path) -> None:
-    tmp_path.chmod(0o777)
     script = f"echo $$ >{tmp_path}/pid; trap '' TERM; echo still at it >&2; while :; do sleep 0.2; done"
     begun = time.monotonic()
     with pytest.raises(HostError, match="waited 1 s for sh to end; the last on its stderr: still at it"):
@@ -182,8 +193,6 @@ def test_close_from_another_thread_ends_a_run(sshd: Sshd) -> None:
 
 @pytest.mark.parametrize("name", ["root", "free", "terminal"])
 def test_ctrl_c_ends_what_runs_on_hosts(sshd: Sshd, name: str, tmp_path: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o777)
     file = tmp_path / "pid"
     command = Command(("sh", "-c", f"echo $$ >{file}.part; mv {file}.part {file}; exec sleep 60"), sudo=name != "root")
     with contextlib.suppress(KeyboardInterrupt), one(sshd, name, Access("pässword")) as transport:
@@ -228,37 +237,45 @@ def test_sudo(sshd: Sshd, name: str) -> None:
     ("name", "password", "message", "hint"),
     [
         ("asked", None, "asked: sudo asks for a password", "--ask-sudo-password"),
-        ("asked", "wrong", "asked: sudo refuses the password", "ssh -t asked sudo -k"),
-        ("terminal", "wrong", "terminal: sudo refuses the password", "ssh -t terminal sudo -k"),
-        ("stranger", "pässword", "stranger: sudo refuses: stranger is not in the sudoers file", "sudo -l"),
+        (
+            "asked",
+            "wrong",
+            "asked: sudo refuses the password",
+            "ssh -t -i {key} -p {port} asked@127.0.0.1 sudo -k true",
+        ),
+        (
+            "terminal",
+            "wrong",
+            "terminal: sudo refuses the password",
+            "ssh -t -i {key} -p {port} terminal@127.0.0.1 sudo -k true",
+        ),
+        ("stranger", "pässword", "stranger: sudo refuses: stranger is not in the sudoers file", "@127.0.0.1 sudo -l"),
     ],
 )
 def test_sudo_that_refuses(sshd: Sshd, name: str, password: str | None, message: str, hint: str) -> None:
     with pytest.raises(HostError, match=message) as caught:
         run(sshd, name, Command(("true",), sudo=True), Access(password))
     assert caught.value.hint
-    assert hint in caught.value.hint
+    assert hint.format(key=sshd.login, port=sshd.port) in caught.value.hint
 
 
 # --- files
 
 
 @pytest.mark.parametrize("name", ["plain", "free", "terminal"])
-def test_a_file_is_put_whole_and_private(sshd: Sshd, name: str, tmp_path: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o777)
-    target = tmp_path / "a b" / "it's"
+def test_a_file_is_put_whole_and_private(sshd: Sshd, name: str, shared: tuple[Path, str]) -> None:
+    target, there = shared[0] / "a b" / "it's", f"{shared[1]}/a b/it's"
     data, sudo = EVERYTHING * 4000, name != "plain"
     with one(sshd, name, Access("pässword")) as transport:
-        transport.put(data, str(target), 0o640, sudo=sudo)
+        transport.put(data, there, 0o640, sudo=sudo)
         assert target.read_bytes() == data
         assert target.stat().st_mode & 0o777 == 0o640
         assert target.parent.stat().st_mode & 0o777 == 0o700
         assert target.owner() == "root" if sudo else target.stat().st_uid == 5001
-        transport.put(b"", str(target), sudo=sudo)
+        transport.put(b"", there, sudo=sudo)
         assert target.read_bytes() == b""
         with pytest.raises(HostError, match=f"{name}: cannot write .*: is a folder"):
-            transport.put(b"x", str(target.parent), sudo=sudo)
+            transport.put(b"x", f"{shared[1]}/a b", sudo=sudo)
         assert os.listdir(target.parent) == ["it's"]
 
 

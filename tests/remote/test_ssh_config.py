@@ -114,6 +114,7 @@ def test_files_that_cannot_be_read(home: Path) -> None:
         ("bastion", ("bastion", 22, "")),
         ("me@bastion:2222", ("bastion", 2222, "me")),
         ("ssh://me@bastion:2222/", ("bastion", 2222, "me")),
+        ("me@bastion:https", ("bastion", 443, "me")),
         ("[fe80::1]:22", ("fe80::1", 22, "")),
     ],
 )
@@ -122,7 +123,7 @@ def test_jump_hosts(spec: str, expected: tuple[str, int, str]) -> None:
     assert (host.address, host.port, host.user) == expected
 
 
-@pytest.mark.parametrize("spec", ["", "a b", "a:b", "a:1:2", "@a"])
+@pytest.mark.parametrize("spec", ["", "a b", "a:b", "a:0", "a:70000", "a:1:2", "@a"])
 def test_no_jump_hosts(spec: str) -> None:
     with pytest.raises(HostError, match="jump host"):
         jump_host(spec)
@@ -132,7 +133,7 @@ def test_no_jump_hosts(spec: str) -> None:
     ("text", "port", "timeout", "banner"),
     [
         ("Port 36 # c\nConnectTimeout 1m\n", 36, 60, 60),
-        ("ConnectTimeout none\n", 22, 10, 30),
+        ("Port https\nConnectTimeout none\n", 443, 10, 30),
         ("ConnectTimeout 0\n", 22, 10, 30),
         ('Port "36"\nConnectTimeout = 1h1M30s#x\n', 0, 0, 0),
         ("ConnectTimeout 1h1M30s # x # y\n", 22, 3690, 3690),
@@ -148,6 +149,35 @@ def test_numbers_and_times(home: Path, text: str, port: int, timeout: float, ban
         return
     found = route(home, text, Host("gpu1", "gpu1"))
     assert (found.port, found.timeout, found.banner_timeout) == (port, timeout, banner)
+
+
+def test_the_name_of_a_port_is_a_number_for_a_command(home: Path) -> None:
+    found = route(home, "Port https\nProxyCommand nc %h %p\n", Host("gpu1", "gpu1"))
+    assert (found.port, found.proxy, found.known_as) == (443, ("nc", "gpu1", "443"), "[gpu1]:443")
+    found = route(home, "Port https\nProxyCommand nc %h %p\n", Host("gpu1", "gpu1", port=2201))
+    assert (found.port, found.proxy) == (2201, ("nc", "gpu1", "2201"))
+
+
+def test_the_inventorys_wait_goes_first(home: Path) -> None:
+    (home / ".ssh/config").write_text("ConnectTimeout 20\n")
+    found = Config({}, ("~/.ssh/config",), connect_timeout=5).route(Host("gpu1", "gpu1"))
+    assert (found.timeout, found.banner_timeout) == (5, 5)
+
+
+@pytest.mark.parametrize(
+    ("host", "login"),
+    [
+        (Host("gpu1", "gpu1"), "gpu1"),
+        (Host("gpu1", "10.0.0.1"), "10.0.0.1"),
+        (Host("gpu1", "10.0.0.1", port=2222, user="me"), "-p 2222 me@10.0.0.1"),
+        (Host("gpu1", "gpu1", identity_file="~/.ssh/it's"), "-i {home}/.ssh/it's gpu1"),
+        (Host("gpu1", "gpu1", identity_file="none"), "gpu1"),
+    ],
+)
+def test_what_a_person_types_to_get_there(home: Path, host: Host, login: str) -> None:
+    """What the files say, ssh reads itself: what the inventory says has to be typed."""
+    found = route(home, "User late\nPort 2200\nHostName 10.1.1.1\n", host)
+    assert " ".join(found.login) == login.format(home=home)
 
 
 def test_a_comment_is_none_where_a_command_or_quotes_hold_it(home: Path) -> None:

@@ -41,7 +41,7 @@ def test_an_unknown_key_is_refused_with_its_fingerprint(sshd: Sshd, own: Path, t
     shown = fingerprint(sshd.host_key(), tmp_path / "key")
     assert caught.value.message == f"plain: unknown host key of [127.0.0.1]:{sshd.port}: ssh-ed25519 {shown}"
     assert caught.value.hint
-    assert "taco-launch trust plain" in caught.value.hint
+    assert caught.value.hint.endswith(", then: taco-launch -i 'my cluster.yaml' trust plain")
     assert not own.exists()
 
 
@@ -77,8 +77,23 @@ def test_a_changed_key_is_refused_with_both_fingerprints(
     for key in (sshd.host_key(kind), other):
         assert fingerprint(key, tmp_path / "key") in caught.value.message
     assert f"{file}:2: " in caught.value.message
-    assert caught.value.hint == "if it was installed anew: taco-launch trust --replace plain"
+    assert caught.value.hint == "if it was installed anew: taco-launch -i 'my cluster.yaml' trust --replace plain"
     assert not own.exists()
+
+
+def test_the_key_of_a_jump_host_is_left_to_ssh(sshd: Sshd, home: Path, tmp_path: Path) -> None:
+    way = f"Host middle\n  HostName 127.0.0.2\n  Port {sshd.port}\n  User plain\n  IdentityFile {sshd.login}\n"
+    (home / ".ssh/config").write_text(f"Host gpu1\n  ProxyJump other@middle:{sshd.port}\n{way}")
+    with pytest.raises(HostError, match="gpu1: by way of the jump host middle: unknown host key") as caught:
+        login(Host("gpu1", "gpu1"), host_keys="strict")
+    assert caught.value.hint
+    assert caught.value.hint.endswith(f", then: ssh -p {sshd.port} other@middle true")
+    other = keygen(tmp_path / "other").with_suffix(".pub").read_text().strip()
+    (home / ".ssh/known_hosts").write_text(f"[127.0.0.2]:{sshd.port} {other}\n")
+    with pytest.raises(HostError, match="has CHANGED") as caught:
+        login(Host("gpu1", "gpu1"))
+    forget = f"ssh-keygen -R '[127.0.0.2]:{sshd.port}'"
+    assert caught.value.hint == f"if it was installed anew: {forget}; ssh -p {sshd.port} other@middle true"
 
 
 def test_revoked_and_certified_keys(sshd: Sshd, home: Path) -> None:
@@ -155,7 +170,7 @@ def test_trust_after_a_host_was_installed_anew(changing: tuple[Sshd, Path], own:
     refused = trust(file, "gpu1", "--yes")
     assert refused.returncode == 1
     assert "its host key is CHANGED" in refused.stderr
-    assert "taco-launch trust --replace gpu1" in refused.stderr
+    assert f"if it was installed anew: taco-launch -i {file} trust --replace gpu1" in refused.stderr
     assert trust(file, "gpu1", "--yes", "--replace").returncode == 0
     assert own.read_text() == f"[127.0.0.9]:22 {other}\n[127.0.0.1]:{sshd.port} {sshd.host_key()}\n"
 

@@ -19,6 +19,7 @@ from taco_launch.errors import HostError
 from taco_launch.model.hosts import Host
 from taco_launch.remote.access import Access
 from taco_launch.remote.fanout import connect
+from tests.conftest import eventually
 from tests.remote.conftest import NOBODY, host, inventory
 from tests.remote.sshd import Sshd, keygen, why_not
 from tests.remote.sshd import sshd as started
@@ -44,13 +45,19 @@ def authorize(sshd: Sshd, public: Path, options: str = "") -> None:
 
 @contextmanager
 def agent(*keys: Path) -> Iterator[str]:
+    """Run one that holds keys; give its socket."""
     path = f"/tmp/taco-launch-agent-{os.getpid()}"
+    env = {**os.environ, "SSH_AUTH_SOCK": path}
+
+    def add(word: str) -> int:
+        return subprocess.run(["ssh-add", word], env=env, capture_output=True, check=False).returncode
+
     process = subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL)
     try:
-        while not os.path.exists(path):  # noqa: PTH110
-            assert process.poll() is None
+        # ssh-add(1): 2 where no agent answers, which is so for a moment when its socket is there already
+        eventually(lambda: add("-l") < 2, 10, "the agent")
         for key in keys:
-            subprocess.run(["ssh-add", "-q", str(key)], env={**os.environ, "SSH_AUTH_SOCK": path}, check=True)
+            assert add(str(key)) == 0
         yield path
     finally:
         process.terminate()
@@ -167,7 +174,7 @@ def test_what_was_offered_and_what_the_host_takes(sshd: Sshd, tmp_path: Path) ->
         f"plain: 127.0.0.1:{sshd.port}: it does not let plain in with a key\n"
         f"  offered: {key}\n  the host takes: publickey"
     )
-    assert caught.value.hint == f"put a public key there: ssh-copy-id -p {sshd.port} plain@127.0.0.1"
+    assert caught.value.hint == f"put a public key there: ssh-copy-id -i {key} -p {sshd.port} plain@127.0.0.1"
     with pytest.raises(HostError, match="there was no key to offer") as caught:
         login(replace(host(sshd, "plain"), identity_file=None))
     assert caught.value.hint
@@ -207,8 +214,16 @@ def test_a_host_that_wants_passwords(tmp_path: Path) -> None:
     ("content", "problem"),
     [
         ("-----BEGIN DSA PRIVATE KEY-----\nabcd\n-----END DSA PRIVATE KEY-----\n", "is a DSA key"),
-        ("-----BEGIN OPENSSH PRIVATE KEY-----\nabcd\n-----END OPENSSH PRIVATE KEY-----\n", "is no private key"),
-        ("hello\n", "cannot be read"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nabcd\n-----END OPENSSH PRIVATE KEY-----\n", "was it cut or changed"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEA\n-----END", "was it cut or changed"),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nabcd\n-----END RSA PRIVATE KEY-----\n",
+            "was it cut .* see: ssh-keygen -y -f ",
+        ),
+        ("-----BEGIN PUBLIC KEY-----\nabcd\n-----END PUBLIC KEY-----\n", "it has no line BEGIN ... PRIVATE KEY$"),
+        ("PuTTY-User-Key-File-3: ssh-ed25519\n", "is in PuTTY's form: puttygen .*/key -O private-openssh -o "),
+        ("hello\n", "is no private key: it has no line BEGIN ... PRIVATE KEY$"),
+        ("", "is empty$"),
         (None, "no such file"),
     ],
 )
@@ -216,7 +231,7 @@ def test_key_files_that_are_none(sshd: Sshd, tmp_path: Path, content: str | None
     key = tmp_path / "key"
     if content is not None:
         key.write_text(content)
-    with pytest.raises(HostError, match=f"not offered: {key}.*{problem}"):
+    with pytest.raises(HostError, match=f"(?m)not offered: {key}.*{problem}"):
         login(replace(host(sshd, "plain"), identity_file=str(key)))
 
 

@@ -3,13 +3,14 @@
 import io
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from taco_launch.cli import render
+from taco_launch.cli import host_errors, render
+from taco_launch.cli.completion import complete_hosts, complete_list
 from taco_launch.cli.options import (
     Settings,
     access_of,
@@ -19,7 +20,8 @@ from taco_launch.cli.options import (
     settings_of,
     talk_options,
 )
-from taco_launch.errors import FAILED, HOST_FAILED, OK, UsageError
+from taco_launch.errors import FAILED, HOST_FAILED, INTERRUPTED, OK, HostError, UsageError
+from taco_launch.facts import SUBJECTS
 
 if TYPE_CHECKING:
     from taco_launch.facts.compare import Folded
@@ -29,15 +31,14 @@ if TYPE_CHECKING:
 
 # How many captures that are not understood are told of one by one.
 _MOST_SAID = 10
-_SUBJECTS = ("system", "network", "docker", "gpu", "topology", "rdma", "image")
 
 
 def _subjects(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> tuple[str, ...]:
     words = tuple(dict.fromkeys(word.strip() for text in value for word in text.split(",")))
     for word in words:
-        if word not in _SUBJECTS:
-            raise click.BadParameter(f"no such subject: {word!r}; they are {', '.join(_SUBJECTS)}")
-    return words or _SUBJECTS
+        if word not in SUBJECTS:
+            raise click.BadParameter(f"no such subject: {word!r}; they are {', '.join(SUBJECTS)}")
+    return words or SUBJECTS
 
 
 @click.command()
@@ -45,7 +46,7 @@ def _subjects(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]
 @output_options
 @talk_options
 @access_options
-@click.argument("hosts", nargs=-1, metavar="[HOST]...")
+@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=complete_hosts)
 @click.option(
     "--from",
     "sources",
@@ -61,7 +62,8 @@ def _subjects(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]
     multiple=True,
     callback=_subjects,
     metavar="SUBJECT",
-    help=f"Look at these only: {', '.join(_SUBJECTS)}. May be repeated, or a list with commas.",
+    shell_complete=complete_list(SUBJECTS),
+    help=f"Look at these only: {', '.join(SUBJECTS)}. May be repeated, or a list with commas.",
 )
 @click.option("--container", metavar="NAME", help="Look for the training software in this container of each host.")
 @click.pass_context
@@ -89,56 +91,90 @@ def facts(
       taco-launch facts --from topo.txt --json
 
     \b
-    Exit codes: 5 where a host did not answer (the others are shown), 1 where nothing of --from was understood.
+    Exit codes: 5 where a host did not answer, or not in full (what came is shown), 1 where nothing of --from was
+    understood, 130 after Ctrl-C (the hosts that had answered are shown).
     """
     settings = settings_of(ctx)
+    _one_form(ctx)
     if sources:
-        if hosts or container:
-            other = "HOST" if hosts else "--container"
+        given = {"HOST": hosts, "--container": container, "-i": settings.inventory}
+        other = next((name for name, value in given.items() if value), None)
+        if other:
             raise UsageError(f"{other} and --from: captured outputs are read, or hosts are asked", hint="leave one out")
         ctx.exit(_captured(settings, sources, subjects))
     ctx.exit(_gathered(settings, hosts, subjects, container, access_of(access)))
 
 
+def _one_form(ctx: click.Context) -> None:
+    """Refuse -o and --json side by side, of which the last would win; behind the verb they overrule those before it."""
+    for each in (ctx.find_root(), ctx):
+        if all(each.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in ("output", "as_json")):
+            raise UsageError(
+                "-o and --json: one form at a time", hint="--json is -o json, which has all that wide shows"
+            )
+
+
 def _gathered(
     settings: Settings, words: Sequence[str], subjects: Sequence[str], container: str | None, access: "Access"
 ) -> int:
+    from taco_launch.facts.document import cluster
     from taco_launch.flows.facts import gather
     from taco_launch.inventory.ranges import fold as short
     from taco_launch.inventory.select import named
-    from taco_launch.remote.fanout import connect
+    from taco_launch.remote.fanout import Answer, connect
 
     inventory = settings.load()
     chosen = named(inventory, words)
-    with connect(inventory, chosen, access) as fanout, render.progress(settings, "facts", len(chosen)) as progress:
-        sudo = access.sudo_password is not None
-        answers = gather(fanout, subjects, lambda _answer: progress(), sudo=sudo, container=container)
+    came: dict[str, Answer[HostFacts]] = {}
+    interrupted = False
+    try:
+        with connect(inventory, chosen, access) as fanout, render.progress(settings, "facts", len(chosen)) as progress:
+
+            def note(answer: "Answer[HostFacts]") -> None:
+                came[answer.host] = answer
+                progress()
+
+            gather(fanout, subjects, note, sudo=access.sudo_password is not None, container=container)
+    except KeyboardInterrupt:
+        interrupted = True
+    answers = [
+        came.get(host.name) or Answer(host.name, error=HostError(f"{host.name}: interrupted")) for host in chosen
+    ]
     found = [answer.value for answer in answers if answer.value is not None]
     if settings.output in ("json", "yaml"):
-        render.data(_document(found, [answer for answer in answers if answer.error]), settings.output)
+        failed = [
+            {"host": answer.host, "error": answer.error.message, "hint": answer.error.hint}
+            for answer in answers
+            if answer.error
+        ]
+        render.data({**cluster(found), "failed": failed}, settings.output)
     elif found:
         _show(found, wide=settings.output == "wide", several=len(chosen) > 1)
-        silent = [answer.host for answer in answers if answer.error]
-        if silent:
-            click.echo(f"\nNo answer: {short(silent)}")
-    render.host_errors(answers)
+        for title, hosts in (
+            ("No answer", [answer.host for answer in answers if answer.value is None]),
+            ("Incomplete", [answer.host for answer in answers if answer.value and answer.error]),
+        ):
+            if hosts:
+                click.echo(f"\n{title}: {short(hosts)}")
+    host_errors.show(answers, {host.name: host.address for host in chosen})
+    if interrupted:
+        return INTERRUPTED
     return HOST_FAILED if any(answer.error for answer in answers) else OK
 
 
 def _captured(settings: Settings, sources: Sequence[Path], subjects: Sequence[str]) -> int:
     from taco_launch.facts import captured
-    from taco_launch.facts.document import document
-    from taco_launch.facts.summary import NOT_ASKED
-    from taco_launch.flows import facts as flow
+    from taco_launch.facts.document import cluster, document
+    from taco_launch.facts.parse import only
+    from taco_launch.flows import captures
 
-    files, left_out = flow.captured(sources, sys.stdin.buffer if sys.stdin else io.BytesIO())
-    others: dict[str, Any] = dict.fromkeys(set(_SUBJECTS) - set(subjects), NOT_ASKED)
-    read = tuple(replace(host, **others) for host in captured.read(files))
+    files, left_out = captures.read(sources, sys.stdin.buffer if sys.stdin else io.BytesIO())
+    read = tuple(only(host, subjects) for host in captured.read(files))
     unread = [*left_out, *(entry for host in read for entry in host.unread)]
     understood = any(captured.understood(host) for host in read)
     if settings.output in ("json", "yaml"):
         if len(read) > 1:
-            found = _document(read, [])
+            found = {**cluster(read), "failed": []}
         else:
             found = document(read[0]) if read else {"host": None, "unknown": []}
             found["unknown"] += [{"where": name, "reason": reason} for name, reason in left_out]
@@ -150,36 +186,12 @@ def _captured(settings: Settings, sources: Sequence[Path], subjects: Sequence[st
             click.echo(f"\nGID index: {gid['gid_index']} on {gid['hca']}:{gid['port']} ({gid['why']})")
     for name, reason in unread[:_MOST_SAID]:
         render.warning(settings, f"{name}: {reason}")
-    if len(unread) > _MOST_SAID:
-        render.warning(settings, f"and {len(unread) - _MOST_SAID} more files that are not understood (--json has all)")
+    if (more := len(unread) - _MOST_SAID) > 0:
+        files_are = "file that is" if more == 1 else "files that are"
+        render.warning(settings, f"and {more} more {files_are} not understood (--json has all)")
     if not understood:
         render.error("nothing that was captured is understood", "what is known: taco-launch facts --help")
     return OK if understood else FAILED
-
-
-def _document(found: "Sequence[HostFacts]", failed: "Sequence[Answer[Any]]") -> dict[str, Any]:
-    from taco_launch.facts.document import document
-    from taco_launch.facts.fabric import fabric
-    from taco_launch.model.codec import to_json
-
-    return {
-        "hosts": [document(facts) for facts in found],
-        "differences": [
-            {
-                "subject": row.subject,
-                "name": row.name,
-                "values": [{"value": text, "hosts": list(names)} for text, names in row.values],
-            }
-            for row in _folded(found)
-            if row.differs
-        ],
-        "fabric": to_json(fabric(tuple(found))) if found else None,
-        "failed": [
-            {"host": answer.host, "error": answer.error.message, "hint": answer.error.hint}
-            for answer in failed
-            if answer.error
-        ],
-    }
 
 
 def _folded(found: "Sequence[HostFacts]") -> "tuple[Folded, ...]":
@@ -223,8 +235,7 @@ def _show(found: "Sequence[HostFacts]", *, wide: bool, several: bool) -> None:
 def _show_fabric(found: "Sequence[HostFacts]") -> None:
     """Say what a job between the hosts would use; nothing where there is no RDMA device."""
     from taco_launch.facts.fabric import fabric
-    from taco_launch.facts.summary import NOT_ASKED
-    from taco_launch.model.found import Absent, Unknown
+    from taco_launch.model.found import NOT_ASKED, Absent, Unknown
 
     if any(facts.rdma == NOT_ASKED for facts in found):
         return

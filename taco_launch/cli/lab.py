@@ -71,8 +71,8 @@ def lab() -> None:
 def up(ctx: click.Context, *, lab: str, size: int | None, slots: int | None, gpus: str | None) -> None:
     """Bring up hosts gpu1, gpu2, ... and a registry; where they are up, change nothing.
 
-    Takes root, or the right to use the Docker Engine. Where there is no engine, one is installed and started. The first time an image is made from this
-    machine's package archives, which takes about a minute.
+    Takes root, or the right to use the Docker Engine. Where there is no engine, one is installed and started. The first
+    time an image is made from this machine's package archives, which takes about a minute.
 
     \b
     Examples:

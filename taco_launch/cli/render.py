@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from taco_launch.model.hosts import Inventory
     from taco_launch.model.jobs import JobRecord
     from taco_launch.model.plans import LaunchPlan
-    from taco_launch.remote.fanout import Answer
 
 # Colours of ranks in a merged log, one after the other (ECMA-48, 8.3.117: cyan, yellow, green, magenta, blue).
 _RANK_COLOURS = (36, 33, 32, 35, 34)
@@ -232,19 +231,6 @@ def findings(found: "Sequence[Match]", output: str) -> None:
         click.echo(printable(f"line {told.line}: {told.signature}{where}{note}"))
         for name, text in (("text", match.text), ("cause", told.cause), ("next", told.next)):
             click.echo(f"  {name + ':':<7}{printable(text)}")
-
-
-def host_errors(answers: "Sequence[Answer[Any]]") -> None:
-    """Say on stderr which hosts failed: equal errors once, with all hosts they befell."""
-    from taco_launch.inventory.ranges import fold
-
-    told: dict[tuple[str, str | None], list[str]] = {}
-    for answer in answers:
-        if answer.error is not None:
-            said = answer.error.message.removeprefix(f"{answer.host}: ")
-            told.setdefault((said, answer.error.hint), []).append(answer.host)
-    for (said, hint), names in told.items():
-        error(f"{fold(names)}: {said}", hint)
 
 
 @contextmanager

@@ -117,7 +117,8 @@ def _print_plan(settings: Settings, spec: "JobSpec", out: str, *, explain: bool)
     def look(missing: tuple[str, ...]) -> "tuple[tuple[HostFacts, ...], tuple[str, ...]]":
         from taco_launch.flows.facts import job_hosts
 
-        settings.talk(f"asking {len(spec.hosts)} hosts for: {', '.join(missing)}")
+        count = "one host" if len(spec.hosts) == 1 else f"{len(spec.hosts)} hosts"
+        settings.talk(f"asking {count} for: {', '.join(missing)}")
         return job_hosts(settings.load(), spec.hosts, access_of({}))
 
     launch = plan.dry_run(spec, os.environ, ask, look, root=os.geteuid() == 0, folder=out)

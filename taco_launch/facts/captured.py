@@ -5,17 +5,15 @@ import re
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from taco_launch.facts import gpu, hcas, peermem, rdma, sections
+from taco_launch.facts import SUBJECTS, gpu, hcas, peermem, rdma, sections
 from taco_launch.facts.hcas import Seen
 from taco_launch.facts.parse import parse
 from taco_launch.facts.recognise import Capture, no_text, recognise
 from taco_launch.model.facts import HostFacts, System
-from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.found import NOT_ASKED, Absent, Found, Unknown, not_told
 from taco_launch.model.hardware import Driver, GpuProcess, Gpus, Hca, PeerMemory, Rdma, Topology
 
-_NOT_ASKED = Unknown("not asked")
-_NOT_SAID = Unknown("not asked: no captured output says")
-_SUBJECTS = ("system", "network", "docker", "gpu", "topology", "rdma", "image")
+_NOT_SAID = not_told("no captured output says")
 # a device's folder in a copy of /sys/class/infiniband, and the file by which it is known
 _DEVICE = re.compile(
     r"((?:.*/)?[^/]+)/(?:ports/[0-9]+/[a-z_]+|ports/[0-9]+/(?:gids|gid_attrs)/.*|node_guid|hca_type|fw_ver)"
@@ -50,7 +48,7 @@ def read(files: Sequence[Tuple[str, bytes]]) -> Tuple[HostFacts, ...]:
 
 def understood(facts: HostFacts) -> bool:
     """Tell whether anything at all is known of the host."""
-    return any(_known(getattr(facts, subject)) for subject in _SUBJECTS)
+    return any(_known(getattr(facts, subject)) for subject in SUBJECTS)
 
 
 def _known(value: Any) -> bool:
@@ -109,7 +107,7 @@ def _probed(path: str, content: bytes) -> HostFacts:
     facts = parse(stem, content, 0.0, 0.0)
     if not isinstance(facts.system, System):
         return facts
-    when = Unknown("not asked: when the answer came is not saved")
+    when = not_told("when the answer came is not saved")
     system = replace(facts.system, clock_offset=when, clock_error=when)
     name = facts.system.hostname
     return replace(facts, host=name if isinstance(name, str) and name else stem, system=system)
@@ -139,7 +137,7 @@ class _Collected:
         found = self.all(kind)
         if any(value != found[0] for value in found[1:]):
             return Unknown(f"{len(found)} captures of {kind} are there, and they differ")
-        return found[0] if found else _NOT_ASKED
+        return found[0] if found else NOT_ASKED
 
 
 def _host(name: str, captures: Sequence[Tuple[str, Capture]], copy: Sequence[Seen]) -> HostFacts:
@@ -147,13 +145,13 @@ def _host(name: str, captures: Sequence[Tuple[str, Capture]], copy: Sequence[See
     topology: Found[Topology] = collected.one("topo -m")
     facts = HostFacts(
         host=name,
-        system=_NOT_ASKED,
-        network=_NOT_ASKED,
-        docker=_NOT_ASKED,
+        system=NOT_ASKED,
+        network=NOT_ASKED,
+        docker=NOT_ASKED,
         gpu=_gpu(collected),
         topology=topology,
         rdma=_rdma(collected, copy),
-        image=_NOT_ASKED,
+        image=NOT_ASKED,
     )
     return replace(facts, unread=tuple(dict.fromkeys(collected.unread)))
 
@@ -161,17 +159,17 @@ def _host(name: str, captures: Sequence[Tuple[str, Capture]], copy: Sequence[See
 def _gpu(collected: _Collected) -> Found[Gpus]:
     kinds = ("--query-gpu", "-q -x", "-L", "--query-compute-apps", "driver", "cuda", "refusal")
     query, xml, listed, processes, driver, cuda, refusal = (collected.one(kind) for kind in kinds)
-    if all(part == _NOT_ASKED for part in (query, xml, listed, processes, driver, cuda, refusal)):
-        return _NOT_ASKED
+    if all(part == NOT_ASKED for part in (query, xml, listed, processes, driver, cuda, refusal)):
+        return NOT_ASKED
     found: Found[gpu.Queried] = query
     if isinstance(xml, Gpus):
         told = gpu.Queried(xml.gpus, xml.lost, xml.driver.loaded)
         found = told if not isinstance(query, gpu.Queried) else _same(query, told)
-        cuda = xml.driver.cuda if cuda == _NOT_ASKED else cuda
-        processes = xml.processes if processes == _NOT_ASKED else processes
-    elif found == _NOT_ASKED and not isinstance(listed, gpu.Listed):
-        found = xml if xml != _NOT_ASKED else refusal
-    if driver == _NOT_ASKED and isinstance(found, gpu.Queried):
+        cuda = xml.driver.cuda if cuda == NOT_ASKED else cuda
+        processes = xml.processes if processes == NOT_ASKED else processes
+    elif found == NOT_ASKED and not isinstance(listed, gpu.Listed):
+        found = xml if xml != NOT_ASKED else refusal
+    if driver == NOT_ASKED and isinstance(found, gpu.Queried):
         driver = found.driver
     whole = Driver(driver, _NOT_SAID, cuda, _NOT_SAID, _NOT_SAID)
     apps: Found[Tuple[GpuProcess, ...]] = processes
@@ -195,9 +193,9 @@ def _rdma(collected: _Collected, copy: Sequence[Seen]) -> Found[Rdma]:
     why_not = Unknown("; ".join(value.reason for value in collected.all("modprobe")))
     seen = [*copy, *(one for value in tools if isinstance(value, tuple) for one in value)]
     refused: Optional[Unknown] = next((value for value in tools if isinstance(value, Unknown)), None)
-    if not seen and refused is None and all(part == _NOT_ASKED for part in (modules, ofed)) and not why_not.reason:
-        return _NOT_ASKED
-    found: Found[Tuple[Hca, ...]] = hcas.build(seen) or refused or _NOT_ASKED
+    if not seen and refused is None and all(part == NOT_ASKED for part in (modules, ofed)) and not why_not.reason:
+        return NOT_ASKED
+    found: Found[Tuple[Hca, ...]] = hcas.build(seen) or refused or NOT_ASKED
     loaded = peermem.loaded(modules)
     if why_not.reason and not isinstance(loaded, str):
         loaded = why_not

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Dict, List, Sequence, Tuple
 
-from taco_launch.facts.summary import SUBJECTS, Row, is_asked
+from taco_launch.facts import SUBJECTS
+from taco_launch.facts.summary import Row, is_asked
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 def parse_docker(sections: Sections) -> Found[Docker]:
     """Read the probe's sections docker.*.
 
-    Absent where there is no docker command. Where there is one and no engine runs, `version` is Absent; where this user may
-    not ask it, or its answer is not understood, Unknown; the rest of what only the engine knows is Unknown then.
+    Absent where there is no docker command. Where there is one and no engine runs, `version` is Absent; where this user
+    may not ask it, or its answer is not understood, Unknown; the rest of what only the engine knows is Unknown then.
     """
     missing = unasked(sections, "docker")
     if missing is not None:

@@ -1,21 +1,44 @@
-"""A host's facts as the JSON document that `taco-launch facts -o json` prints."""
+"""Facts as the JSON document that `taco-launch facts -o json` prints: of one host, and of hosts side by side."""
 
 from dataclasses import fields, is_dataclass
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
+from taco_launch.facts import SUBJECTS
+from taco_launch.facts.compare import fold
 from taco_launch.facts.distance import distances
 from taco_launch.facts.fabric import fabric
 from taco_launch.facts.gid import by_nccl, on_interface
 from taco_launch.facts.hcas import UNNAMED
+from taco_launch.facts.summary import rows
+from taco_launch.model.codec import to_json
 from taco_launch.model.fabric import Choice, GidChoice
 from taco_launch.model.facts import HostFacts
-from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.found import NOT_ASKED, Absent, Found, Unknown, asked, not_told
 from taco_launch.model.hardware import Gpus, Port, Rdma
 
-_SUBJECTS = ("system", "network", "docker", "gpu", "topology", "rdma", "image")
 # what tells the items of a list apart, and names them in "where"
 _KEYS = ("index", "name", "number", "pid", "hca")
-_NOT_ASKED = "not asked"
+
+
+def cluster(hosts: Sequence[HostFacts]) -> Dict[str, Any]:
+    """Give the document of several hosts: `hosts`, `differences` and `fabric`, which is null without a host.
+
+    `differences` lists the facts in which hosts differ that should agree: {"subject", "name", "values"}, each of these
+    {"value", "hosts"}, the most frequent first.
+    """
+    return {
+        "hosts": [document(facts) for facts in hosts],
+        "differences": [
+            {
+                "subject": row.subject,
+                "name": row.name,
+                "values": [{"value": text, "hosts": list(names)} for text, names in row.values],
+            }
+            for row in fold([(facts.host, rows(facts)) for facts in hosts])
+            if row.differs
+        ],
+        "fabric": to_json(fabric(hosts)) if hosts else None,
+    }
 
 
 def document(facts: HostFacts) -> Dict[str, Any]:
@@ -27,14 +50,14 @@ def document(facts: HostFacts) -> Dict[str, Any]:
     """
     unknown: List[Dict[str, str]] = []
     found: Dict[str, Any] = {"host": facts.host, "simulated": _plain(facts.simulated, "simulated", unknown)}
-    for subject in _SUBJECTS:
+    for subject in SUBJECTS:
         found[subject] = _plain(getattr(facts, subject), subject, unknown)
     found["gid"] = _gid_of(_gid(facts), "gid", unknown)
     choices = [_gid_of(one, f"gids[{place}]", unknown) for place, one in enumerate(_gids(facts))]
     found["gids"] = [choice for choice in choices if choice is not None]
     links = distances(facts)
-    asked = links if isinstance(links, tuple) or links != facts.topology else Unknown(_NOT_ASKED)
-    found["distances"] = _plain(asked, "distances", unknown)
+    told = links if isinstance(links, tuple) or links != facts.topology else NOT_ASKED
+    found["distances"] = _plain(told, "distances", unknown)
     lost = facts.gpu.lost if isinstance(facts.gpu, Gpus) else ()
     unknown += [{"where": "gpu.gpus", "reason": words} for words in lost]
     unknown += [{"where": file, "reason": reason} for file, reason in facts.unread]
@@ -49,7 +72,7 @@ def _gid(facts: HostFacts) -> Found[GidChoice]:
     if isinstance(facts.rdma.hcas, tuple) and not any(
         _has_table(port) for hca in facts.rdma.hcas for port in hca.ports
     ):
-        return Unknown(f"{_NOT_ASKED}: no GID table is known")
+        return not_told("no GID table is known")
     chosen = fabric((facts,))
     if chosen.gids:
         return chosen.gids[0].choice
@@ -62,7 +85,7 @@ def _gid(facts: HostFacts) -> Found[GidChoice]:
 
 
 def _has_table(port: Port) -> bool:
-    return not isinstance(port.gids, Unknown) or not port.gids.reason.startswith(_NOT_ASKED)
+    return asked(port.gids)
 
 
 def _gids(facts: HostFacts) -> List[Found[GidChoice]]:
@@ -94,7 +117,7 @@ def _gid_of(choice: Found[GidChoice], where: str, unknown: List[Dict[str, str]])
 
 def _plain(value: Any, where: str, unknown: List[Dict[str, str]]) -> Any:
     if isinstance(value, (Absent, Unknown)):
-        if isinstance(value, Unknown) and not value.reason.startswith(_NOT_ASKED):
+        if isinstance(value, Unknown) and asked(value):
             unknown.append({"where": where, "reason": value.reason})
         return None
     if isinstance(value, (list, tuple)):

@@ -7,8 +7,8 @@ from typing import Optional
 def feed(script: bytes, container: Optional[str] = None) -> bytes:
     """Give the text of probe.sh as a host is to read it.
 
-    With `container`, the probe's subject `image` looks into that container of the host's engine, by feeding the same text
-    to a shell in there; so the text comes as a value.
+    With `container`, the probe's subject `image` looks into that container of the host's engine, by feeding the same
+    text to a shell in there; so the text comes as a value.
     """
     if container is None:
         return script

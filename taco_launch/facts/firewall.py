@@ -18,8 +18,8 @@ Chains = Dict[str, List[str]]
 def parse_firewalls(sections: Sections, told: Files) -> Found[Tuple[Firewall, ...]]:
     """Give the firewall of a host, named after who made its rules; `()` where there is none.
 
-    What is dropped as broken (`ct state invalid`) is nothing that a job sends, and does not count. Unknown where the rules
-    cannot be read, as by an ordinary user.
+    What is dropped as broken (`ct state invalid`) is nothing that a job sends, and does not count. Unknown where the
+    rules cannot be read, as by an ordinary user.
     """
     firewalld = sections.get("network.firewalld")
     made_by = "firewalld" if firewalld is not None and set(firewalld.stdout.split()) == {"active"} else None

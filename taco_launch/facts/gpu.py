@@ -8,7 +8,7 @@ from taco_launch.facts import smi_csv
 from taco_launch.facts.pci import parse_pci
 from taco_launch.facts.plain import lines, plain, shown
 from taco_launch.facts.sections import PROBE, Failure, Sections, failure, said, unasked
-from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.found import Absent, Found, Unknown, asked, not_told
 from taco_launch.model.hardware import Driver, Gpu, GpuProcess, Gpus, MigInstance, PciDevice
 
 T = TypeVar("T")
@@ -72,13 +72,13 @@ def assemble(
         if isinstance(gpus, tuple):
             gpus = _agreed(gpus, listed)
         elif listed.gpus:
-            why = gpus if isinstance(gpus, Unknown) else Unknown("not asked: nvidia-smi -L does not say")
+            why = gpus if isinstance(gpus, Unknown) else not_told("nvidia-smi -L does not say")
             with_instances = {instance.gpu for instance in listed.instances}
             gpus = tuple(
                 Gpu(index, uuid, name, why, why, why, True if index in with_instances else why, why, why)
                 for index, name, uuid in listed.gpus
             )
-    elif isinstance(listed, Unknown) and isinstance(gpus, Unknown) and gpus.reason.startswith("not asked"):
+    elif isinstance(listed, Unknown) and not asked(gpus):
         gpus = listed
     return Gpus(driver, gpus, processes, instances, lost)
 
@@ -127,7 +127,7 @@ def read_query(text: str) -> "Found[Queried]":
                 memory=row.size("memory.total"),
                 memory_used=row.size("memory.used"),
                 mig=_mode(row.text("mig.mode.current")),
-                numa=Unknown("not asked: nvidia-smi --query-gpu does not say"),
+                numa=not_told("nvidia-smi --query-gpu does not say"),
                 ecc_uncorrected=row.number("ecc.errors.uncorrected.volatile.total"),
             )
         )

@@ -5,11 +5,10 @@ import re
 from dataclasses import replace
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.found import Absent, Found, Unknown, not_told
 from taco_launch.model.hardware import Gid, Hca, Port
 
 UNNAMED = "unnamed"
-_NOT_TOLD = "not asked: {} does not say"
 
 
 class Seen(NamedTuple):
@@ -90,7 +89,7 @@ def _port(number: int, seen: Sequence[Seen]) -> Port:
     tables = [one for one in seen if one.what == "gids"]
     broken = next((one.value for one in tables if isinstance(one.value, Unknown)), None)
     slots = sorted({one.slot for one in seen if one.slot is not None})
-    gids: Found[Tuple[Gid, ...]] = broken or Unknown(_NOT_TOLD.format(_sources(seen)))
+    gids: Found[Tuple[Gid, ...]] = broken or not_told(f"{_sources(seen)} does not say")
     if broken is None and (tables or slots):
         gids = _gids([[one for one in seen if one.slot == slot] for slot in slots])
     if isinstance(gids, tuple) and _value(seen, "link_layer") == "InfiniBand":
@@ -129,7 +128,7 @@ def _value(seen: Sequence[Seen], what: str, by: Sequence[Seen] = ()) -> Found[An
         return Unknown(", and ".join(f"{source} says {value}" for value, source in told.items()))
     if told:
         return next(iter(told))
-    return why[0] if why else Unknown(_NOT_TOLD.format(_sources(by or seen)))
+    return why[0] if why else not_told(f"{_sources(by or seen)} does not say")
 
 
 def _sources(seen: Sequence[Seen]) -> str:

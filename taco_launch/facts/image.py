@@ -1,4 +1,4 @@
-"""Reads what a training image holds, or the host itself: MPI, UCX, NCCL, CUDA, torch, Horovod, RDMA in user space, sshd."""
+"""Reads what a training image or the host itself holds: MPI, UCX, NCCL, CUDA, torch, Horovod, verbs providers, sshd."""
 
 import re
 from typing import List, Optional, Tuple
@@ -128,7 +128,7 @@ def _cuda(text: Found[str]) -> Found[str]:
 
 
 def _looked(text: Found[str]) -> Found[str]:
-    """Give what the probe's python program tells: the version, then packages, libraries of Horovod and what these hold."""
+    """Give what the probe's python program tells: the version, packages, libraries of Horovod and what these hold."""
     form = rf"version {_VERSION}\n(?:package \w+ [0-9][\w.!+~]*\n|library /.*/horovod/\w+/mpi_lib[^/\n]*\.so\n|holds \w+\n)*"
     if isinstance(text, str) and not re.fullmatch(form, text, re.ASCII):
         return Unknown(f"python3: {shown(text)} is not understood")

@@ -97,7 +97,7 @@ def _interfaces(sections: Sections, bonds: Found[Tuple[Bond, ...]]) -> Found[Int
 
 
 def _attributes(told: Files) -> Union[Dict[str, Dict[str, str]], Unknown]:
-    """Give what sysfs says of each interface, by interface and file; one that went while it was looked at is left out."""
+    """Give what sysfs says of each interface, by interface and file; one that went in the meantime is left out."""
     of: Dict[str, Dict[str, str]] = {}
     for path, text in told.below(_NET):
         name, _, attribute = path.partition("/")

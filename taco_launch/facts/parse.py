@@ -1,8 +1,9 @@
 """Puts the facts of a host together from the probe's answer."""
 
-from typing import Tuple
+from dataclasses import replace
+from typing import Any, Dict, Sequence, Tuple
 
-from taco_launch.facts import sections
+from taco_launch.facts import SUBJECTS, sections
 from taco_launch.facts.docker import parse_docker
 from taco_launch.facts.gpu import parse_gpu
 from taco_launch.facts.image import parse_image
@@ -12,15 +13,16 @@ from taco_launch.facts.rdma import parse_rdma
 from taco_launch.facts.system import parse_clock, parse_system
 from taco_launch.facts.topology import parse_topology
 from taco_launch.model.facts import HostFacts
-from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.found import NOT_ASKED, Absent, Found, Unknown
 
 
-def parse(host: str, output: bytes, sent: float, received: float) -> HostFacts:
+def parse(host: str, output: bytes, sent: float, received: float, cut: str = "") -> HostFacts:
     """Read what the probe said on `host`; `sent` and `received` are the controller's clock, in seconds since 1970.
 
-    Whatever is cut, mixed up or not understood is Unknown with the evidence; nothing is raised.
+    Whatever is cut, mixed up or not understood is Unknown with the evidence; nothing is raised. `cut` says why the
+    answer is not whole, where that is known.
     """
-    told = sections.read(output)
+    told = sections.read(output, cut)
     return HostFacts(
         host=host,
         simulated=_simulated(told),
@@ -33,6 +35,12 @@ def parse(host: str, output: bytes, sent: float, received: float) -> HostFacts:
         rdma=parse_rdma(told),
         image=parse_image(told),
     )
+
+
+def only(facts: HostFacts, subjects: Sequence[str]) -> HostFacts:
+    """Give these subjects of a host; the others were not asked for."""
+    others: Dict[str, Any] = dict.fromkeys(set(SUBJECTS) - set(subjects), NOT_ASKED)
+    return replace(facts, **others)
 
 
 def _simulated(told: sections.Sections) -> Found[Tuple[str, ...]]:

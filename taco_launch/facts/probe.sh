@@ -47,45 +47,92 @@ probe() { # probe NONCE [SUBJECT...]
         ;;
     esac
   done
-  printf '%s probe 1 %s\n' "$nonce" "$(date +%s.%N)"
+  stamp 'probe 1'
   prepare
-  section host.simulated cat /etc/taco-launch/simulated
+  section_of host.simulated cat /etc/taco-launch/simulated
   for subject in "$@"; do
     "look_at_$subject"
   done
-  printf '%s done %s\n' "$nonce" "$(date +%s.%N)"
+  stamp 'done'
 }
 
 # --- how a command is run ---------------------------------------------------------------------------------------------
 
+stamp() { # stamp WORDS: a marker with the clock of this host; bash 5 and busybox have it themselves, in microseconds
+  if [ -n "${EPOCHREALTIME-}" ]; then
+    echo "$nonce $1 ${EPOCHREALTIME}000"
+  else
+    date "+$nonce $1 %s.%N"
+  fi
+}
+
 prepare() { # what this user may do, and whether there is a timeout that takes -k (old busybox's does not)
+  timeout=yes
+  uid=$(timeout -k 1 5 id -u 2>/dev/null </dev/null) || {
+    timeout=
+    uid=$(id -u 2>/dev/null)
+  }
   access=user
   sudo=
-  uid=$(id -u 2>/dev/null)
   if [ "$uid" = 0 ]; then
     access=root
   elif sudo -n true </dev/null >/dev/null 2>&1; then
     access=sudo
     sudo='sudo -n env LC_ALL=C'
   fi
-  timeout=
-  if timeout -k 1 5 true </dev/null >/dev/null 2>&1; then
-    timeout=yes
+}
+
+section() { # section NAME [limited SECONDS] [root] COMMAND [ARGUMENT...]; then $code and $complaints are its own
+  title=$1
+  shift
+  tool=$1
+  if [ "$1" = limited ]; then
+    tool=$3
+    [ "$3" != root ] || tool=$4
+  fi
+  if there "$tool"; then
+    begin "$title"
+    complaints=$("$@" 2>&1 >&3 3>&- </dev/null)
+    code=$?
+    finish "$title" "$code" "$complaints"
+  else # a subshell that only says so would cost as much as a tool
+    code=127
+    complaints="$tool: not found"
+    refuse "$title" "$code" "$complaints"
   fi
 }
 
-section() { # section NAME COMMAND [ARGUMENT...]; $code is its exit code then
+section_of() { # section_of NAME COMMAND FILE: no process where there is no such file, and that can be seen
+  if [ -e "$3" ] || { [ -e "${3%/*}" ] && [ ! -x "${3%/*}" ]; }; then
+    section "$@"
+  else
+    refuse "$1" 1 "$2: $3: No such file or directory"
+  fi
+}
+
+section_of_systemd() { # section_of_systemd NAME COMMAND [ARGUMENT...]: no process where neither it nor a bus runs
   title=$1
   shift
-  printf '%s begin %s\n' "$nonce" "$title"
-  if there "$1"; then
-    complaints=$("$@" 2>&1 >&3 3>&- </dev/null)
-    code=$?
-  else
-    complaints="$1: not found"
-    code=127
+  if [ -d /run/systemd/system ] || [ -S /run/dbus/system_bus_socket ] || ! there "$1"; then
+    section "$title" limited 5 "$@"
+  else # in the words of systemctl
+    refuse "$title" 1 'System has not been booted with systemd as init system (PID 1)'
   fi
-  finish "$title" "$code" "$complaints"
+}
+
+section_here() { # section_here NAME FUNCTION: in this very shell, for builtins that read nothing and never complain
+  begin "$1"
+  "$2"
+  finish "$1" "$?" ''
+}
+
+refuse() { # refuse NAME EXIT_CODE STDERR: a section without an answer
+  begin "$1"
+  finish "$@"
+}
+
+begin() { # begin NAME
+  printf '%s begin %s\n' "$nonce" "$1"
 }
 
 finish() { # finish NAME EXIT_CODE STDERR: the newline before it may complete a last line
@@ -103,13 +150,15 @@ there() { # there COMMAND
   command -v "$1" >/dev/null 2>&1
 }
 
+# `root` and `limited` take the place of the subshell that a section is run in: nothing stands behind them.
+
 root() { # root COMMAND [ARGUMENT...]: as root where that is allowed
   if ! there "$1"; then
     echo "$1: not found" >&2
     return 127
   fi
   # shellcheck disable=SC2086 # words
-  $sudo "$@"
+  exec $sudo "$@"
 }
 
 limited() { # limited SECONDS [root] COMMAND [ARGUMENT...]: for what can hang
@@ -127,8 +176,7 @@ limited() { # limited SECONDS [root] COMMAND [ARGUMENT...]: for what can hang
   if [ -n "$timeout" ]; then
     # timeout stands behind sudo: it may not end what belongs to root
     # shellcheck disable=SC2086
-    $as timeout -k 2 "$limit" "$@"
-    return
+    exec $as timeout -k 2 "$limit" "$@"
   fi
   # shellcheck disable=SC2086
   $as "$@" &
@@ -150,28 +198,28 @@ limited() { # limited SECONDS [root] COMMAND [ARGUMENT...]: for what can hang
   return "$command"
 }
 
-text() { # text FILE...: each line with its file before it; what cannot be read stands in stderr
-  grep -aH '' "$@"
-}
-
 # --- system -----------------------------------------------------------------------------------------------------------
 
 look_at_system() {
-  section system.shell system_shell
+  section_here system.shell system_shell
   section system.uname uname -nrm
-  section system.files text /etc/os-release /etc/centos-release /proc/meminfo /proc/uptime \
+  section system.files grep -aH '' /etc/os-release /etc/centos-release /proc/meminfo /proc/uptime \
     /proc/self/limits /proc/1/comm /sys/fs/selinux/enforce /sys/devices/system/cpu/online
   section system.numa grep -aHE '^[0-9,-]*$|MemTotal' /sys/devices/system/node/node[0-9]*/cpulist \
     /sys/devices/system/node/node[0-9]*/meminfo
-  section system.cpu system_cpu
+  if there lscpu; then
+    section system.cpu lscpu
+  else
+    section system.cpu system_cpu
+  fi
   section system.disks system_disks
   section system.virtualization systemd-detect-virt
-  section system.logind limited 5 busctl --no-pager get-property org.freedesktop.login1 /org/freedesktop/login1 \
+  section_of_systemd system.logind busctl --no-pager get-property org.freedesktop.login1 /org/freedesktop/login1 \
     org.freedesktop.login1.Manager KillUserProcesses RemoveIPC
   section system.logind_conf grep -aHE '^#?[[:space:]]*(KillUserProcesses|RemoveIPC)' /etc/systemd/logind.conf \
     /usr/lib/systemd/logind.conf /etc/systemd/logind.conf.d/*.conf /run/systemd/logind.conf.d/*.conf \
     /usr/lib/systemd/logind.conf.d/*.conf
-  section system.clock limited 5 timedatectl
+  section_of_systemd system.clock timedatectl
 }
 
 system_shell() { # what costs no process
@@ -187,21 +235,17 @@ system_shell() { # what costs no process
   [ ! -d /run/systemd/system ] || echo "init systemd"
 }
 
-system_cpu() { # in lscpu's words also where there is none
-  if there lscpu; then
-    lscpu
-  else
-    awk -F ':[ \t]*' '
-      { sub(/[ \t]+$/, "", $1) }
-      $1 == "model name" && name == "" { name = $2 }
-      $1 == "physical id" { socket = $2; sockets[socket] = 1 }
-      $1 == "core id" { cores[socket, $2] = 1 }
-      END {
-        for (each in sockets) s++
-        for (each in cores) c++
-        if (name != "" && s) printf "Model name: %s\nSocket(s): %d\nCore(s) per socket: %d\n", name, s, c / s
-      }' /proc/cpuinfo
-  fi
+system_cpu() { # in lscpu's words
+  awk -F ':[ \t]*' '
+    { sub(/[ \t]+$/, "", $1) }
+    $1 == "model name" && name == "" { name = $2 }
+    $1 == "physical id" { socket = $2; sockets[socket] = 1 }
+    $1 == "core id" { cores[socket, $2] = 1 }
+    END {
+      for (each in sockets) s++
+      for (each in cores) c++
+      if (name != "" && s) printf "Model name: %s\nSocket(s): %d\nCore(s) per socket: %d\n", name, s, c / s
+    }' /proc/cpuinfo
 }
 
 system_disks() { # the folders asked for, then a line of df for each
@@ -237,9 +281,9 @@ look_at_network() {
   section network.addresses ip -o addr
   section network.routes grep -aHE '^[^[:space:]]+[[:space:]]00000000[[:space:]]|^0{32} 00 ' /proc/net/route \
     /proc/net/ipv6_route
-  section network.files text /proc/net/bonding/* /proc/sys/net/ipv4/ip_local_port_range /etc/ufw/ufw.conf
+  section network.files grep -aH '' /proc/net/bonding/* /proc/sys/net/ipv4/ip_local_port_range /etc/ufw/ufw.conf
   section network.listeners network_listeners
-  section network.firewalld limited 5 systemctl is-active firewalld
+  section_of_systemd network.firewalld systemctl is-active firewalld
   section network.nft limited 5 root nft list ruleset
   nft=$code
   section network.iptables network_iptables
@@ -308,8 +352,12 @@ look_at_docker() {
     section docker.images limited 20 $engine docker images --digests --no-trunc \
       --format '{{.Repository}} {{.Tag}} {{.ID}} {{.Digest}} {{.Size}}'
   fi
-  section docker.config cat /etc/docker/daemon.json
-  section docker.toolkit docker_toolkit
+  section_of docker.config cat /etc/docker/daemon.json
+  if there nvidia-container-cli && ! there nvidia-ctk; then
+    section docker.toolkit nvidia-container-cli --version
+  else
+    section docker.toolkit nvidia-ctk --version
+  fi
 }
 
 docker_containers() { # inspect, since the labels that ps shows cannot be told apart where a value holds a comma
@@ -321,21 +369,17 @@ docker_containers() { # inspect, since the labels that ps shows cannot be told a
       --format '{{json .Name}} {{json .Config.Image}} {{json .State.Status}} {{json .Config.Labels}}' $identities
 }
 
-docker_toolkit() {
-  if there nvidia-container-cli && ! there nvidia-ctk; then
-    limited 5 nvidia-container-cli --version
-  else
-    limited 5 nvidia-ctk --version
-  fi
-}
-
 # --- gpu --------------------------------------------------------------------------------------------------------------
 
 look_at_gpu() {
-  section gpu.driver_loaded cat /proc/driver/nvidia/version
+  section_of gpu.driver_loaded cat /proc/driver/nvidia/version
   section gpu.driver_installed modinfo -F version nvidia
-  section gpu.license modinfo -F license nvidia
-  section gpu.fabric_manager limited 5 systemctl show -p LoadState -p ActiveState nvidia-fabricmanager
+  if [ "$code" = 0 ]; then
+    section gpu.license modinfo -F license nvidia
+  else # there is no such module
+    refuse gpu.license "$code" "$complaints"
+  fi
+  section_of_systemd gpu.fabric_manager systemctl show -p LoadState -p ActiveState nvidia-fabricmanager
   ask_smi gpu.list smi -L
   ask_smi gpu.query gpu_query
   ask_smi gpu.processes smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv
@@ -343,8 +387,12 @@ look_at_gpu() {
 }
 
 ask_smi() { # ask_smi NAME COMMAND [ARGUMENT...]: a section of nvidia-smi, which is not waited for twice
-  section "$@"
-  [ "$code" != 124 ] || hung=yes
+  if there nvidia-smi; then
+    section "$@"
+    [ "$code" != 124 ] || hung=yes
+  else
+    section "$1" nvidia-smi
+  fi
 }
 
 smi() { # smi [ARGUMENT...]: a driver that is not kept loaded may take most of that time
@@ -357,7 +405,7 @@ smi() { # smi [ARGUMENT...]: a driver that is not kept loaded may take most of t
 
 gpu_query() { # drivers before 450 know no MIG and refuse the whole query with exit code 2
   fields=index,uuid,name,pci.bus_id,memory.total,memory.used,ecc.errors.uncorrected.volatile.total
-  smi "--query-gpu=$fields,mig.mode.current,driver_version" --format=csv
+  (smi "--query-gpu=$fields,mig.mode.current,driver_version" --format=csv)
   code=$?
   [ "$code" = 2 ] || return "$code"
   smi "--query-gpu=$fields,driver_version" --format=csv
@@ -408,20 +456,26 @@ value_of() { # value_of FILE: its first line, in $value; empty where it cannot b
 # --- rdma -------------------------------------------------------------------------------------------------------------
 
 look_at_rdma() {
-  section rdma.sysfs rdma_sysfs
-  section rdma.netdevs rdma_netdevs
-  section rdma.ofed limited 5 ofed_info -s
-  section rdma.pci pci_hcas
-  section rdma.modules rdma_modules
+  how=section
+  [ -e /sys/class/infiniband ] || how=section_here # there is nothing to be said, or complained of
+  "$how" rdma.sysfs rdma_sysfs
+  "$how" rdma.netdevs rdma_netdevs
+  section rdma.ofed ofed_info -s
+  "$how" rdma.pci pci_hcas
+  if [ -r /proc/modules ]; then
+    section rdma.modules cat /proc/modules
+  else # the kernel takes no modules
+    section rdma.modules lsmod
+  fi
   section rdma.peermem rdma_peermem
   section rdma.comes_back rdma_comes_back
-  section rdma.devices ls /dev/infiniband
+  section_of rdma.devices ls /dev/infiniband
 }
 
 rdma_sysfs() { # FILE:LINE; of the GID tables, which have up to 256 slots, only what is in use
   set -- /sys/class/infiniband/*/ports
   [ -e "$1" ] || return 0
-  text /sys/class/infiniband/*/node_guid /sys/class/infiniband/*/hca_type /sys/class/infiniband/*/fw_ver \
+  grep -aH '' /sys/class/infiniband/*/node_guid /sys/class/infiniband/*/hca_type /sys/class/infiniband/*/fw_ver \
     /sys/class/infiniband/*/ports/*/state /sys/class/infiniband/*/ports/*/phys_state \
     /sys/class/infiniband/*/ports/*/rate /sys/class/infiniband/*/ports/*/link_layer
   grep -aHvE '^(fe80|0000)(:0000){7}$' /sys/class/infiniband/*/ports/*/gids/* | while IFS= read -r line; do
@@ -448,10 +502,6 @@ rdma_netdevs() { # HCA INTERFACE, a line for each interface of its PCI device
   done
 }
 
-rdma_modules() { # /proc/modules is not there where the kernel takes no modules
-  cat /proc/modules 2>/dev/null || lsmod
-}
-
 rdma_peermem() {
   value_of /proc/sys/kernel/osrelease
   echo "kernel $value"
@@ -473,13 +523,20 @@ rdma_peermem() {
 }
 
 rdma_comes_back() { # FILE:LINE of what names the module at boot, and whether the old module's own service is enabled
-  grep -aHsE '^[[:space:]]*(nvidia[-_]peermem|nv_peer_mem)' /etc/modules /etc/modules-load.d/*.conf \
-    /run/modules-load.d/*.conf /usr/local/lib/modules-load.d/*.conf /usr/lib/modules-load.d/*.conf /lib/modules-load.d/*.conf
-  grep -aHsE '^[[:space:]]*softdep[[:space:]]+nvidia[[:space:]].*post:.*(nvidia[-_]peermem|nv_peer_mem)' \
+  module='(nvidia[-_]peermem|nv_peer_mem)'
+  grep -aHsE "^[[:space:]]*($module|softdep[[:space:]]+nvidia[[:space:]].*post:.*$module)" \
+    /etc/modules /etc/modules-load.d/*.conf /run/modules-load.d/*.conf /usr/local/lib/modules-load.d/*.conf \
+    /usr/lib/modules-load.d/*.conf /lib/modules-load.d/*.conf \
     /etc/modprobe.d/*.conf /run/modprobe.d/*.conf /usr/lib/modprobe.d/*.conf /lib/modprobe.d/*.conf
-  if there systemctl; then
-    echo "nv_peer_mem.service $(limited 5 systemctl is-enabled nv_peer_mem 2>/dev/null)"
-  fi
+  there systemctl || return 0
+  state=
+  for file in /etc/init.d/nv_peer_mem /etc/systemd/system/nv_peer_mem.service /run/systemd/system/nv_peer_mem.service \
+    /usr/local/lib/systemd/system/nv_peer_mem.service /usr/lib/systemd/system/nv_peer_mem.service \
+    /lib/systemd/system/nv_peer_mem.service; do
+    [ ! -e "$file" ] || state=unknown
+  done
+  [ -z "$state" ] || state=$(limited 5 systemctl is-enabled nv_peer_mem 2>/dev/null)
+  echo "nv_peer_mem.service $state"
 }
 
 # --- image: what is inside the container, or on the host itself -------------------------------------------------------
@@ -495,36 +552,39 @@ look_at_image() {
   complaints=$(printf '%s\n' "$taco_launch_probe" |
     limited 60 $engine docker exec -i "$taco_launch_container" /bin/sh -s -- "$nonce" inside 2>&1 >&3 3>&-)
   code=$?
-  printf '%s begin image.where\n%s' "$nonce" "$taco_launch_container"
+  begin image.where
+  printf %s "$taco_launch_container"
   finish image.where "$code" "$complaints"
 }
 
 look_inside() {
-  section image.found image_found
-  section image.files text /etc/nccl.conf /proc/self/limits
+  section_here image.found image_found
+  section image.files grep -aH '' /etc/nccl.conf /proc/self/limits
   section image.mpirun limited 10 mpirun --version
-  section image.ucx limited 10 ucx_info -v
+  section image.ucx ucx_info -v
   section image.cuda image_cuda
-  section image.libraries image_libraries
+  section_here image.libraries image_libraries
   section image.python limited 20 python3 -Bc "$packages"
-  section image.shm limited 5 df -PkT /dev/shm
+  section image.shm df -PkT /dev/shm
 }
 
 image_found() { # where programs are
   for name in mpirun sshd; do
-    where=$(command -v "$name") || continue
-    echo "$name $where"
+    if there "$name"; then
+      printf '%s ' "$name"
+      command -v "$name"
+    fi
   done
 }
 
 image_cuda() { # the toolkit's own files, its compiler, or what an image of NVIDIA's has in its environment
   folder=${CUDA_HOME:-/usr/local/cuda}
   if [ -r "$folder/version.json" ]; then
-    cat "$folder/version.json"
+    exec cat "$folder/version.json"
   elif [ -r "$folder/version.txt" ]; then
-    cat "$folder/version.txt"
+    exec cat "$folder/version.txt"
   elif there nvcc; then
-    limited 10 nvcc --version
+    exec nvcc --version
   elif [ -n "${CUDA_VERSION-}" ]; then
     echo "CUDA Version $CUDA_VERSION"
   else
@@ -552,12 +612,12 @@ image_libraries() { # NCCL and UCX tell their version in their file names, or no
   done
 }
 
-# What is installed, in the order in which python would find it. Nothing of it is imported: torch takes seconds. What
-# Horovod was built with shows in the names of the classes that its library holds.
+# What is installed, in the order in which python would find it. Nothing of it is imported: torch takes seconds, and
+# even re would take as long as python itself. What Horovod was built with shows in the names of the classes that its
+# library holds.
 packages='
-import sys
+import os, sys
 del sys.path[0]
-import glob, mmap, os, re
 print("version %d.%d.%d" % sys.version_info[:3])
 for folder in sys.path:
     try:
@@ -565,10 +625,15 @@ for folder in sys.path:
     except OSError:
         continue
     for name in names:
-        form = r"(torch|horovod|light_?cc|nvidia_nccl_\w+)-([^-]+)(-.*)?\.(dist-info|egg-info|egg)$"
-        found = re.match(form, name, re.IGNORECASE)
-        if found:
-            print("package %s %s" % found.group(1, 2))
+        stem, _, kind = name.rpartition(".")
+        package, _, rest = stem.partition("-")
+        version, lower = rest.partition("-")[0], package.lower()
+        known = lower in ("torch", "horovod", "lightcc", "light_cc") or lower.startswith("nvidia_nccl_")
+        if known and version and kind.lower() in ("dist-info", "egg-info", "egg"):
+            print("package %s %s" % (package, version))
+    if "horovod" not in names:
+        continue
+    import glob, mmap
     for name in sorted(glob.glob(os.path.join(folder, "horovod", "*", "mpi_lib*.so"))):
         print("library %s" % name)
         with open(name, "rb") as file:

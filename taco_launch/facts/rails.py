@@ -1,7 +1,7 @@
 """Chooses the ports of HCAs that a job uses: ACTIVE ones of one link layer and rate, none that is for management."""
 
 from collections import Counter
-from typing import List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from taco_launch.facts.hcas import UNNAMED, natural
 from taco_launch.model.fabric import Choice, HostValue, Odd
@@ -28,12 +28,17 @@ def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Odd], List[Odd]
     left_out: List[Odd] = []
     odd: List[Odd] = []
     active: List[Rail] = []
+    any_known = any(isinstance(host.rdma, Rdma) and isinstance(host.rdma.hcas, tuple) for host in hosts)
     for host in hosts:
         if isinstance(host.rdma, Rdma) and isinstance(host.rdma.hcas, tuple):
             every = [Rail(host.host, hca, port) for hca in _named(host.rdma.hcas) for port in hca.ports]
             active += [rail for rail in every if rail.port.state == "ACTIVE"]
-            odd += [Odd(host.host, f"{rail.name} is {_word(rail.port.state)}") for rail in every if rail not in active]
-        elif any(isinstance(other.rdma, Rdma) and isinstance(other.rdma.hcas, tuple) for other in hosts):
+            odd += [
+                Odd(host.host, f"{rail.name} is {_word(rail.port.state)}")
+                for rail in every
+                if rail.port.state != "ACTIVE"
+            ]
+        elif any_known:
             part = host.rdma.hcas if isinstance(host.rdma, Rdma) else host.rdma
             odd.append(Odd(host.host, f"no HCA is known: {part.reason}" if isinstance(part, (Absent, Unknown)) else ""))
     layer = _most([str(rail.port.link_layer) for rail in active if isinstance(rail.port.link_layer, str)], active)
@@ -41,23 +46,26 @@ def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Odd], List[Odd]
     left_out += [
         Odd(rail.host, f"{rail.name} is {_word(rail.port.link_layer)}, and most ports are {layer}")
         for rail in active
-        if rail not in same
+        if rail.port.link_layer != layer
     ]
+    of_host = by_host(same)
     kept: List[Rail] = []
+    rates: Dict[str, Optional[Found[float]]] = {}
     for host in hosts:
-        mine = [rail for rail in same if rail.host == host.host]
-        rate = _common_rate(mine)
-        for rail in mine:
+        mine: List[Rail] = []
+        rate = _common_rate(of_host.get(host.host, ()))
+        for rail in of_host.get(host.host, ()):
             if rail.port.rate == rate:
-                kept.append(rail)
+                mine.append(rail)
                 continue
             slower = isinstance(rail.port.rate, float) and isinstance(rate, float) and rail.port.rate < rate
             (odd if slower else left_out).append(
                 Odd(rail.host, f"{rail.name} has {_rate(rail.port.rate)}, and most ports {_rate(rate)}: left out")
             )
-        kept, more = _without_management(host, kept)
+        mine, more = _without_management(host, mine)
         left_out += more
-    rates = {host.host: _common_rate([rail for rail in kept if rail.host == host.host]) for host in hosts}
+        kept += mine
+        rates[host.host] = _common_rate(mine)
     # By hosts, not by ports: one host with many ports is still one host; of two as frequent the first counts.
     usual = next(iter(Counter(rate for rate in rates.values() if isinstance(rate, float)).most_common(1)), (None,))[0]
     odd += [
@@ -68,19 +76,26 @@ def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Odd], List[Odd]
     return kept, left_out, odd
 
 
+def by_host(rails: Sequence[Rail]) -> Dict[str, List[Rail]]:
+    """Give the ports of each host that has any."""
+    found: Dict[str, List[Rail]] = {}
+    for rail in rails:
+        found.setdefault(rail.host, []).append(rail)
+    return found
+
+
 def _named(hcas: Sequence[Hca]) -> List[Hca]:
     return [hca for hca in hcas if hca.name != UNNAMED]
 
 
-def _without_management(host: HostFacts, kept: Sequence[Rail]) -> Tuple[List[Rail], List[Odd]]:
+def _without_management(host: HostFacts, mine: List[Rail]) -> Tuple[List[Rail], List[Odd]]:
     """Leave out the port behind the default route where the host has two others: it is there for management."""
-    mine = [rail for rail in kept if rail.host == host.host]
     names = _default_names(host.network)
     behind = [rail for rail in mine if isinstance(rail.hca.interfaces, tuple) and names & set(rail.hca.interfaces)]
     if not behind or len(mine) - len(behind) < 2:
-        return list(kept), []
+        return mine, []
     why = "carries the default route beside other ports: taken to be there for management"
-    return [rail for rail in kept if rail not in behind], [Odd(host.host, f"{rail.name} {why}") for rail in behind]
+    return [rail for rail in mine if rail not in behind], [Odd(host.host, f"{rail.name} {why}") for rail in behind]
 
 
 def _default_names(network: Found[Network]) -> Set[str]:
@@ -130,7 +145,8 @@ def _common_rate(rails: Sequence[Rail]) -> Optional[Found[float]]:
 
 def lists(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Tuple[Found[Choice], Tuple[HostValue, ...], List[Odd]]:
     """Give NCCL_IB_HCA for all hosts, or for each of them; and which hosts have other ports than most."""
-    own = {host.host: tuple(rail.name for rail in rails if rail.host == host.host) for host in hosts}
+    of_host = by_host(rails)
+    own = {host.host: tuple(rail.name for rail in of_host.get(host.host, ())) for host in hosts}
     with_any = {host: names for host, names in own.items() if names}
     usual = Counter(frozenset(names) for names in with_any.values()).most_common(1)[0][0]
     odd = [
@@ -149,7 +165,7 @@ def lists(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Tuple[Found[Choi
             odd,
         )
     env = tuple(
-        HostValue(host, "NCCL_IB_HCA", "=" + ",".join(_by_address(rails, host)), "the names differ: in PCI order")
+        HostValue(host, "NCCL_IB_HCA", "=" + ",".join(_by_address(of_host[host])), "the names differ: in PCI order")
         for host in with_any
     )
     return Absent("the names differ from host to host"), env, odd
@@ -162,8 +178,8 @@ def _known(host: HostFacts) -> Set[str]:
     return {f"{hca.name}:{port.number}" for hca in host.rdma.hcas for port in hca.ports if port.state == "ACTIVE"}
 
 
-def _by_address(rails: Sequence[Rail], host: str) -> List[str]:
-    mine = [rail for rail in rails if rail.host == host]
+def _by_address(mine: Sequence[Rail]) -> List[str]:
+    """Give the names of a host's ports in PCI order."""
     return [rail.name for rail in sorted(mine, key=lambda rail: (str(rail.hca.pci), natural(rail.name)))]
 
 

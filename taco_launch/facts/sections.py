@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Tuple, Union
 
 from taco_launch.facts.plain import plain
-from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.found import NOT_ASKED, Absent, Found, Unknown
 
 # The section that `read` adds: `began TIME` and `ended TIME`, and exit code 0 where the answer is whole.
 PROBE = "probe"
@@ -32,8 +32,8 @@ Sections = Mapping[str, Section]
 Failure = Union[Absent, Unknown]
 
 
-def read(output: bytes) -> Dict[str, Section]:
-    """Give the sections of an answer by name.
+def read(output: bytes, why: str = "") -> Dict[str, Section]:
+    """Give the sections of an answer by name; `why` says what cut it off, where that is known.
 
     What stands before the first marker (a message of the day, a noisy .bashrc) is passed over. Bytes that are no UTF-8
     become backslash escapes. Without any marker there is no section at all.
@@ -60,7 +60,7 @@ def read(output: bytes) -> Dict[str, Section]:
             frame.lines.append(line)
     if frame.open is not None:
         frame.lines.append(rest)
-    return frame.close(began)
+    return frame.close(began, why)
 
 
 class _Frame:
@@ -88,14 +88,15 @@ class _Frame:
             stderr = f"{section.stderr}{text}\n"
             self.found[self.last] = Section(section.name, section.stdout, stderr, section.exit_code)
 
-    def close(self, began: str) -> Dict[str, Section]:
+    def close(self, began: str, why: str) -> Dict[str, Section]:
         done = self.ended is not None
         if self.open is None and self.last is not None and not done:  # its complaints may be cut off
             last = self.found[self.last]
             if last.exit_code != NOT_FOUND or not last.stderr:  # `NAME: not found` is one line
                 self.found[self.last] = Section(last.name, last.stdout, last.stderr, None)
         self._store(None)
-        self.found[PROBE] = Section(PROBE, f"began {began}\nended {self.ended or ''}\n", "", 0 if done else None)
+        ended = self.ended or ""
+        self.found[PROBE] = Section(PROBE, f"began {began}\nended {ended}\n", "" if done else why, 0 if done else None)
         return self.found
 
     def _store(self, code: Optional[int]) -> None:
@@ -111,13 +112,13 @@ class _Frame:
 
 
 def unasked(sections: Sections, subject: str) -> Optional[Unknown]:
-    """Give why nothing is known of a subject: nobody asked for it, or the answer ends before; None where it is there."""
+    """Give why nothing is known of a subject: nobody asked for it, or the answer ends before; None if it is there."""
     if any(name.startswith(f"{subject}.") for name in sections):
         return None
     probe = sections.get(PROBE)
     if probe is None or probe.exit_code == 0:
-        return Unknown("not asked")
-    return Unknown("the probe's answer ends before it")
+        return NOT_ASKED
+    return Unknown(probe.stderr or "the probe's answer ends before it")
 
 
 def failure(sections: Sections, name: str) -> Optional[Failure]:
@@ -127,12 +128,14 @@ def failure(sections: Sections, name: str) -> Optional[Failure]:
     """
     section = sections.get(name)
     if section is None:
-        return Unknown(f"{name}: the probe's answer does not hold it")
+        why = _cut_by(sections) or "the probe's answer does not hold it"
+        return Unknown(f"{name}: {why}")
     if section.exit_code == 0:
         return None
     words = said(section)
     if section.exit_code is None:
-        return Unknown(f"{name}: the answer was cut off{f': {words}' if section.stderr else ''}")
+        why = words if section.stderr else _cut_by(sections)
+        return Unknown(f"{name}: the answer was cut off{f': {why}' if why else ''}")
     if section.exit_code == TOOK_TOO_LONG:
         return Unknown(f"{name}: no answer in time{f': {words}' if words else ''}")
     complaints = section.stderr.splitlines()
@@ -141,6 +144,11 @@ def failure(sections: Sections, name: str) -> Optional[Failure]:
     if not section.stdout.strip() and complaints and all(line.endswith(_MISSING) for line in complaints):
         return Absent(words)
     return Unknown(f"{words or name} (exit code {section.exit_code})")
+
+
+def _cut_by(sections: Sections) -> str:
+    """Give what cut off the answer as a whole; empty where nobody said, or it is whole."""
+    return sections[PROBE].stderr if PROBE in sections else ""
 
 
 def answer(sections: Sections, name: str) -> Found[str]:

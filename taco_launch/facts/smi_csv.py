@@ -7,7 +7,7 @@ import re
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from taco_launch.facts.plain import PROMPT, plain, shown
-from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.found import Absent, Found, Unknown, not_told
 
 _NONE = r"\[?N/A\]?|\[[A-Z][A-Za-z ]+\]"
 _NUMBER = re.compile(rf"[0-9]+|{_NONE}")
@@ -54,7 +54,7 @@ class Row(NamedTuple):
         """Give a cell; Absent for `[N/A]` and `[Not Supported]`, Unknown for other words in brackets and no column."""
         found = self.cells.get(column)
         if found is None:
-            return Unknown(f"not asked: the query is not of {column}")
+            return not_told(f"the query is not of {column}")
         if column in self.cut:
             return Unknown(f"column {column}: {shown(found)} may be cut off: the last row has no line end")
         if found.strip("[]") in ("N/A", "Not Supported"):

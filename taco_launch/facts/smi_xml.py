@@ -6,11 +6,11 @@ from xml.etree import ElementTree as ET
 
 from taco_launch.facts.gpu import pci_address
 from taco_launch.facts.plain import plain
-from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.found import Absent, Found, Unknown, not_told
 from taco_launch.model.hardware import Driver, Gpu, GpuProcess, Gpus
 
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-_NOT_ASKED = Unknown("not asked: nvidia-smi -q -x does not say")
+_NOT_TOLD = not_told("nvidia-smi -q -x does not say")
 
 
 def read_xml(text: str) -> Found[Gpus]:
@@ -34,10 +34,10 @@ def read_xml(text: str) -> Found[Gpus]:
     attached = _number(_text(root, "attached_gpus"))
     driver = Driver(
         loaded=_text(root, "driver_version"),
-        installed=_NOT_ASKED,
+        installed=_NOT_TOLD,
         cuda=_text(root, "cuda_version"),
-        open=_NOT_ASKED,
-        fabric_manager=_NOT_ASKED,
+        open=_NOT_TOLD,
+        fabric_manager=_NOT_TOLD,
     )
     gpus: Found[Tuple[Gpu, ...]] = tuple(_gpu(index, node) for index, node in enumerate(nodes))
     if attached != len(nodes):
@@ -61,9 +61,7 @@ def read_xml(text: str) -> Found[Gpus]:
                         memory if isinstance(memory, int) else None,
                     )
                 )
-    return Gpus(
-        driver, gpus, tuple(processes), Unknown("not asked: nvidia-smi -q -x does not name the instances' UUIDs")
-    )
+    return Gpus(driver, gpus, tuple(processes), not_told("nvidia-smi -q -x does not name the instances' UUIDs"))
 
 
 def _gpu(index: int, node: ET.Element) -> Gpu:
@@ -78,7 +76,7 @@ def _gpu(index: int, node: ET.Element) -> Gpu:
         memory=_size(_text(node, "fb_memory_usage/total")),
         memory_used=_size(_text(node, "fb_memory_usage/used")),
         mig=_mode(_text(node, "mig_mode/current_mig")),
-        numa=_NOT_ASKED,
+        numa=_NOT_TOLD,
         ecc_uncorrected=_uncorrected(node),
     )
 
@@ -94,7 +92,7 @@ def _uncorrected(node: ET.Element) -> Found[int]:
     told = [count for count in counts if isinstance(count, int)]
     if told and len(told) == len(counts):
         return sum(told)
-    return next((count for count in counts if not isinstance(count, int)), _NOT_ASKED)
+    return next((count for count in counts if not isinstance(count, int)), _NOT_TOLD)
 
 
 def _text(node: ET.Element, path: str) -> Found[str]:

@@ -2,14 +2,14 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterator, Sequence, Tuple, TypeVar
 
+from taco_launch.facts import SUBJECTS
 from taco_launch.model.facts import Docker, HostFacts, Interface, Network, Software, System
-from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.found import NOT_ASKED, Absent, Found, Unknown
 from taco_launch.model.hardware import Gpus, PeerMemory, Port, Rdma, Topology
 
 T = TypeVar("T")
-SUBJECTS = ("system", "network", "docker", "gpu", "topology", "rdma", "image")
 # Clocks further apart than this make logs and certificates lie; what node health checks of clusters ask for.
 MAX_CLOCK_OFFSET = 1.0
 # A disk with less than this part of it free is shown unasked: node health checks of clusters fail at 90 to 95 % full.
@@ -37,17 +37,15 @@ class Row:
 def rows(facts: HostFacts) -> Tuple[Row, ...]:
     """Give the facts of a host as rows; a subject that is unknown or absent as a whole is one row."""
     found = []
-    for subject, of in _SUBJECTS:
+    for subject in SUBJECTS:
         value = getattr(facts, subject)
         if isinstance(value, (Unknown, Absent)):
             found.append(Row(subject, subject, text(value)))
             continue
-        found += list(of(value))
+        found += list(_ROWS[subject](value))
     return tuple(found)
 
 
-# What a subject is that nobody asked for; captured outputs begin so about what they do not hold.
-NOT_ASKED = Unknown("not asked")
 _SKIPPED = f"unknown: {NOT_ASKED.reason}"
 
 
@@ -72,6 +70,14 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
+
+
+def duration(seconds: float) -> str:
+    """Give a time span in the unit that suits it, to one decimal: `90 s`, `2.5 h`, `3 d`."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{round(seconds / length, 1):g} {unit}"
+    return f"{round(seconds, 1):g} s"
 
 
 def counted(names: Sequence[str]) -> str:
@@ -106,7 +112,7 @@ def _system(of: System) -> Iterator[Row]:
         yield Row("system", "limits", text(of.limits))
     offset = of.clock_offset
     if isinstance(offset, float) and abs(offset) > MAX_CLOCK_OFFSET:
-        yield Row("system", "clock", f"{abs(offset):.1f} s {'ahead of' if offset > 0 else 'behind'} the controller")
+        yield Row("system", "clock", f"{duration(abs(offset))} {'ahead of' if offset > 0 else 'behind'} the controller")
     else:
         yield Row("system", "clock", text(offset, lambda _: f"within {MAX_CLOCK_OFFSET:g} s of the controller"))
     yield Row("system", "clock synchronised", text(of.clock_synchronised, yes))
@@ -278,12 +284,12 @@ def _image(of: Software) -> Iterator[Row]:
     yield Row("image", "shared memory", text(of.shm, size), wide=True)
 
 
-_SUBJECTS: Tuple[Tuple[str, Callable[[Any], Iterator[Row]]], ...] = (
-    ("system", _system),
-    ("network", _network),
-    ("docker", _docker),
-    ("gpu", _gpu),
-    ("topology", _topology),
-    ("rdma", _rdma),
-    ("image", _image),
-)
+_ROWS: Dict[str, Callable[[Any], Iterator[Row]]] = {
+    "system": _system,
+    "network": _network,
+    "docker": _docker,
+    "gpu": _gpu,
+    "topology": _topology,
+    "rdma": _rdma,
+    "image": _image,
+}

@@ -37,7 +37,7 @@ class UnreachableError(TacoLaunchError):
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine that answers: its version, the version of the machine's cgroups (1 or 2), whether the lab started it."""
+    """An engine that answers: its version, this machine's version of cgroups (1 or 2), whether the lab started it."""
 
     version: str
     cgroups: int

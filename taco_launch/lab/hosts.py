@@ -10,9 +10,11 @@ import json
 import socket
 import tarfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from threading import Event
 
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
@@ -27,6 +29,7 @@ STATE_BYTES = 512 << 20
 FORBIDDEN = ("SYS_TIME", "SYS_MODULE", "SYS_BOOT", "SYS_RAWIO", "SYSLOG")
 BOOT_SECONDS = 90
 _SHELVES = "/srv/disks"
+_INOTIFY_SPARE = 4  # systemd asks for several at once
 # The fault that brings a host back, by the state that it is in.
 WAKE = {"off": "power-on", "paused": "resume"}
 
@@ -180,7 +183,8 @@ def wait_booted(host: LabHost, container: str, stop: Event) -> str:
     if state == "running":
         return ""
     listed = execute(container, "systemctl", "--failed", "--plain", "--no-legend", "--no-pager").text
-    return ", ".join(line.split()[0] for line in listed.splitlines() if line.split())
+    failed = ", ".join(line.split()[0] for line in listed.splitlines() if line.split())
+    return failed and f"{failed}{_inotify_used_up(Path('/proc'))}"
 
 
 def _wait(check: Callable[[], str], deadline: float, stop: Event) -> str:
@@ -208,10 +212,35 @@ def _banner(address: str) -> str:
     return said.decode("ascii", "replace") if said.startswith(b"SSH-") else ""
 
 
+def _inotify_used_up(proc: Path) -> str:
+    """Say that this machine has no inotify instance left (inotify(7)), if so: each lab host takes about seven of them.
+
+    Those of processes that this user may not look into are not counted.
+    """
+    try:
+        limit = int((proc / "sys/fs/inotify/max_user_instances").read_text("ascii"))
+    except (OSError, ValueError):
+        return ""
+    used = sum(link == "anon_inode:inotify" for folder in proc.glob("[0-9]*/fd") for link in _links(folder))
+    if used < limit - _INOTIFY_SPARE:
+        return ""
+    return (
+        f"; this machine's limit on inotify instances is reached ({used} of {limit}): "
+        f"sysctl -w fs.inotify.max_user_instances={limit * 8}"
+    )
+
+
+def _links(folder: Path) -> Iterator[str]:
+    with suppress(OSError):  # the process has ended meanwhile, or is another user's
+        for file in folder.iterdir():
+            with suppress(FileNotFoundError):
+                yield str(file.readlink())
+
+
 def _not_booted(host: LabHost, container: str, problem: str) -> HostError:
     said = docker("logs", "--tail", "3", container).strip() if ask("logs", "--tail", "3", container).code == 0 else ""
     evidence = f"; its console: {said}" if said else ""
     return HostError(
-        f"{host.name}: not up after {BOOT_SECONDS} s: {problem}{evidence}",
+        f"{host.name}: not up after {BOOT_SECONDS} s: {problem}{evidence}{_inotify_used_up(Path('/proc'))}",
         hint=f"look inside: docker exec -it {host.container} journalctl -b; or: taco-launch lab down",
     )

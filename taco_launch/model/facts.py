@@ -7,13 +7,13 @@ Sizes are bytes, rates are Gbit/s, times are seconds.
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
-from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.found import NOT_ASKED, Absent, Found
 from taco_launch.model.hardware import Gpus, PciDevice, Rdma, Topology
 
 
 @dataclass(frozen=True)
 class Os:
-    """`id` and `version` as in /etc/os-release (`centos`, `7.6.1810` where the release file says it), `name` in words."""
+    """`id` and `version` as in /etc/os-release (`centos`, `7.6.1810` if the release file says it), `name` in words."""
 
     id: str
     version: str
@@ -22,7 +22,7 @@ class Os:
 
 @dataclass(frozen=True)
 class Cpu:
-    """`cores` are physical cores of all sockets, `threads` what the scheduler sees; `model` is empty where none is told."""
+    """`cores` are physical ones of all sockets, `threads` what the scheduler sees; `model` is empty if none is told."""
 
     model: str
     sockets: int
@@ -69,8 +69,9 @@ class Limit:
 
 @dataclass(frozen=True)
 class System:
-    """`clock_offset` is the host's clock less the controller's, give or take `clock_error`; `booted` is by the host's clock.
+    """`clock_offset` is the host's clock less the controller's, give or take `clock_error`.
 
+    `booted` is by the host's clock.
     `access` is `root`, `sudo` (without a password) or `user`. `remove_ipc` and `kill_user_processes` are logind's
     (what happens to an ordinary user's jobs at logout).
     """
@@ -145,7 +146,7 @@ class Bond:
 
 @dataclass(frozen=True)
 class Firewall:
-    """`tool` is `firewalld`, `ufw`, `nftables` or `iptables`; `active` says whether it drops or rejects anything that comes in."""
+    """`tool` is `firewalld`, `ufw`, `nftables` or `iptables`; `active`: it drops or rejects part of what comes in."""
 
     tool: str
     active: bool
@@ -186,9 +187,9 @@ class ContainerState:
 
 @dataclass(frozen=True)
 class Image:
-    """One image of the host's engine; `id` and `digest` with `sha256:`, `digest` None where it was never pulled or pushed.
+    """One image of the host's engine; `id` and `digest` with `sha256:`.
 
-    `size` is as the engine rounds it (`1.61GB`).
+    `digest` is None where it was never pulled or pushed. `size` is as the engine rounds it (`1.61GB`).
     """
 
     reference: str
@@ -201,8 +202,8 @@ class Image:
 class Docker:
     """`flavour` is `docker`, `podman` (which answers as docker) or `rootless`; `userns` says that ids are remapped.
 
-    `version` is the engine's: Absent where docker is installed and no engine runs, Unknown where this user may not ask it.
-    `config` is the text of /etc/docker/daemon.json.
+    `version` is the engine's: Absent where docker is installed and no engine runs, Unknown where this user may not ask
+    it. `config` is the text of /etc/docker/daemon.json.
     """
 
     version: Found[str]
@@ -225,10 +226,10 @@ class Docker:
 
 @dataclass(frozen=True)
 class Software:
-    """What a training image (or the host itself, where jobs run on it) holds; `where` is `host` or the container's name.
+    """What a training image (or the host itself, where jobs run on it) holds.
 
-    `horovod` is `horovod --check-build`'s list of what it was built with; `lightcc` its version; `nccl_conf` the text of
-    /etc/nccl.conf, which NCCL obeys silently.
+    `where` is `host` or the container's name. `horovod_build` is what `horovod --check-build` says it was built with,
+    `nccl_conf` the text of /etc/nccl.conf, which NCCL obeys silently; the other programs are told by their versions.
     """
 
     where: str
@@ -251,11 +252,11 @@ class Software:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """All of one host; a subject that was not asked for is Unknown("not asked").
+    """All of one host; a subject that was not asked for is NOT_ASKED.
 
     `simulated` names the subjects that are not real on this host: in a lab, those of hardware.
-    `pci` is where GPUs and HCAs are in the PCI tree. `unread` names captured files that nothing could be made of, and why:
-    (file, reason).
+    `pci` is where GPUs and HCAs are in the PCI tree. `unread` names captured files that nothing could be made of, and
+    why: (file, reason).
     """
 
     host: str
@@ -266,6 +267,6 @@ class HostFacts:
     topology: Found[Topology]
     rdma: Found[Rdma]
     image: Found[Software]
-    pci: Found[Tuple[PciDevice, ...]] = Unknown("not asked")  # noqa: RUF009 - it is frozen
+    pci: Found[Tuple[PciDevice, ...]] = NOT_ASKED
     simulated: Found[Tuple[str, ...]] = Absent()  # noqa: RUF009 - it is frozen
     unread: Tuple[Tuple[str, str], ...] = ()

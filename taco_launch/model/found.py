@@ -1,7 +1,7 @@
 """A fact that was found, is known not to be there, or could not be read."""
 
 from dataclasses import dataclass
-from typing import TypeVar, Union
+from typing import Any, TypeVar, Union
 
 
 @dataclass(frozen=True)
@@ -23,3 +23,16 @@ T = TypeVar("T")
 
 # A value, or the word on why there is none.
 Found = Union[T, Absent, Unknown]
+
+# What nobody asked for.
+NOT_ASKED = Unknown("not asked")
+
+
+def not_told(why: str) -> Unknown:
+    """Give what an output does not hold, because what made it was not asked for that; `why` says so."""
+    return Unknown(f"{NOT_ASKED.reason}: {why}")
+
+
+def asked(value: Any) -> bool:
+    """Say whether somebody asked for a value, whatever came of it."""
+    return not (isinstance(value, Unknown) and value.reason.startswith(NOT_ASKED.reason))

@@ -2,11 +2,19 @@
 
 import json
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from taco_launch.cli import host_errors
+from taco_launch.cli.main import cli
+from taco_launch.errors import HostError
+from taco_launch.model.facts import HostFacts
+from taco_launch.remote.fanout import Answer, Fanout
 from tests.conftest import Taco
+from tests.facts.hosts import host
 
 TOPO = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV2\t0-7\nGPU1\tNV2\t X \t0-7\n"
 GIDS = """DEV\tPORT\tINDEX\tGID\t\t\t\t\tIPv4  \t\tVER\tDEV
@@ -69,7 +77,7 @@ def test_only_what_is_asked_for_of_captures(taco: Taco, captures: Path) -> None:
     assert (done.returncode, json.loads(done.stdout)["topology"]) == (1, None)
 
 
-@pytest.mark.parametrize("words", [("gpu1",), ("--container", "train")])
+@pytest.mark.parametrize("words", [("gpu1",), ("--container", "train"), ("-i", "lab")])
 def test_captures_or_hosts(taco: Taco, captures: Path, words: tuple[str, ...]) -> None:
     done = taco("facts", "--from", str(captures), *words)
     assert (done.returncode, "--from: captured outputs are read, or hosts are asked" in done.stderr) == (2, True)
@@ -92,3 +100,130 @@ def test_this_machine_without_a_terminal_or_standard_input(taco: Taco) -> None:
     assert host["system"]["kernel"] == os.uname().release
     asked = taco("facts", "--ask-sudo-password", input="")
     assert (asked.returncode, "there is no terminal to ask on" in asked.stderr) == (2, True)
+
+
+def test_an_inventory_of_the_environment_is_nothing_to_captures(taco: Taco, captures: Path) -> None:
+    taco.env["TACO_LAUNCH_INVENTORY"] = "/no/such/inventory"
+    assert taco("facts", "--from", str(captures)).returncode == 0
+    refused = taco("-i", "lab", "facts", "--from", str(captures))
+    assert (refused.returncode, "-i and --from: captured outputs are read, or hosts are asked" in refused.stderr) == (
+        2,
+        True,
+    )
+
+
+# --- several hosts, played --------------------------------------------------------------------------------------------
+
+INVENTORY = """cluster: played
+hosts:
+  gpu[1-4]: {address: "10.0.0.[1-4]"}
+"""
+Play = Callable[[Callable[[Answer[HostFacts]], None]], None]
+
+
+@pytest.fixture
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Call `facts` on four hosts whose answers `play` gives."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "cluster.yaml").write_text(INVENTORY)
+
+    def call(play: Play, *args: str) -> Result:
+        def gather(
+            _fanout: Fanout, _subjects: Sequence[str], report: Callable[[Answer[HostFacts]], None], **_: object
+        ) -> None:
+            play(report)
+
+        monkeypatch.setattr("taco_launch.flows.facts.gather", gather)
+        return CliRunner().invoke(cli, ["-i", str(tmp_path / "cluster.yaml"), "facts", *args])
+
+    return call
+
+
+def refused(number: int) -> Answer[HostFacts]:
+    said = f"gpu{number}: no TCP connection to 10.0.0.{number}:22: Connection refused"
+    return Answer(f"gpu{number}", error=HostError(said, f"ssh gpu{number}"))
+
+
+def test_errors_that_differ_in_whose_they_are_stand_once(played: Callable[..., Result]) -> None:
+    def play(report: Callable[[Answer[HostFacts]], None]) -> None:
+        report(Answer("gpu2", host("gpu2")))
+        for number in (4, 3, 1):
+            report(refused(number))
+
+    table = played(play)
+    assert table.exit_code == 5
+    assert table.stderr == (
+        "error: gpu[1,3-4]: no TCP connection to 10.0.0.[1,3-4]:22: Connection refused\nhint: ssh gpu1\n"
+    )
+    assert table.stdout.endswith("\nNo answer: gpu[1,3-4]\n")
+    told = json.loads(played(play, "--json").stdout)["failed"]
+    assert told == [
+        {
+            "host": f"gpu{number}",
+            "error": f"gpu{number}: no TCP connection to 10.0.0.{number}:22: Connection refused",
+            "hint": f"ssh gpu{number}",
+        }
+        for number in (1, 3, 4)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "shown"),
+    [
+        (
+            ["gpu1: 127.0.0.1:2201: it does not talk", "gpu2: 127.0.0.1:2202: it does not talk"],
+            ["gpu[1-2]: 127.0.0.1:[2201-2202]: it does not talk"],
+        ),
+        (
+            ["gpu1: no address for n1.site: unknown", "gpu2: no address for n2.site: unknown"],
+            ["gpu[1-2]: no address for n[1-2].site: unknown"],
+        ),
+        (["gpu1: fe80::1:22: no", "gpu2: fe80::2:22: no"], ["gpu[1-2]: fe80::[1-2]:22: no"]),
+        (["gpu1: exit code 1", "gpu2: exit code 2"], ["gpu1: exit code 1", "gpu2: exit code 2"]),
+        (["gpu1: gpu11 is down", "gpu2: gpu11 is down"], ["gpu[1-2]: gpu11 is down"]),
+    ],
+)
+def test_what_is_folded_of_errors(texts: list[str], shown: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    answers = [Answer[None](f"gpu{number}", error=HostError(text)) for number, text in enumerate(texts, 1)]
+    host_errors.show(answers, {"gpu1": "n1.site", "gpu2": "n2.site"})
+    assert capsys.readouterr().err == "".join(f"error: {line}\n" for line in shown)
+
+
+def test_ctrl_c_shows_what_came(played: Callable[..., Result]) -> None:
+    def play(report: Callable[[Answer[HostFacts]], None]) -> None:
+        report(Answer("gpu3", host("gpu3")))
+        report(refused(2))
+        raise KeyboardInterrupt
+
+    table = played(play)
+    assert table.exit_code == 130
+    assert "8x NVIDIA A100-SXM4-40GB" in table.stdout
+    assert "error: gpu[1,4]: interrupted\n" in table.stderr
+    assert "error: gpu2: no TCP connection" in table.stderr
+    told = json.loads(played(play, "-o", "json").stdout)
+    assert [entry["host"] for entry in told["hosts"]] == ["gpu3"]
+    assert [entry["host"] for entry in told["failed"]] == ["gpu1", "gpu2", "gpu4"]
+
+
+def test_a_part_of_an_answer_is_shown_and_called_incomplete(played: Callable[..., Result]) -> None:
+    def play(report: Callable[[Answer[HostFacts]], None]) -> None:
+        for number in (1, 2):
+            report(Answer(f"gpu{number}", host(f"gpu{number}")))
+        for number in (3, 4):
+            error = HostError(f"gpu{number}: incomplete: waited 120 s", f"ssh gpu{number} uptime")
+            report(Answer(f"gpu{number}", host(f"gpu{number}"), error))
+
+    table = played(play)
+    assert (table.exit_code, table.stderr) == (5, "error: gpu[3-4]: incomplete: waited 120 s\nhint: ssh gpu3 uptime\n")
+    assert table.stdout.endswith("\nIncomplete: gpu[3-4]\n")
+    assert "No answer" not in table.stdout
+    told = json.loads(played(play, "--json").stdout)
+    assert (len(told["hosts"]), [entry["host"] for entry in told["failed"]]) == (4, ["gpu3", "gpu4"])
+
+
+@pytest.mark.parametrize("words", [("-o", "wide", "--json"), ("--json", "-o", "wide")])
+def test_one_form_at_a_time(words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(cli, ["facts", *words])
+    assert (done.exit_code, str(done.exception)) == (1, "-o and --json: one form at a time")
+    before = CliRunner().invoke(cli, ["--json", "facts", "--from", "-", "-o", "wide"], input=TOPO)
+    assert "GPU to GPU" in before.stdout

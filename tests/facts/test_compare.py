@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taco_launch.facts import SUBJECTS
 from taco_launch.facts.compare import fold
-from taco_launch.facts.summary import NOT_ASKED, SUBJECTS, Row, rows
+from taco_launch.facts.summary import Row, duration, rows
 from taco_launch.model.facts import HostFacts
-from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.found import NOT_ASKED, Absent, Found, Unknown
 from taco_launch.model.hardware import Gpus, Rdma
 from tests.facts.hosts import host
 
@@ -79,6 +81,21 @@ def test_clocks_apart_are_told_with_their_offset() -> None:
     skewed = replace(facts, system=replace(facts.system, clock_offset=-93.5))
     assert folded(skewed)["system", "clock"] == (("93.5 s behind the controller", ("gpu1",)),)
     assert folded(facts)["system", "clock"] == (("within 1 s of the controller", ("gpu1",)),)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (1.04, "1 s"),
+        (93.5, "93.5 s"),
+        (150, "2.5 min"),
+        (10800.02, "3 h"),
+        (86400 * 3, "3 d"),
+        (86400 * 20000, "20000 d"),
+    ],
+)
+def test_durations_are_readable(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
 
 
 _ROWS = st.lists(

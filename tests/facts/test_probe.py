@@ -222,3 +222,77 @@ def test_a_driver_that_hangs_is_waited_for_once(shell: tuple[str, ...], tmp_path
     names = ("gpu.list", "gpu.query", "gpu.processes", "gpu.smi", "topology.matrix")
     assert {name: told[name].exit_code for name in names} == dict.fromkeys(names, 124)
     assert "is not asked again" in told["topology.matrix"].stderr
+
+
+@each_shell
+def test_no_process_where_files_show_that_there_is_nothing(shell: tuple[str, ...], tmp_path: Path) -> None:
+    names = ("ls", "cat", "systemctl", "busctl", "timedatectl", "modinfo")
+    for name in names:
+        tool(tmp_path, name, 'echo "${0##*/} $*" >>"${0%/*}/asked"; echo "Module nvidia not found" >&2; exit 1')
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    script = re.sub(rb" /(run|etc|proc/driver|dev/infiniband|sys/class/infiniband)(?=[/ \n])", rb" /nowhere/\1", SCRIPT)
+    told = read(run(shell, "system", "rdma", "gpu", script=script, path=path).stdout)
+    asked = (tmp_path / "asked").read_text().splitlines()
+    # the kernel may take no modules: then /proc/modules is not there to be read
+    assert [line for line in asked if line != "cat /proc/modules"] == [
+        "modinfo -F filename nvidia_peermem",
+        "modinfo -F filename nv_peer_mem",
+        "modinfo -F version nvidia",
+    ]
+    assert told["gpu.license"] == Section("gpu.license", "", "Module nvidia not found\n", 1)
+    gone = {"host.simulated": "cat: /nowhere/etc/taco-launch/simulated", "rdma.devices": "ls: /nowhere/dev/infiniband"}
+    for name, words in gone.items():
+        assert told[name] == Section(name, "", f"{words}: No such file or directory\n", 1)
+    for name in ("system.logind", "system.clock", "gpu.fabric_manager"):
+        words = "System has not been booted with systemd as init system (PID 1)\n"
+        assert told[name] == Section(name, "", words, 1)
+    assert told["rdma.comes_back"].stdout == "nv_peer_mem.service \n"
+
+
+@each_shell
+def test_systemd_is_asked_where_it_runs(shell: tuple[str, ...], tmp_path: Path) -> None:
+    for name in ("systemctl", "timedatectl"):
+        tool(tmp_path, name, 'echo "${0##*/} $*"')
+    (tmp_path / "systemd" / "system").mkdir(parents=True)
+    (tmp_path / "systemd" / "system" / "nv_peer_mem.service").touch()
+    script = SCRIPT.replace(b" /run/systemd/system", f" {tmp_path}/systemd/system".encode())
+    told = read(run(shell, "system", "rdma", "gpu", script=script, path=f"{tmp_path}:{os.environ['PATH']}").stdout)
+    assert told["system.clock"] == Section("system.clock", "timedatectl \n", "", 0)
+    assert told["gpu.fabric_manager"].stdout.startswith("systemctl show ")
+    assert told["rdma.comes_back"].stdout.endswith("nv_peer_mem.service systemctl is-enabled nv_peer_mem\n")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="cannot: root may enter every folder")
+@each_shell
+def test_a_file_that_cannot_be_seen_is_not_told_to_be_gone(shell: tuple[str, ...], tmp_path: Path) -> None:
+    tmp_path.chmod(0o600)
+    told = alone(shell, f"section_of a.closed cat {tmp_path}/file\n")
+    tmp_path.chmod(0o700)
+    assert told["a.closed"].stderr.endswith("Permission denied\n")
+
+
+def test_the_packages_that_python_would_find(tmp_path: Path) -> None:
+    for name in (
+        "torch-2.1.0+cu118.dist-info",
+        "Horovod-0.28.1-py3.10.egg-info",
+        "nvidia_nccl_cu12-2.19.3.dist-info",
+        "light_cc-1.0.egg",
+        "torchvision-0.16.dist-info",
+        "torch.dist-info",
+        "torch-1.0.txt",
+    ):
+        (tmp_path / name).mkdir()
+    library = tmp_path / "horovod" / "torch" / "mpi_lib_v2.cpython.so"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"\0 12MPIAllreduceE 13NCCLAllreduceE \0")
+    told = read(run(("/bin/sh",), "image", PYTHONPATH=str(tmp_path)).stdout)["image.python"].stdout.splitlines()
+    assert re.fullmatch(r"version 3\.[0-9]+\.[0-9]+", told[0])
+    assert told[1:8] == [
+        "package Horovod 0.28.1",
+        "package light_cc 1.0",
+        "package nvidia_nccl_cu12 2.19.3",
+        "package torch 2.1.0+cu118",
+        f"library {library}",
+        "holds 12MPIAllreduceE",
+        "holds 13NCCLAllreduceE",
+    ]

@@ -123,6 +123,8 @@ def test_subjects_that_are_not_there() -> None:
     assert unasked(whole, "a") == Unknown("not asked")
     assert unasked({}, "a") == Unknown("not asked")
     assert unasked(cut, "a") == Unknown("the probe's answer ends before it")
+    assert unasked(read(HEAD, "the line is cut"), "a") == Unknown("the line is cut")
+    assert unasked(read(HEAD + DONE, "the line is cut"), "a") == Unknown("not asked")
 
 
 def test_files() -> None:

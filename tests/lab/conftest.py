@@ -108,8 +108,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabUser]:
         user.up("--hosts", "2", "--slots", "3")
         yield user
     finally:
-        user.verb("down")
-    assert user.left() == []
+        done = user.verb("down")
+    assert done.returncode == 0, done.stderr
+    if "stopped the Docker Engine" not in done.stderr:  # the last lab takes an engine of its own with it
+        assert user.left() == []
 
 
 @pytest.fixture

@@ -217,7 +217,7 @@ def test_an_ordinary_user_sees_what_he_may(gpus: LabUser, tmp_path: Any) -> None
     inside(
         gpus,
         "gpu1",
-        "useradd --create-home user && cp -r /root/.ssh /home/user/ && chown -R user: /home/user && "
+        "useradd --create-home user && cp -r ~root/.ssh /home/user/ && chown -R user: /home/user && "
         "nft add table inet test_rules",
     )
     try:

@@ -366,3 +366,21 @@ def test_files_are_private_and_written_only_when_they_change(tmp_path: Path) -> 
 def test_a_lab_elsewhere_is_refused() -> None:
     with pytest.raises(UsageError, match="DOCKER_HOST is ssh://host"):
         engine.connect({"DOCKER_HOST": "ssh://host"})
+
+
+# --- limits of this machine -------------------------------------------------------------------------------------------
+
+
+def test_inotify_instances_that_are_used_up_are_told(tmp_path: Path) -> None:
+    limit = tmp_path / "sys/fs/inotify/max_user_instances"
+    limit.parent.mkdir(parents=True)
+    limit.write_text("16\n", "ascii")
+    for process in ("1", "20"):
+        folder = tmp_path / process / "fd"
+        folder.mkdir(parents=True)
+        for number in range(7):
+            (folder / str(number)).symlink_to("anon_inode:inotify")
+        (folder / "9").symlink_to("/dev/null")
+    assert "14 of 16): sysctl -w fs.inotify.max_user_instances=128" in hosts._inotify_used_up(tmp_path)
+    limit.write_text("128\n", "ascii")
+    assert hosts._inotify_used_up(tmp_path) == ""

@@ -1,0 +1,67 @@
+"""Reads captured outputs from files, folders and standard input, as far as they can be captures at all."""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from taco_launch.errors import UsageError
+
+STDIN = Path("-")
+# A folder of captures is text; what is larger than this was named by mistake.
+MAX_FILE, MAX_FILES = 16 << 20, 10_000
+
+
+def read(paths: Sequence[Path], stdin: IO[bytes]) -> tuple[tuple[tuple[str, bytes], ...], tuple[tuple[str, str], ...]]:
+    """Give (path below what was named, content) of all files in `paths`, and (path, why not) of those left out.
+
+    Only files in folders are left out. `-` is `stdin`; a pipe is read to its end. Symbolic links inside a folder are
+    followed to files only, so that a copy of sysfs cannot lead round in a circle.
+
+    Raises:
+        UsageError: a file that was named cannot be read or is larger than captures are, or a folder holds too many.
+    """
+    found: list[tuple[str, bytes]] = []
+    left_out: list[tuple[str, str]] = []
+    for path in paths:
+        if path == STDIN:
+            found.append(("standard input", _limited(stdin, "standard input")))
+        elif path.is_dir():
+            for file in _files(path):
+                try:
+                    found.append((str(file.relative_to(path)), _content(file)))
+                except UsageError as error:
+                    left_out.append((str(file.relative_to(path)), error.message.removeprefix(f"{file}: ")))
+        else:
+            found.append((path.name, _content(path, pipe=True)))
+    return tuple(found), tuple(left_out)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    count = 0
+    for inside, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            count += 1
+            if count > MAX_FILES:
+                raise UsageError(f"{folder}: more than {MAX_FILES} files", hint="name the folder of one capture")
+            yield Path(inside, name)
+
+
+def _content(path: Path, *, pipe: bool = False) -> bytes:
+    try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or (pipe and stat.S_ISFIFO(mode))):
+            raise UsageError(f"{path}: is no regular file")
+        with path.open("rb") as file:
+            return _limited(file, str(path))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+
+
+def _limited(file: IO[bytes], name: str) -> bytes:
+    data = file.read(MAX_FILE + 1)
+    if len(data) > MAX_FILE:
+        raise UsageError(f"{name}: more than {MAX_FILE >> 20} MiB, which no capture has")
+    return data

@@ -40,7 +40,7 @@ def gid_plan(
     indices = Counter(one.choice.gid_index for one in gids)
     if len(indices) == 1:
         index = str(gids[0].choice.gid_index)
-        why_all = f"RoCE v2 over IPv4 on {len(gids)} port(s) of {len({one.host for one in gids})} host(s)"
+        why_all = f"RoCE v2 over IPv4; ports: {len(gids)}, hosts: {len({one.host for one in gids})}"
         return GidPlan(Choice(index, why_all), Absent("the index is the same everywhere"), (), gids, ())
     usual = indices.most_common(1)[0][0]
     odd = tuple(

@@ -58,7 +58,7 @@ def common(
     names = {one.name for one in known.values()}
     if len(names) == 1:
         first = next(iter(known.values()))
-        return Choice(first.name, f"{first.why}, on {len(known)} host(s)"), ()
+        return Choice(first.name, f"{first.why}; hosts: {len(known)}"), ()
     told = ", ".join(f"{host} {one.name}" for host, one in known.items())
     own = tuple(HostValue(host, "NCCL_SOCKET_IFNAME", f"={one.name}", one.why) for host, one in known.items())
     cidr = enclosing([one.address for one in known.values() if one.address])

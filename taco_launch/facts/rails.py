@@ -110,7 +110,7 @@ def layer_of(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Found[Choice]
     """Give the link layer of the chosen ports, or why there is none."""
     if rails:
         layer = str(rails[0].port.link_layer)
-        return Choice(layer, f"{len(rails)} ACTIVE port(s) of {len({rail.host for rail in rails})} host(s): {layer}")
+        return Choice(layer, f"{layer}; ACTIVE ports: {len(rails)}, hosts: {len({rail.host for rail in rails})}")
     reasons = [
         part
         for host in hosts

@@ -211,34 +211,15 @@ wheel_is_there() {
 }
 
 build_wheel() {
-  local work source jobs memory
+  local work
   work=$(mktemp -d)
   # shellcheck disable=SC2064 # the folder's name is known now, and gone then
   trap "rm -rf -- $(printf %q "$work")" EXIT
   ln -s -- "$VENV" "$work/venv" # a name without spaces, for what CMake writes into makefiles
-  local pip=("$work/venv/bin/python" -m pip)
   # From source and past pip's own cache of wheels, which knows nothing of torch's or Open MPI's version.
-  "${pip[@]}" download --no-deps --no-build-isolation --no-cache-dir --no-binary horovod --dest "$work" \
-    "horovod==$HOROVOD"
-  tar -xzf "$work/horovod-$HOROVOD.tar.gz" -C "$work"
-  source=$work/horovod-$HOROVOD
-  # Horovod's CMake asks for C++14, torch's headers for C++17.
-  sed -i 's/CMAKE_CXX_STANDARD 14/CMAKE_CXX_STANDARD 17/' "$source/CMakeLists.txt" "$source/horovod/torch/CMakeLists.txt"
-  if [[ -z ${HOROVOD_GPU_OPERATIONS:-} ]]; then
-    # A torch with CUDA beside any nvcc would make it build for GPUs, which takes a whole toolkit of a fitting version.
-    sed -i 's/torch.version.cuda is not None/False/' "$source/cmake/Modules/FindPytorch.cmake"
-  fi
-  # GCC 14 refuses the assignment to this member.
-  sed -i 's/const size_type count_;/size_type count_;/' \
-    "$source/third_party/flatbuffers/include/flatbuffers/stl_emulation.h"
-  memory=$(awk '/^MemAvailable:/ { print int($2 / 1500000) }' /proc/meminfo) # one compiler takes up to 1.5 GB
-  jobs=$(nproc)
-  ((jobs <= memory)) || jobs=$((memory > 0 ? memory : 1))
-  # Since GCC 13 these headers no longer come along with others, as Horovod's sources expect.
-  CXXFLAGS="-include cstdint -include stdexcept -include string ${CXXFLAGS:-}" MAKEFLAGS=${MAKEFLAGS:--j$jobs} \
-    HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_MPI=1 \
-    HOROVOD_WITHOUT_GLOO=1 \
-    "${pip[@]}" -v wheel --no-deps --no-build-isolation --no-cache-dir --wheel-dir "$work/out" "$source"
+  "$work/venv/bin/python" -m pip download --no-deps --no-build-isolation --no-cache-dir --no-binary horovod \
+    --dest "$work" "horovod==$HOROVOD"
+  "$ROOT/scripts/horovod_wheel.sh" "$work/venv/bin/python" "$work/horovod-$HOROVOD.tar.gz" "$work/out"
   mkdir -p -- "$CACHE/$key"
   # the whole wheel or none, also for one who looks right now
   cp -- "$work"/out/horovod-*.whl "$CACHE/$key/.part-$$"

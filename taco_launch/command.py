@@ -64,6 +64,11 @@ def shell(argv: Sequence[str]) -> str:
     return " ".join(_quote(word) for word in argv)
 
 
+def words(argv: Sequence[str]) -> str:
+    """Give words of a POSIX shell's script that it reads as exactly `argv`; newlines stand in them as they are."""
+    return " ".join(map(shlex.quote, argv))
+
+
 def ssh_line(login: Sequence[str], line: str, *options: str) -> str:
     """Give what a person types to have `line` done on a host.
 
@@ -106,7 +111,7 @@ def start_line(command: Command, *, whole: bool, tty: bool = False) -> bytes:
     assignments = " ".join(f"{_exportable(name)}={shlex.quote(value)}" for name, value in command.env)
     restored = "unset LC_ALL; " if command.sudo else ""  # it was set for sudo's own messages
     exported = f"{{ export {assignments}; }} 2>/dev/null; " if assignments else ""
-    program = f"{restored}{exported}exec {' '.join(map(shlex.quote, command.argv))}"
+    program = f"{restored}{exported}exec {words(command.argv)}"
     # A terminal's input has no end that a program could see: it gets as many bytes as there are.
     given = f"head -c {len(command.stdin)} | "
     if tty and whole:

@@ -13,6 +13,7 @@ from typing import NamedTuple, Optional, Tuple
 OK = 0
 FAILED = 1
 USAGE = 2
+DRIFT = 3  # `setup --check`: a host is not as the inventory says
 CANNOT_PLACE = 4
 HOST_FAILED = 5
 DEADLINE = 124  # as timeout(1) reports it

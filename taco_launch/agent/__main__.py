@@ -15,11 +15,19 @@ def main(agent: str, arguments: List[str]) -> int:
         from taco_launch.agent import rank
 
         return rank.main(JobFolder(Path(rest[0])), rest[2:])
+    if op == "daemon":
+        from taco_launch.agent import daemon
+
+        return daemon.main(JobFolder(Path(rest[0])), rest[2:])
     os.umask(0o077)  # a rank keeps its caller's
     if op == "guard":
         from taco_launch.agent import guard
 
-        return guard.main(JobFolder(Path(rest[0])))
+        return guard.main(JobFolder(Path(rest[0])), rest[1] if len(rest) > 1 else "")
+    if op in ("guard-start", "attach", "clear", "remove"):
+        from taco_launch.agent import attach
+
+        return attach.main(op, agent, rest)
     if op == "run":
         from taco_launch.agent import program
 

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import pkgutil
 import re
 import shutil
 import socket
@@ -16,6 +17,7 @@ from taco_launch.placement import slots_of
 _SMI_SECONDS = 30.0
 _NO_DEVICES = 6  # nvidia-smi(1), RETURN VALUE: a query to find an object was unsuccessful
 _VERSION_SECONDS = 10.0
+_PROBE_SECONDS = 60.0
 _PR_SET_PTRACER, _PR_SET_PTRACER_ANY = 0x59616D61, -1  # prctl(2): Yama; Open MPI's ranks allow it each other as well
 
 
@@ -32,6 +34,27 @@ def host(*, count_slots: bool) -> Dict[str, Any]:
         if count_slots:
             raise
     return {"slots": slots_of(found, len(os.sched_getaffinity(0))), "gpus": found, "single_copy": single_copy()}
+
+
+def probe(subjects: Sequence[str], address: str) -> str:
+    """Run the probe here as if somebody had come to `address`, and give what it says, for `facts.parse`.
+
+    Raises:
+        HostError: it cannot be run, or takes too long.
+    """
+    script = pkgutil.get_data("taco_launch.facts", "probe.sh")
+    assert script is not None
+    with contextlib.suppress(OSError):
+        address = socket.gethostbyname(address)
+    environment = {**os.environ, "SSH_CONNECTION": f"{address} 0 {address} 0"}
+    argv = ["/bin/sh", "-s", "--", f"taco-{os.urandom(8).hex()}", *subjects]
+    try:
+        told = subprocess.run(
+            argv, input=script, env=environment, capture_output=True, timeout=_PROBE_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HostError(f"the probe gave no answer: {error}", "does its /bin/sh hang?") from None
+    return told.stdout.decode("utf-8", "surrogateescape")
 
 
 def openmpi(program: str, environment: Mapping[str, str]) -> Optional[str]:

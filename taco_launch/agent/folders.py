@@ -72,6 +72,7 @@ class JobFolder:
         self.stop = path / "stop.json"
         self.debug = path / "debug.log"
         self.reserve = path / "reserve"
+        self.roots = path / "roots.json"
         self.logs = path / "logs"
         self.merged = self.logs / "merged"
         self.launcher = self.logs / "launcher"

@@ -2,56 +2,106 @@
 
 It listens on a Unix socket in the job's folder. The supervisor connects to it and says `supervise`; every rank
 connects and says `register`. When the supervisor is gone for good, the guard ends the job on this host.
+
+On the head it can tell whether the supervisor lives (by the job's lock). On another host (`elsewhere`) it cannot: a
+connection that ends may be made again, until the supervisor is silent for too long. So what it has told is told again
+over every new connection, and what it is told may be told twice.
 """
 
+import contextlib
+import os
 import selectors
+import shutil
 import socket
+import sys
 import time
-from typing import Any, Dict, List, Optional, Set, Tuple
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from taco_launch.agent import facts, processes, records, recovery
+from taco_launch.agent import facts, leases, processes, records, recovery, roots
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.protocol import Line
+from taco_launch.agent.streams import Sender
 from taco_launch.errors import HostError
 
 _TICK = 0.5
+# How often logs are looked at that go to another host.
+_LOG_TICK = 0.05
 # A supervisor that started a guard and then died before it connected leaves nothing behind for longer than this.
 _FIRST_CONTACT_SECONDS = 30.0
+_LAST_WORDS_SECONDS = 2.0
 
 
-def main(folder: JobFolder) -> int:
-    """Guard the job until its supervisor says `end`, or is gone."""
+def main(folder: JobFolder, job_id: str) -> int:
+    """Guard the job until its supervisor says `end`, or is gone; `job_id` is given on other hosts than the head."""
     with folder.listen() as server:
-        _Guard(folder, server).run()
+        _Guard(folder, server, job_id).run()
     return 0
 
 
 class _Guard:
-    def __init__(self, folder: JobFolder, server: socket.socket) -> None:
+    def __init__(self, folder: JobFolder, server: socket.socket, job_id: str) -> None:
         self._folder = folder
         self._selector = selectors.DefaultSelector()
         self._selector.register(server, selectors.EVENT_READ, None)
         self._supervisor: Optional[Line] = None
         self._supervised = False
-        self._job_id = ""
+        self._job_id = job_id
+        self._elsewhere = bool(job_id)
+        own = processes.identify(os.getpid())
+        self._own = None if own is None else (own.pid, own.start)
         self._welcome: Dict[str, Any] = {}
         self._host_loss_timeout = _FIRST_CONTACT_SECONDS
         self._heard = time.monotonic()
         self._ranks: Dict[Line, int] = {}
         self._roots: Set[Tuple[int, int]] = set()
+        self._told: List[Dict[str, Any]] = []
+        self._sender = Sender(folder)
+        self._leases = leases.Leases(leases.place(os.environ))
         self._terminating = False
+        self._released = False
         self._done = False
+        self._orders: Dict[str, Callable[[Dict[str, Any]], None]] = {
+            "beat": self._answer_beat,
+            "lease": self._lease,
+            "unlease": self._unlease,
+            "probe": self._probe,
+            "prepare": self._prepare,
+            "launched": lambda message: self._remember(message["root"]),
+            "stream": lambda message: self._sender.go_on(message["offsets"]),
+            "had": lambda message: self._sender.had(message["rank"], message["offset"]),
+            "terminate": self._terminate,
+            "release": self._release,
+            "end": self._end,
+            "bye": self._bye,
+        }
 
     def run(self) -> None:
         while not self._done:
-            for key, _mask in self._selector.select(_TICK):
+            for key, _mask in self._selector.select(self._pause()):
                 if isinstance(key.data, Line):
                     self._hear(key.data)
                 else:
                     self._accept(key.fileobj)  # type: ignore[arg-type]
             silent = time.monotonic() - self._heard > self._host_loss_timeout
-            if silent or (self._supervised and self._supervisor is None):
+            if silent or (self._supervised and self._supervisor is None and not self._elsewhere):
                 self._alone(silent=silent)
+        if self._supervisor is not None:
+            self._supervisor.finish(_LAST_WORDS_SECONDS)
+
+    def _pause(self) -> float:
+        """Send on what there is for the supervisor, and say how long to wait for more."""
+        line = self._supervisor
+        if line is None:
+            return _TICK
+        moved = self._elsewhere and not line.waiting and self._sender.step(line)
+        line.flush()
+        if line.fileno() >= 0:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.waiting else 0)
+            self._selector.modify(line.sock, events, line)
+        if moved and not line.waiting:
+            return 0.0
+        return _LOG_TICK if self._elsewhere and self._roots else _TICK
 
     def _accept(self, server: socket.socket) -> None:
         connection, _address = server.accept()
@@ -68,44 +118,117 @@ class _Guard:
             self._lost(line)
 
     def _act(self, line: Line, message: Dict[str, Any]) -> None:
-        op = message["op"]
-        if line is self._supervisor:
+        if line is self._supervisor or message["op"] == "supervise":
             self._heard = time.monotonic()
-        if op == "supervise":
-            self._supervisor, self._supervised = line, True
-            self._job_id = message["job_id"]
-            self._host_loss_timeout = message["host_loss_timeout"]
-            line.send({"op": "facts", **_facts(message)})
-        elif op == "prepare":
-            self._welcome = {"op": "welcome", **message["welcome"]}
-        elif op == "launched":
-            self._roots.add((message["root"][0], message["root"][1]))
-        elif op == "register":
-            self._ranks[line] = message["rank"]
-            self._roots.update((pid, start) for pid, start in message["roots"])
-            line.send(self._welcome)
-            if self._terminating:
-                line.send({"op": "terminate"})
-            self._tell({"op": "started", "rank": message["rank"], "roots": message["roots"]})
-        elif op == "exit":
+            self._obey(line, message)
+        elif message["op"] == "daemon":
+            self._remember(message["root"])
+        elif message["op"] == "register":
+            self._register(line, message)
+        elif message["op"] == "exit":
             self._ranks.pop(line, None)
-            self._tell(message)
-        elif op in ("terminate", "release"):
+            self._tell(**message, **self._size(message["rank"]))
+            if self._released:
+                line.send({"op": "release"})
+
+    def _obey(self, line: Line, message: Dict[str, Any]) -> None:
+        """Do what the supervisor says. All of it may come again after a connection was made again."""
+        if message["op"] == "supervise":
+            self._supervise(line, message)
+        elif message["op"] in self._orders:
+            self._orders[message["op"]](message)
+
+    def _answer_beat(self, _message: Dict[str, Any]) -> None:
+        if self._elsewhere and self._supervisor is not None:
+            self._supervisor.post({"op": "beat"})
+
+    def _probe(self, message: Dict[str, Any]) -> None:
+        if not self._has_told("probed"):
+            self._tell(op="probed", text=_probed(message))
+            self._heard = time.monotonic()
+
+    def _unlease(self, _message: Dict[str, Any]) -> None:
+        self._leases.release(gone=True)
+        self._told = [told for told in self._told if told["op"] != "leased"]
+
+    def _prepare(self, message: Dict[str, Any]) -> None:
+        self._welcome = {"op": "welcome", **message["welcome"]}
+
+    def _terminate(self, message: Dict[str, Any]) -> None:
+        if not self._terminating:
             self._terminating = True
-            for rank in list(self._lines()):
-                rank.send(message)
-        elif op == "end":
-            self._roots.update((pid, start) for pid, start in message["roots"])
-            self._end()
+            self._pass_on(message)
+
+    def _release(self, message: Dict[str, Any]) -> None:
+        if not self._released:
+            self._terminating = self._released = True
+            self._pass_on(message)
+
+    def _bye(self, message: Dict[str, Any]) -> None:
+        if message["remove"]:
+            shutil.rmtree(self._folder.path, ignore_errors=True)
+        self._done = True
+
+    def _supervise(self, line: Line, message: Dict[str, Any]) -> None:
+        before, self._supervisor, self._supervised = self._supervisor, line, True
+        if before is not None and before is not line:
+            self._lost(before)
+        self._job_id = message["job_id"]
+        self._host_loss_timeout = message["host_loss_timeout"]
+        self._remember()
+        for told in self._told:
+            line.post(told)
+        if not self._has_told("facts"):
+            self._tell(op="facts", **_facts(message))
+            self._heard = time.monotonic()  # to look may have taken a while
+
+    def _lease(self, message: Dict[str, Any]) -> None:
+        if self._has_told("leased"):
+            return
+        try:
+            busy = self._leases.take(message["slots"], self._job_id, Path(sys.argv[0]).name, self._folder)
+        except HostError as error:
+            busy = (f"{error.message} ({error.hint})",)
+        if not busy:
+            self._tell(op="leased", busy=[])
+        elif self._supervisor is not None:  # which asks again, or gives up
+            self._supervisor.post({"op": "leased", "busy": busy})
+
+    def _register(self, line: Line, message: Dict[str, Any]) -> None:
+        self._ranks[line] = message["rank"]
+        self._remember(*message["roots"])
+        if self._elsewhere:
+            self._sender.add(message["rank"])
+        line.send(self._welcome)
+        if self._terminating:
+            line.send({"op": "terminate"})
+        self._tell(op="started", rank=message["rank"], roots=message["roots"])
+
+    def _remember(self, *more: List[int]) -> None:
+        self._roots.update((pid, start) for pid, start in more)
+        if self._elsewhere:  # on the head the job's events tell them
+            with contextlib.suppress(OSError):  # the disk is full: the mark is left to find them by
+                roots.keep(self._folder, self._job_id, self._roots, self._own)
+
+    def _size(self, rank: int) -> Dict[str, int]:
+        return {"size": self._sender.sizes().get(rank, 0)} if self._elsewhere else {}
+
+    def _pass_on(self, message: Dict[str, Any]) -> None:
+        """Tell every rank, also those that have told their end and wait to be released."""
+        for rank in self._lines():
+            rank.send(message)
 
     def _lines(self) -> List[Line]:
-        """Give every rank's connection, also those that have told their end and wait to be released."""
         data = (key.data for key in self._selector.get_map().values())
         return [line for line in data if isinstance(line, Line) and line is not self._supervisor]
 
-    def _tell(self, message: Dict[str, Any]) -> None:
+    def _tell(self, **message: Any) -> None:
+        self._told.append(message)
         if self._supervisor is not None:
-            self._supervisor.send(message)
+            self._supervisor.post(message)
+
+    def _has_told(self, op: str) -> bool:
+        return any(message["op"] == op for message in self._told)
 
     def _lost(self, line: Line) -> None:
         self._selector.unregister(line.sock)
@@ -114,26 +237,32 @@ class _Guard:
             self._supervisor = None
         rank = self._ranks.pop(line, None)
         if rank is not None:  # it said nothing of an end: its wrapper was killed
-            self._tell({"op": "exit", "rank": rank, "exit_code": None, "reason": ""})
+            self._tell(op="exit", rank=rank, exit_code=None, reason="", **self._size(rank))
 
-    def _end(self) -> None:
-        """End all that belongs to the job here, prove it, say so."""
+    def _end(self, message: Dict[str, Any]) -> None:
+        """End all that belongs to the job here, prove it, say so. Elsewhere the logs are sent before the guard ends."""
+        if self._has_told("ended"):
+            return
+        self._remember(*message["roots"])
         for line in self._lines():  # what the ranks have said already comes before the end
-            line.sock.setblocking(False)
             self._hear(line)
         left = processes.end(self._job_id, self._roots)
-        self._tell({"op": "ended", "left": [entry.pid for entry in left.found], "unknown": left.unknown})
-        self._done = True
+        self._leases.release(gone=not left.found and not left.unknown)
+        sizes = self._sender.sizes()
+        self._tell(op="ended", left=[entry.pid for entry in left.found], unknown=left.unknown, sizes=sizes)
+        self._heard = time.monotonic()
+        self._done = not self._elsewhere
 
     def _alone(self, *, silent: bool) -> None:
         """End the job when its supervisor is gone: at once when it is dead, else when it is silent for too long."""
-        lock = records.try_lock(self._folder)
+        lock = None if self._elsewhere else records.try_lock(self._folder)
         if lock is not None:
             recovery.close(self._folder, lock, tuple(self._roots))
         elif silent:
-            processes.end(self._job_id, self._roots)
+            left = processes.end(self._job_id, self._roots)
+            self._leases.release(gone=not left.found and not left.unknown)
             reason = f"its guard heard nothing of the supervisor for {self._host_loss_timeout:g} s and ended its ranks"
-            self._tell({"op": "gave-up", "reason": reason})
+            self._tell(op="gave-up", reason=reason)
         self._done = lock is not None or silent
 
 
@@ -144,3 +273,10 @@ def _facts(message: Dict[str, Any]) -> Dict[str, Any]:
     except HostError as error:
         return {"error": f"{error.message}\nhint: {error.hint}"}
     return {"host": found, "port": port, "boot": facts.boot_id()}
+
+
+def _probed(message: Dict[str, Any]) -> str:
+    try:
+        return facts.probe(message["subjects"], message["address"])
+    except HostError:
+        return ""  # nothing is known, as where a tool is missing; the line's remarks say what that means

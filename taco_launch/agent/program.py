@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from typing import Tuple
+from typing import IO, Mapping, Optional, Tuple
 
 
 def argv(agent: str, *arguments: str) -> Tuple[str, ...]:
@@ -10,8 +10,16 @@ def argv(agent: str, *arguments: str) -> Tuple[str, ...]:
     return (sys.executable, "-I", "-S", agent, *arguments)
 
 
-def start(agent: str, *arguments: str) -> "subprocess.Popen[bytes]":
-    """Start an agent process in a session of its own, without stdin and stdout; its stderr is this process's."""
+def start(
+    agent: str, *arguments: str, stderr: Optional[IO[bytes]] = None, environment: Optional[Mapping[str, str]] = None
+) -> "subprocess.Popen[bytes]":
+    """Start an agent process in a session of its own, without stdin and stdout; its stderr is this process's, or given."""
     return subprocess.Popen(
-        argv(agent, *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+        argv(agent, *arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+        env=None if environment is None else dict(environment),
+        cwd="/",
+        start_new_session=True,
     )

@@ -1,7 +1,9 @@
 """JSON lines: between controller and agent (after a header that says who speaks), and between the agent's processes."""
 
 import json
+import select
 import socket
+import time
 from typing import IO, Any, Dict, List, Optional
 
 from taco_launch.errors import TacoLaunchError, UsageError
@@ -29,11 +31,8 @@ def read(stream: IO[bytes]) -> Optional[Dict[str, Any]]:
     line = stream.readline()
     if not line:
         return None
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
-        message = None
-    if not isinstance(message, dict):
+    message = parsed(line)
+    if message is None:
         raise UsageError(f"not a message of taco-launch: {line[:80]!r}")
     return message
 
@@ -56,16 +55,25 @@ def error_message(error: TacoLaunchError) -> Dict[str, Any]:
 
 
 class Line:
-    """One end of a connected Unix socket that carries JSON lines; never blocks on reading."""
+    """One end of a connected socket that carries JSON lines, and raw bytes behind those with `bytes` in them.
+
+    Reading never blocks; `send` may, `post` does not.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         """Take over `sock`."""
         self.sock = sock
         self._rest = b""
+        self._out = bytearray()
 
     def fileno(self) -> int:
         """For selectors."""
         return self.sock.fileno()
+
+    @property
+    def waiting(self) -> int:
+        """How many posted bytes have not gone out yet; `flush` when the socket can be written."""
+        return len(self._out)
 
     def send(self, message: Any) -> bool:
         """Send one message; False where the other side is gone."""
@@ -75,19 +83,71 @@ class Line:
             return False
         return True
 
-    def receive(self) -> Optional[List[Dict[str, Any]]]:
-        """Give the messages that have come, None when the other side is gone. Call it when the socket is readable."""
+    def post(self, message: Any, data: bytes = b"") -> None:
+        """Send a message, and `data` behind it, as far as that goes at once. That the other side is gone is read."""
+        self._out += dump({**message, "bytes": len(data)} if data else message) + data
+        self.flush()
+
+    def flush(self) -> None:
+        """Send on what was posted, as far as that goes at once."""
         try:
-            data = self.sock.recv(1 << 16)
+            while self._out:
+                del self._out[: self.sock.send(self._out, socket.MSG_DONTWAIT)]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._out.clear()
+
+    def finish(self, seconds: float) -> None:
+        """Send on all that was posted, waiting for the other side for at most some seconds."""
+        deadline = time.monotonic() + seconds
+        while self._out and time.monotonic() < deadline:
+            select.select([], [self.sock], [], max(0.0, deadline - time.monotonic()))
+            self.flush()
+
+    def receive(self) -> Optional[List[Dict[str, Any]]]:
+        """Give the messages that have come, None when the other side is gone. Call it when the socket is readable.
+
+        What follows a message with `bytes` is its `data`. A line that is no message (what a login script says) is one
+        of op `noise`.
+        """
+        try:
+            data = self.sock.recv(1 << 18, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return []
         except OSError:
             return None
         if not data:
             return None
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [json.loads(line) for line in lines]
+        self._rest += data
+        messages: List[Dict[str, Any]] = []
+        while True:
+            line, newline, rest = self._rest.partition(b"\n")
+            if not newline:
+                return messages
+            message = _message(line)
+            count = message.get("bytes", 0)
+            if len(rest) < count:
+                return messages
+            if count:
+                message["data"] = rest[:count]
+            self._rest = rest[count:]
+            messages.append(message)
 
     def close(self) -> None:
         """Close the socket."""
         self.sock.close()
+
+
+def parsed(line: bytes) -> Optional[Dict[str, Any]]:
+    """Read one JSON mapping, None where it is none."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def _message(line: bytes) -> Dict[str, Any]:
+    message = parsed(line)
+    return message if message is not None and "op" in message else {"op": "noise", "text": repr(line)}

@@ -49,6 +49,7 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
     if welcome is None:
         return _refuse(f"rank {rank}: the guard in {folder.path} is gone")
     environment = {**os.environ, **rank_env(rank, local_rank, welcome["environment"])}
+    os.umask(int(welcome["umask"]))  # on other hosts it is that of their sshd
     log = logs.Writer(folder.rank(rank), int(welcome["log_max_bytes"]))
     terminating = any(message["op"] == "terminate" for message in behind)
     return _Rank(guard, rank, log, terminating=terminating).run([unescape(word) for word in command], environment)

@@ -1,16 +1,18 @@
 """What the agent answers to the controller: one function per operation, JSON in, frames out."""
 
+import math
 import os
 import subprocess
 import tempfile
 import time
 import traceback
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Callable, Dict, Iterable, Mapping, Optional
 
 from taco_launch import state
-from taco_launch.agent import facts, logs, program, protocol, records, recovery
+from taco_launch.agent import facts, logs, program, protocol, records, recovery, ssh
 from taco_launch.agent.folders import JobFolder, Jobs, state_folder
 from taco_launch.errors import CANNOT_PLACE, HostError, TacoLaunchError, UsageError
 from taco_launch.launch.env import JOB_ID, JOB_NAME
@@ -21,6 +23,7 @@ _POLL_SECONDS = (0.005, 0.1)  # while something comes, and when nothing has come
 _PLACE_SECONDS = 60.0
 # How often a follower makes sure that somebody still supervises the job.
 _LOOK_SECONDS = 1.0
+_REMOVE_SECONDS = 25.0
 
 Frames = Iterable[Any]
 
@@ -67,10 +70,13 @@ def _bug(error: Exception) -> TacoLaunchError:
 
 def _submit(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
     """Make the job's folder, start its supervisor, wait until it has a place or has ended; then follow it, if asked."""
-    spec = from_json(JobSpec, request["spec"])
+    spec, caller = from_json(JobSpec, request["spec"]), dict(request["caller"])
+    if caller.pop("inherit", False):  # the caller is elsewhere: the job has what this process was started with
+        caller["environment"] = {**os.environ, **caller["environment"]}
+        spec = replace(spec, cwd=spec.cwd or str(Path.cwd()))
     with jobs.create(spec.name) as draft:
         records.write_spec(draft, spec)
-        records.write_json(draft.caller, request["caller"])
+        records.write_json(draft.caller, caller)
         records.Events(draft).add(state.SUBMITTED, "waiting for its supervisor", id=uuid.uuid4().hex)
         lock = records.try_lock(draft)
         folder = jobs.publish(draft, spec.name)
@@ -99,7 +105,8 @@ def _submit(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
         return
     yield {"job": job}
     if request["follow"]:
-        yield from _logs(jobs, agent, {"name": spec.name, "rank": None, "offset": 0, "tail": None, "follow": True})
+        what = {"name": spec.name, "rank": None, "offset": 0, "tail": None, "follow": True}
+        yield from _logs(jobs, agent, {**what, "seconds": request.get("seconds")})
 
 
 def _list(jobs: Jobs, _agent: str, _request: Mapping[str, Any]) -> Frames:
@@ -116,9 +123,16 @@ def _get(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
 
 
 def _logs(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
-    """Give a log from an offset on as frames `{"offset", "bytes"}` with the bytes behind, and the job at its end."""
+    """Give a log from an offset on as frames `{"offset", "bytes"}` with the bytes behind, and the job at its end.
+
+    Where `seconds` are given, the answer ends without the job after so long: who follows asks again, and a follower
+    that has gone leaves nothing behind for longer.
+    """
     folder = jobs.get(request["name"])
     reader = logs.Reader(_stem(folder, request["rank"]), _offset(folder, request))
+    if request["tail"] is not None:
+        yield {"offset": reader.offset, "bytes": 0}
+    until = time.monotonic() + (request.get("seconds") or math.inf)
     look_at, shown, pause = 0.0, "", _POLL_SECONDS[0]
     while True:
         if time.monotonic() >= look_at:
@@ -139,6 +153,8 @@ def _logs(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
             data = reader.read()
         if not request["follow"] or record.state.is_terminal:
             yield {"job": _shown(folder)}
+            return
+        if time.monotonic() > until:
             return
         if record.state.value != shown:
             shown = record.state.value
@@ -170,13 +186,18 @@ def _stop(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
     yield {"job": _shown(folder)}
 
 
-def _delete(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
-    """Remove what is kept of a job that has ended."""
+def _delete(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
+    """Remove what is kept of a job that has ended, on its other hosts as well where they can be reached."""
     folder = jobs.get(request["name"])
     record = recovery.look(folder)
     if not record.state.is_terminal:
         raise UsageError(f"job {folder.name}: it is {record.state.value}", hint=f"taco-launch stop {folder.name}")
     shown = _shown(folder)
+    hosts = recovery.elsewhere(records.read_spec(folder), record)
+    if hosts:
+        for host, answer in ssh.ask(hosts, agent, "remove", str(folder.path), record.id, seconds=_REMOVE_SECONDS):
+            if isinstance(answer, str):
+                yield {"warning": f"host {host}: what it keeps of job {folder.name} is still there: {answer}"}
     jobs.remove(folder)
     yield {"job": shown}
 

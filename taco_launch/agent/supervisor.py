@@ -5,37 +5,33 @@ It holds the job's lock for life (handed over by `submit`), so that everybody ca
 
 import contextlib
 import os
-import select
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch import state
-from taco_launch.agent import facts, logs, processes, program, records
+from taco_launch.agent import disband, facts, logs, processes, program, records, recovery
 from taco_launch.agent.folders import JobFolder
+from taco_launch.agent.gang import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS, Gang
 from taco_launch.agent.launcher import IGNORED, drain, spawn
-from taco_launch.agent.protocol import Line
-from taco_launch.agent.why import why
-from taco_launch.diagnose import is_consequence
-from taco_launch.errors import CANNOT_PLACE, DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, HostError, PlacementError
+from taco_launch.agent.links import Link, RemoteLink
+from taco_launch.agent.streams import Keeper
+from taco_launch.agent.why import blamed, explained
+from taco_launch.errors import CANNOT_PLACE, DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError
 from taco_launch.launch import mpirun
-from taco_launch.launch.env import local_env, relevant
-from taco_launch.launch.needs import free_slots, needs, on_host
+from taco_launch.launch.env import launch_agent, local_env, mark, relevant
+from taco_launch.launch.needs import needs
 from taco_launch.model.codec import to_json
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import Finding, JobSpec, JobState, RankEnd
-from taco_launch.placement import place
+from taco_launch.model.plans import Placement
 
-_TICK_MS = 50
-_HEARTBEAT_SECONDS = 5.0
-_MOST_SHOWN = 200
 # Of a thousand ranks that fail together, the events of the first tell enough.
 _MOST_FAILURES = 64
-# To start, and to answer: counting GPUs and ending processes take at most 30 and 10 seconds.
-_GUARD_SECONDS = 45.0
+# So long mpirun may take to end its daemons on other hosts when all ranks have ended.
+_LINGER_SECONDS = 10.0
 
 
 def main(folder: JobFolder, agent: str, guard_process: "subprocess.Popen[bytes]") -> int:
@@ -59,18 +55,20 @@ class _Supervisor:
         limit = self._spec.policy.log_max_bytes
         self._merge = logs.Merge(folder.merged, limit)
         self._launcher_log = logs.Writer(folder.launcher, limit)
-        self._guard: Optional[Line] = None
         self._guard_process = guard_process
+        self._gang = Gang(folder, agent, self._spec, self._id, lambda: guard_process.poll() is None)
+        self._keepers: Dict[str, Keeper] = {}
         self._mpirun: Optional[subprocess.Popen[bytes]] = None
         self._np = 0
-        self._started: Dict[int, List[List[int]]] = {}
+        self._started: Dict[int, str] = {}
+        self._roots: List[List[int]] = []
         self._ended: Dict[int, int] = {}
         self._failures: List[RankEnd] = []
         self._lost_bytes = 0
         self._cut_short: Optional[Tuple[JobState, int, str]] = None
         self._kill_at: Optional[float] = None
-        self._beat_at = 0.0
-        self._boot = ""
+        self._released = False
+        self._look_at = 0.0
         self._term = False
         self._over_at = 0.0
         self._lingered = False
@@ -78,12 +76,11 @@ class _Supervisor:
     def run(self) -> None:
         """Take the job from its folder to its end; whatever goes wrong is the job's recorded end."""
         try:
-            guard = self._reach_guard()
-            self._launch(guard)
+            self._launch()
             self._follow()
         except PlacementError as error:
             self._cut_short = (JobState.FAILED, CANNOT_PLACE, f"{error.message}\nhint: {error.hint}")
-        except HostError as error:
+        except TacoLaunchError as error:
             hint = f"\nhint: {error.hint}" if error.hint else ""
             self._cut_short = (JobState.FAILED, NO_JOB, f"{error.message}{hint}")
         self._finish()
@@ -102,42 +99,17 @@ class _Supervisor:
 
     # -- start
 
-    def _reach_guard(self) -> Line:
-        deadline = time.monotonic() + _GUARD_SECONDS
-        while time.monotonic() < deadline and self._guard_process.poll() is None:
-            try:
-                self._guard = Line(self._folder.connect())
-            except OSError:
-                time.sleep(0.002)
-            else:
-                return self._guard
-        raise HostError(f"the guard did not start on {socket.gethostname()}: see {self._folder.debug}")
-
-    def _launch(self, guard: Line) -> None:
+    def _launch(self) -> None:
         spec = self._spec
         caller = records.read_json(self._folder.caller) or {}
-        wanted = needs(spec)
-        guard.send(
-            {
-                "op": "supervise",
-                "job_id": self._id,
-                "host_loss_timeout": spec.policy.host_loss_timeout,
-                "look": bool(wanted),
-                "count_slots": any(host.slots is None for host in spec.hosts),
-                "ports": spec.network.port_range,
-            }
-        )
+        environment = caller["environment"]
+        asked = bool(needs(spec)) or spec.container is not None
         known = JobFacts(
             root=os.geteuid() == 0,
-            environment=relevant(caller["environment"]),
-            openmpi=facts.openmpi(spec.mpirun, caller["environment"]) if wanted else None,
+            environment=relevant(environment),
+            openmpi=facts.openmpi(spec.mpirun, environment) if asked else None,
         )
-        found = self._ask(guard, "facts")
-        if "error" in found:
-            raise HostError(found["error"])
-        self._boot = found["boot"]
-        known = on_host(known, spec, found["host"])
-        placement = place(spec.np, free_slots(spec, known))
+        placement, known = self._gang.assemble(known, self._note)
         self._np = placement.np
         wrapper = program.argv(self._agent, "rank", str(self._folder.path), "--")
         launch = mpirun.plan(spec, self._id, placement, known, wrapper, str(self._folder.path))
@@ -146,29 +118,45 @@ class _Supervisor:
         hosts = [share.host for share in placement.shares]
         told = {"hosts": hosts, "line": mpirun.line(launch.tokens), "warnings": launch.warnings}
         self._events.add(state.PLACED, placement.why, np=self._np, **told)
-        caller = records.read_json(self._folder.caller) or {}
-        shared = local_env(spec, placement, found["port"])
-        for name, value in dict(launch.host_env).get(hosts[0], ()):  # all ranks run on one host in this version
-            shared.setdefault(name, value)
-        welcome = {"environment": shared, "log_max_bytes": spec.policy.log_max_bytes}
-        guard.send({"op": "prepare", "welcome": welcome})
-        self._label(hosts)
-        environment = {**caller["environment"], **dict(launch.env)}
+        self._prepare(placement, dict(launch.host_env), caller["umask"])
+        self._label(placement)
+        environment = {**environment, **dict(launch.env)}
+        if self._gang.remote:
+            environment.update(launch_agent(program.argv(self._agent, "daemon", str(self._folder.path), "--")))
         self._mpirun = spawn(launch.executed, spec.cwd, environment, caller["umask"])
         entry = processes.identify(self._mpirun.pid)
         if entry is not None:
-            guard.send({"op": "launched", "root": [entry.pid, entry.start]})
+            self._gang.here.order("launched", root=[entry.pid, entry.start])
             self._events.add(
-                state.LAUNCHED, f"mpirun is process {entry.pid}", boot=self._boot, roots=[[entry.pid, entry.start]]
+                state.LAUNCHED,
+                f"mpirun is process {entry.pid}",
+                boot=self._gang.here.boot,
+                roots=[[entry.pid, entry.start]],
+                agent=self._agent,
             )
 
-    def _label(self, hosts: Sequence[str]) -> None:
-        """Name the streams of the merged log. All ranks run on one host in this version of the agent."""
-        host = hosts[0]
-        width = len(f"{host}/{self._np - 1}")
-        for rank in range(self._np):
+    def _prepare(self, placement: Placement, host_env: Mapping[str, Sequence[Tuple[str, str]]], umask: int) -> None:
+        """Have every guard know what its ranks are given."""
+        limit = self._spec.policy.log_max_bytes
+        port = int(self._gang.link(placement.shares[0].host).answers["facts"]["port"])
+        for link in self._gang.links:
+            shared = {**dict(mark(self._spec.name, self._id)), **local_env(self._spec, placement, port)}
+            for name, value in host_env.get(link.name, ()):
+                shared.setdefault(name, value)
+            link.order("prepare", welcome={"environment": shared, "log_max_bytes": limit, "umask": umask})
+            if isinstance(link, RemoteLink):
+                self._keepers[link.name] = Keeper(self._folder, limit, self._finished)
+
+    def _label(self, placement: Placement) -> None:
+        """Name the streams of the merged log."""
+        width = max(len(f"{share.host}/{self._np - 1}") for share in placement.shares)
+        names = [share.host for share in placement.shares for _rank in range(share.ranks)]
+        for rank, host in enumerate(names):
             self._merge.add(self._folder.rank(rank), f"{host}/{rank}".ljust(width))
-        self._merge.add(self._folder.launcher, f"{host}/mpirun")
+        self._merge.add(self._folder.launcher, f"{self._gang.here.name}/mpirun")
+
+    def _finished(self, rank: int) -> None:
+        self._merge.finish(self._folder.rank(rank))
 
     # -- run
 
@@ -176,27 +164,31 @@ class _Supervisor:
         """Serve the job until mpirun has ended."""
         assert self._mpirun is not None
         assert self._mpirun.stdout is not None
-        assert self._guard is not None
         output = self._mpirun.stdout
         os.set_blocking(output.fileno(), False)
-        poll = select.poll()
-        poll.register(output, select.POLLIN)
-        poll.register(self._guard, select.POLLIN)
-        poll.register(_wake_on_child(), select.POLLIN)
+        wakeup = _wake_on_child()
+        more = [output.fileno(), wakeup]
         begin = time.monotonic()
-        while self._mpirun.poll() is None:
+        for link in self._gang.remote:
+            link.heard = begin
+        while self._mpirun.poll() is None and self._guarded():
             busy = self._merge.step()
-            for descriptor, _event in poll.poll(0 if busy else _TICK_MS):
-                if descriptor == output.fileno():
-                    if not drain(output, self._launcher_log):
-                        poll.unregister(output)
-                elif descriptor == self._guard.fileno():
-                    if not self._hear():
-                        return
-                else:
-                    os.read(descriptor, 4096)
+            ready = self._gang.pump(self._note, 0 if busy else TICK_MS, more)
+            if output.fileno() in ready and not drain(output, self._launcher_log):
+                more = [wakeup]
+            if wakeup in ready:
+                os.read(wakeup, 4096)
             self._on_tick(begin)
         drain(output, self._launcher_log)
+
+    def _guarded(self) -> bool:
+        """Say whether every guard is there, or may come back; where one is not, that ends the job."""
+        for link in self._gang.links:
+            if isinstance(link, RemoteLink):
+                link.lost_after(self._spec.policy.host_loss_timeout)
+            if link.gone and self._cut_short is None:
+                self._cut_short = disband.end_of(link, self._gang.here)
+        return not any(link.gone for link in self._gang.links)
 
     def _on_tick(self, begin: float) -> None:
         now = time.monotonic()
@@ -213,19 +205,23 @@ class _Supervisor:
             self._cut_short = (JobState.FAILED, DEADLINE, why)
             self._terminate(why)
         if len(self._ended) < self._np:
-            self._over_at = now + self._spec.policy.grace
+            linger = _LINGER_SECONDS if self._gang.remote else 0.0
+            self._over_at = now + max(self._spec.policy.grace, linger)
         elif now > self._over_at and self._mpirun is not None:
             self._lingered = True
             self._mpirun.kill()
         if self._kill_at is not None and self._mpirun is not None:
             over = all(rank in self._ended for rank in self._started)
-            if self._guard is not None and (over or now > self._kill_at):
-                self._guard.send({"op": "release"})
+            if (over or now > self._kill_at) and not self._released:
+                self._released = True
+                self._gang.order("release")
             if now > self._kill_at:
                 self._mpirun.kill()
-        if now > self._beat_at and self._guard is not None:
-            self._beat_at = now + _HEARTBEAT_SECONDS
-            self._guard.send({"op": "beat"})
+        self._look_at_folder(now)
+
+    def _look_at_folder(self, now: float) -> None:
+        if now > self._look_at:
+            self._look_at = now + HEARTBEAT_SECONDS
             if not self._folder.path.is_dir() and self._cut_short is None:
                 why = "somebody removed its folder"
                 self._cut_short = (JobState.CANCELLED, SIGNAL_BASE + signal.SIGTERM, why)
@@ -235,74 +231,84 @@ class _Supervisor:
         grace = self._spec.policy.grace
         self._kill_at = time.monotonic() + grace
         self._events.add(state.STOPPING, f"{why}; ending it by TERM, then KILL after {grace:g} s")
-        if self._guard is not None:
-            self._guard.send({"op": "terminate"})
+        self._gang.order("terminate")
         if not self._started and self._mpirun is not None:
             self._mpirun.terminate()
 
-    def _hear(self) -> bool:
-        """Take what the guard says; False when the guard is gone."""
-        assert self._guard is not None
-        messages = self._guard.receive()
-        for message in messages or ():
-            self._note(message)
-        if messages is None:
-            self._guard = None
-            if self._cut_short is None:
-                self._cut_short = (JobState.FAILED, FAILED, "its guard was killed")
-        return messages is not None
-
-    def _note(self, message: Dict[str, Any]) -> None:
-        if message["op"] == "started":
-            self._started[message["rank"]] = message["roots"]
-            if len(self._started) == self._np:
-                roots = [root for entry in self._started.values() for root in entry]
-                self._events.add(state.RUNNING, "every rank has started", boot=self._boot, roots=roots)
-        elif message["op"] == "gave-up" and self._cut_short is None:
-            self._cut_short = (JobState.FAILED, FAILED, message["reason"])
-        elif message["op"] == "exit":
-            rank, code = message["rank"], message["exit_code"]
+    def _note(self, link: Link, message: Dict[str, Any]) -> None:
+        """Take what a guard says; it may come twice."""
+        op = message["op"]
+        if op == "started" and message["rank"] not in self._started:
+            self._note_start(link, message)
+        elif op == "exit" and message["rank"] not in self._ended:
+            self._note_exit(link, message)
+        elif op == "log" and isinstance(link, RemoteLink):
+            rank, offset = self._keepers[link.name].take(message)
+            link.post({"op": "had", "rank": rank, "offset": offset})
+            link.offsets[rank] = offset
+        elif op == "ended":
+            for rank, size in message["sizes"].items():
+                self._keepers[link.name].ends_at(int(rank), size)
+        elif op == "gave-up" and self._cut_short is None:
             reason = message["reason"]
-            if code is None:
-                code, reason = SIGNAL_BASE + signal.SIGKILL, "was killed, and its wrapper with it"
-            self._ended[rank] = code
-            self._merge.finish(self._folder.rank(rank))
-            self._lost_bytes += message.get("lost", 0)
-            if code and self._cut_short is None:
-                host = self._spec.hosts[0].name
-                consequence = is_consequence(logs.last_words(self._folder.rank(rank)))
-                self._failures.append(RankEnd(rank, host, code, reason, consequence))
-                if len(self._failures) <= _MOST_FAILURES:
-                    told = f"rank {rank} on {host} {reason or state.ending(code)}"
-                    self._events.add(state.RANK_FAILED, told, rank=rank, host=host, exit_code=code)
+            if link is not self._gang.here:
+                reason = reason.replace("its guard", f"its guard on {link.name}", 1)
+            self._cut_short = (JobState.FAILED, FAILED, reason)
+
+    def _note_start(self, link: Link, message: Dict[str, Any]) -> None:
+        self._started[message["rank"]] = link.name
+        if link is self._gang.here:
+            self._roots += message["roots"]
+        if len(self._started) == self._np:
+            self._events.add(state.RUNNING, "every rank has started", boot=self._gang.here.boot, roots=self._roots)
+
+    def _note_exit(self, link: Link, message: Dict[str, Any]) -> None:
+        rank, code, reason = message["rank"], message["exit_code"], message["reason"]
+        if code is None:
+            code, reason = SIGNAL_BASE + signal.SIGKILL, "was killed, and its wrapper with it"
+        self._ended[rank] = code
+        if link.name in self._keepers:
+            self._keepers[link.name].ends_at(rank, message["size"])
+        else:
+            self._finished(rank)
+        self._lost_bytes += message.get("lost", 0)
+        if code and self._cut_short is None:
+            self._failures.append(RankEnd(rank, link.name, code, reason))
+            if len(self._failures) <= _MOST_FAILURES:
+                told = f"rank {rank} on {link.name} {reason or state.ending(code)}"
+                self._events.add(state.RANK_FAILED, told, rank=rank, host=link.name, exit_code=code)
 
     # -- end
 
     def _finish(self) -> None:
         """End what is left, bring the logs together, record the end."""
-        failures = tuple(self._failures)
+        failures = len(self._failures)
         left = self._end_processes()
         code = -signal.SIGKILL
         if self._mpirun is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                code = self._mpirun.wait(_GUARD_SECONDS)
+                code = self._mpirun.wait(GUARD_SECONDS)
             assert self._mpirun.stdout is not None
             drain(self._mpirun.stdout, self._launcher_log)
         if self._lingered:
             code = 0
         if code >= 0:
             # What the ranks said last may have come after mpirun's end. Where a signal ended mpirun, it came of that.
-            failures = tuple(self._failures)
-        failure = state.culprit(failures, code)
+            failures = len(self._failures)
+        failure = state.culprit(blamed(self._folder, self._failures[:failures]), code)
         job_state, code, reason = state.verdict(self._np, len(self._started), failure, code, self._cut_short)
         findings: Tuple[Finding, ...] = ()
         if job_state is JobState.FAILED:
-            reason, findings = self._explained(reason, failure)
+            where = self._started.get(0, self._gang.here.name)
+            ended_itself = self._cut_short is None
+            reason, findings = explained(
+                self._folder, reason, failure, len(self._started), where, ended_itself=ended_itself
+            )
         for stem in (self._folder.launcher, *map(self._folder.rank, range(self._np))):
             self._merge.finish(stem)
         while self._merge.step():
             pass
-        lost = self._lost_bytes + self._merge.close()
+        lost = self._lost_bytes + self._merge.close() + sum(keeper.close() for keeper in self._keepers.values())
         notes = (
             f"{lost} bytes of its logs were lost on a full disk" if lost else "",
             left,
@@ -319,56 +325,56 @@ class _Supervisor:
         while not self._events.flush():
             time.sleep(1)
 
-    def _explained(self, reason: str, failure: Optional[RankEnd]) -> Tuple[str, Tuple[Finding, ...]]:
-        """Look into the logs of a job that failed; give its reason with what they tell, and the known texts in them."""
-        # Of a job that ran out of its time no rank is to blame; what the ranks wait for, Horovod tells by rank 0.
-        rank, host = (failure.rank, failure.host) if failure else (0, self._spec.hosts[0].name)
-        ended_itself = self._cut_short is None
-        findings = why(self._folder, rank, host, ended_itself=ended_itself)
-        if not ended_itself:
-            return reason, findings
-        words = logs.last_words(self._folder.rank(rank)).rstrip().rpartition("\n")[2].strip() if failure else ""
-        return state.explained(reason, len(self._started), findings, words[:_MOST_SHOWN]), findings
-
     def _end_processes(self) -> str:
-        """Have the guard end all that belongs to the job; do it here when there is no guard. Say what is left."""
-        # Orphans of an mpirun that has ended are our children now: all of them but the guard are the job's.
-        orphans = [entry for entry in processes.children(os.getpid()) if entry.pid != self._guard_process.pid]
-        roots = [(entry.pid, entry.start) for entry in orphans]
-        if self._guard is not None:
-            # Where it is gone already, its last words are read all the same.
-            self._guard.send({"op": "end", "roots": roots})
-            answer = self._ask(self._guard, "ended", missing_ok=True)
-            if answer:
-                return _left(answer["left"], answer["unknown"])
-        self._guard_process.kill()
-        roots += [(int(pid), int(start)) for entry in self._started.values() for pid, start in entry]
-        left = processes.end(self._id, roots)
-        return _left([entry.pid for entry in left.found], left.unknown)
+        """Have every guard end all that belongs to the job; do it without them where there is none. Say what is left."""
+        disband.end_all(
+            self._gang,
+            self._note,
+            self._orphans(),
+            whole=lambda name: name not in self._keepers or self._keepers[name].whole(),
+            meanwhile=self._meanwhile,
+            timeout=self._spec.policy.host_loss_timeout,
+        )
+        left = [self._left_here()]
+        remote = self._gang.remote
+        left += [recovery.left(link.answers["ended"], link.name) for link in remote if "ended" in link.answers]
+        left += self._clear([link for link in remote if "ended" not in link.answers])
+        self._gang.dismiss(self._gang.remote, self._note, remove=self._np == 0)
+        return "; ".join(filter(None, left))
 
-    def _ask(self, guard: Line, op: str, *, missing_ok: bool = False) -> Dict[str, Any]:
-        """Wait for the guard's answer `op`, noting what it says before."""
-        deadline = time.monotonic() + _GUARD_SECONDS
-        poll = select.poll()
-        poll.register(guard, select.POLLIN)
-        while time.monotonic() < deadline:
-            if not poll.poll(_TICK_MS):
-                continue
-            messages = guard.receive()
-            if messages is None:
-                break
-            for message in messages:
-                if message["op"] == op:
-                    return message
-                self._note(message)
-        if missing_ok:
-            return {}
-        raise HostError(f"the guard on {socket.gethostname()} gave no {op}: see {self._folder.debug}")
+    def _orphans(self) -> List[List[int]]:
+        """Give those of an mpirun that has ended: they are our children now, and all but our own are the job's."""
+        found = [entry for entry in processes.children(os.getpid()) if entry.pid not in self._own()]
+        return [[entry.pid, entry.start] for entry in found]
+
+    def _left_here(self) -> str:
+        if "ended" in self._gang.here.answers:
+            return recovery.left(self._gang.here.answers["ended"])
+        self._guard_process.kill()
+        known = [(int(pid), int(start)) for pid, start in (*self._orphans(), *self._roots)]
+        left = processes.end(self._id, known)
+        return recovery.left({"left": [entry.pid for entry in left.found], "unknown": left.unknown})
+
+    def _clear(self, links: Sequence[RemoteLink]) -> List[str]:
+        """End the job on hosts whose guards are gone, as far as they can be reached."""
+        if not links:
+            return []
+        if self._mpirun is not None and self._cut_short is None:
+            self._cut_short = disband.end_of(links[0], self._gang.here)
+        return recovery.clear([link.name for link in links], self._agent, self._folder, self._id)
+
+    def _meanwhile(self) -> None:
+        self._reap_orphans()
+        self._merge.step()
+
+    def _own(self) -> List[Optional[int]]:
+        """Give the processes that are ours alone."""
+        return [self._guard_process.pid, *(link.pid() for link in self._gang.remote)]
 
     def _reap_orphans(self) -> None:
         """Collect orphans that came to us, leaving our own children to their Popen."""
         self._guard_process.poll()
-        own = {self._guard_process.pid, *([] if self._mpirun is None else [self._mpirun.pid])}
+        own = [*self._own(), None if self._mpirun is None else self._mpirun.pid]
         while True:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -386,12 +392,3 @@ def _wake_on_child() -> int:
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     return wakeup
-
-
-def _left(pids: Sequence[int], unknown: str) -> str:
-    words = []
-    if pids:
-        words.append(f"still alive: {', '.join(map(str, pids))}")
-    if unknown:
-        words.append(f"not proven gone: {unknown}")
-    return "; ".join(words)

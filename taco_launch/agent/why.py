@@ -1,15 +1,18 @@
 """Why a job failed, as far as the log of the rank to blame and mpirun itself tell."""
 
 import socket
-from typing import Dict, Tuple
+from dataclasses import replace
+from typing import Dict, Optional, Sequence, Tuple
 
+from taco_launch import state
 from taco_launch.agent import logs, records
 from taco_launch.agent.folders import JobFolder
-from taco_launch.diagnose import Scan
-from taco_launch.model.jobs import Finding
+from taco_launch.diagnose import Scan, is_consequence
+from taco_launch.model.jobs import Finding, RankEnd
 from taco_launch.signatures.entry import Kind
 
 _MOST = 8
+_MOST_SHOWN = 200
 # With these mpirun says that a rank failed, which the job's reason says already.
 _BANNERS = ("rank-exited", "rank-exited-255", "rank-command-not-found", "rank-not-executable", "rank-failed")
 
@@ -33,6 +36,27 @@ def why(folder: JobFolder, rank: int, host: str, *, ended_itself: bool) -> Tuple
     kinds = {Kind.NOTE} if ended_itself else {Kind.NOTE, Kind.OUTCOME, Kind.FALLBACK}
     found = [match.finding for match in scan.matches() if match.kind not in kinds]
     return tuple(finding for finding in found if finding.signature not in _BANNERS)[:_MOST]
+
+
+def blamed(folder: JobFolder, ends: Sequence[RankEnd]) -> Tuple[RankEnd, ...]:
+    """Add to each rank that failed whether its own last words blame another."""
+    return tuple(replace(end, consequence=is_consequence(logs.last_words(folder.rank(end.rank)))) for end in ends)
+
+
+def explained(
+    folder: JobFolder, reason: str, failure: Optional[RankEnd], started: int, first: str, *, ended_itself: bool
+) -> Tuple[str, Tuple[Finding, ...]]:
+    """Look into the logs of a job that failed; give its reason with what they tell, and the known texts in them.
+
+    `failure` is the rank to blame, `first` the host of rank 0, `started` how many ranks started.
+    """
+    # Of a job that ran out of its time no rank is to blame; what the ranks wait for, Horovod tells by rank 0.
+    rank, host = (failure.rank, failure.host) if failure else (0, first)
+    findings = why(folder, rank, host, ended_itself=ended_itself)
+    if not ended_itself:
+        return reason, findings
+    words = logs.last_words(folder.rank(rank)).rstrip().rpartition("\n")[2].strip() if failure else ""
+    return state.explained(reason, started, findings, words[:_MOST_SHOWN]), findings
 
 
 def _names(folder: JobFolder) -> Dict[str, str]:

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taco_launch.cli import render
-from taco_launch.cli.options import inventory_option, output_options, settings_of, talk_options
+from taco_launch.cli.options import (
+    access_of,
+    access_options,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
 from taco_launch.cli.spec import JobCommand, job_options, spec_of
 from taco_launch.errors import FAILED
 
@@ -34,6 +41,7 @@ def bench() -> None:
 @inventory_option
 @output_options
 @talk_options
+@access_options
 @click.option("--np", "sizes", callback=_sizes, required=True, metavar="N,N...", help="Numbers of ranks to measure.")
 @job_options
 @click.pass_context
@@ -52,6 +60,7 @@ def run(ctx: click.Context, /, command: tuple[str, ...], *, sizes: tuple[int, ..
 
     settings = settings_of(ctx)
     spec = spec_of(settings, command, options)
+    head = settings.head(access_of(options))
     said: set[str] = set()
     with render.waiting(settings.quiet, spec.name) as wait:
 
@@ -66,7 +75,7 @@ def run(ctx: click.Context, /, command: tuple[str, ...], *, sizes: tuple[int, ..
             if settings.verbose and progress.line:
                 settings.talk(render.printable(progress.line))
 
-        samples = flow.run(settings.head(), spec, sizes, os.environ, report)
+        samples = flow.run(head, spec, sizes, os.environ, report, settings.talk)
     _print(scaling.rows(samples), settings.output)
     return 0
 

@@ -65,7 +65,11 @@ def _subjects(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]
     shell_complete=complete_list(SUBJECTS),
     help=f"Look at these only: {', '.join(SUBJECTS)}. May be repeated, or a list with commas.",
 )
-@click.option("--container", metavar="NAME", help="Look for the training software in this container of each host.")
+@click.option(
+    "--container",
+    metavar="NAME",
+    help="Look for the training software in this container of each host. Default: the one of the inventory's cluster.",
+)
 @click.pass_context
 def facts(
     ctx: click.Context,
@@ -122,8 +126,11 @@ def _gathered(
     from taco_launch.inventory.ranges import fold as short
     from taco_launch.inventory.select import named
     from taco_launch.remote.fanout import Answer, connect
+    from taco_launch.setup import paths
 
     inventory = settings.load()
+    if container is None and inventory.container is not None:
+        container = paths.container(inventory.cluster)
     chosen = named(inventory, words)
     came: dict[str, Answer[HostFacts]] = {}
     interrupted = False

@@ -5,16 +5,31 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from taco_launch.cli import render
-from taco_launch.cli.options import Seconds, Settings, inventory_option, output_options, settings_of, talk_options
-from taco_launch.errors import NO_JOB, TacoLaunchError
+from taco_launch.cli.options import (
+    Seconds,
+    access_of,
+    access_options,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
+from taco_launch.errors import NO_JOB, HostError, TacoLaunchError
+
+if TYPE_CHECKING:
+    from taco_launch.remote.head import Head
 
 
-def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the jobs of this machine; nobody else is asked while somebody types."""
+    if settings_of(ctx).elsewhere:
+        return []
     from taco_launch.agent.folders import Jobs, state_folder
 
     found = Jobs(state_folder(os.environ, os.geteuid())).all()
@@ -28,8 +43,9 @@ _names = click.argument("names", nargs=-1, required=True, metavar="NAME...", she
 @click.command("list")
 @inventory_option
 @output_options
+@access_options
 @click.pass_context
-def list_(ctx: click.Context) -> None:
+def list_(ctx: click.Context, /, **access: Any) -> None:
     """List all jobs, the newest first.
 
     \b
@@ -39,7 +55,7 @@ def list_(ctx: click.Context) -> None:
     from taco_launch.flows import jobs
 
     settings = settings_of(ctx)
-    found, warnings = jobs.jobs(settings.head())
+    found, warnings = jobs.jobs(settings.head(access_of(access)))
     for warning in warnings:
         click.echo(f"warning: {render.printable(warning)}", err=True)
     render.job_list(found, settings.output)
@@ -48,9 +64,10 @@ def list_(ctx: click.Context) -> None:
 @click.command()
 @inventory_option
 @output_options
+@access_options
 @_name
 @click.pass_context
-def get(ctx: click.Context, name: str) -> None:
+def get(ctx: click.Context, /, name: str, **access: Any) -> None:
     """Show one job: its state and why, its ranks, what happened when.
 
     \b
@@ -60,19 +77,22 @@ def get(ctx: click.Context, name: str) -> None:
     from taco_launch.flows import jobs
 
     settings = settings_of(ctx)
-    render.job(jobs.get(settings.head(), name), settings.output)
+    render.job(jobs.get(settings.head(access_of(access)), name), settings.output)
 
 
 @click.command()
 @inventory_option
 @talk_options
+@access_options
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job ends. Ctrl-C only leaves it.")
 @click.option("-t", "--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last LINES lines.")
 @click.option("--rank", type=click.IntRange(min=0), help="One rank's output alone, byte for byte.")
 @_name
 @click.pass_context
-def logs(ctx: click.Context, name: str, *, follow: bool, tail: int | None, rank: int | None) -> None:
+def logs(ctx: click.Context, /, name: str, *, follow: bool, tail: int | None, rank: int | None, **access: Any) -> None:
     """Print a job's output: of all ranks, each line behind HOST/RANK, or of one.
+
+    With -f, a connection to the head that is lost is made again, and the output goes on where it broke off.
 
     \b
     Examples:
@@ -80,11 +100,12 @@ def logs(ctx: click.Context, name: str, *, follow: bool, tail: int | None, rank:
       taco-launch logs -t 20 --rank 0 vgg16
     """
     from taco_launch.flows import jobs
+    from taco_launch.flows.follow import Follow
 
     settings = settings_of(ctx)
     out = render.LogOutput(sys.stdout.buffer, colour=rank is None)
-    what = jobs.Follow(name, rank=rank, tail=tail, follow=follow)
-    job = jobs.follow(settings.head(), what, out.write)
+    what = Follow(name, rank=rank, tail=tail, follow=follow)
+    job = jobs.follow(settings.head(access_of(access)), what, out.write, say=settings.talk)
     if follow:
         render.ending(settings, job)
 
@@ -92,9 +113,10 @@ def logs(ctx: click.Context, name: str, *, follow: bool, tail: int | None, rank:
 @click.command()
 @inventory_option
 @talk_options
+@access_options
 @_name
 @click.pass_context
-def wait(ctx: click.Context, name: str) -> int:
+def wait(ctx: click.Context, /, name: str, **access: Any) -> int:
     """Wait for a job's end and exit with its code.
 
     \b
@@ -102,11 +124,15 @@ def wait(ctx: click.Context, name: str) -> int:
       taco-launch wait vgg16 && echo trained
     """
     from taco_launch.flows import jobs
+    from taco_launch.flows.follow import Follow
 
     settings = settings_of(ctx)
     try:
         with render.waiting(settings.quiet, name) as status:
-            job = jobs.follow(settings.head(), jobs.Follow(name, tail=0), lambda _data: None, status.state)
+            head = settings.head(access_of(access))
+            job = jobs.follow(head, Follow(name, tail=0), lambda _data: None, status.state, settings.talk)
+    except HostError:
+        raise
     except TacoLaunchError as error:
         error.exit_code = NO_JOB
         raise
@@ -117,10 +143,11 @@ def wait(ctx: click.Context, name: str) -> int:
 @click.command()
 @inventory_option
 @talk_options
+@access_options
 @click.option("--grace", type=Seconds(), metavar="SECONDS", help="Seconds until KILL, if less than the job's own.")
 @_names
 @click.pass_context
-def stop(ctx: click.Context, names: tuple[str, ...], grace: float | None) -> int:
+def stop(ctx: click.Context, /, names: tuple[str, ...], grace: float | None, **access: Any) -> int:
     """Stop jobs: TERM, then KILL after the grace time. Returns when nothing of them is left.
 
     \b
@@ -128,15 +155,17 @@ def stop(ctx: click.Context, names: tuple[str, ...], grace: float | None) -> int
       taco-launch stop vgg16 resnet50
     """
     settings = settings_of(ctx)
-    return _each(names, lambda name: settings.talk(f"{name}: {_stop(settings, name, grace)}"))
+    head = settings.head(access_of(access))
+    return _each(names, lambda name: settings.talk(f"{name}: {_stop(head, name, grace)}"))
 
 
 @click.command()
 @inventory_option
 @talk_options
+@access_options
 @_names
 @click.pass_context
-def delete(ctx: click.Context, names: tuple[str, ...]) -> int:
+def delete(ctx: click.Context, /, names: tuple[str, ...], **access: Any) -> int:
     """Stop jobs if they still run, and remove their records and logs.
 
     \b
@@ -146,24 +175,26 @@ def delete(ctx: click.Context, names: tuple[str, ...]) -> int:
     from taco_launch.flows import jobs
 
     settings = settings_of(ctx)
+    head = settings.head(access_of(access))
 
     def one(name: str) -> None:
-        _stop(settings, name, None)
-        jobs.delete(settings.head(), name)
+        _stop(head, name, None)
+        for warning in jobs.delete(head, name):
+            render.warning(settings, warning)
         settings.talk(f"{name}: deleted")
 
     return _each(names, one)
 
 
-def _stop(settings: Settings, name: str, grace: float | None) -> str:
+def _stop(head: "Head", name: str, grace: float | None) -> str:
     """Stop a job, wait for its end, say how it ended."""
     from taco_launch.flows import jobs
+    from taco_launch.flows.follow import Follow
 
-    head = settings.head()
     job = jobs.stop(head, name, f"taco-launch stop of {getpass.getuser()}", signal.SIGTERM, grace)
     if job.record.state.is_terminal:
         return f"it had ended: {job.record.state.value}"
-    job = jobs.follow(head, jobs.Follow(name, tail=0), lambda _data: None)
+    job = jobs.follow(head, Follow(name, tail=0), lambda _data: None)
     return f"{job.record.state.value}: {job.record.reason}"
 
 

@@ -67,12 +67,14 @@ def lab() -> None:
     type=click.Choice(MACHINES),
     help="The GPUs, NICs and drivers that are simulated in each, called simulated wherever they show. Default: none.",
 )
+@click.option("--image/--no-image", "train", default=True, help="Whether the registry gets a training image.")
 @click.pass_context
-def up(ctx: click.Context, *, lab: str, size: int | None, slots: int | None, gpus: str | None) -> None:
+def up(ctx: click.Context, *, lab: str, size: int | None, slots: int | None, gpus: str | None, train: bool) -> None:
     """Bring up hosts gpu1, gpu2, ... and a registry; where they are up, change nothing.
 
     Takes root, or the right to use the Docker Engine. Where there is no engine, one is installed and started. The first
-    time an image is made from this machine's package archives, which takes about a minute.
+    time images are made from this machine's package archives, of hosts in about a minute, for training on CPUs in about
+    two (from a checkout only). The training image stays in the registry, also for later labs.
 
     \b
     Examples:
@@ -86,7 +88,7 @@ def up(ctx: click.Context, *, lab: str, size: int | None, slots: int | None, gpu
     settings = settings_of(ctx)
     try:
         talk = _talk(settings)
-        made = flow.up(flow.Wanted(lab, size, slots, gpus), os.environ, talk)
+        made = flow.up(flow.Wanted(lab, size, slots, gpus), os.environ, talk, train=train)
     except KeyboardInterrupt:
         option = option_of(lab)
         settings.talk(f"\nstopped: `taco-launch lab up{option}` goes on, `taco-launch lab down{option}` removes it")
@@ -111,10 +113,10 @@ def up(ctx: click.Context, *, lab: str, size: int | None, slots: int | None, gpu
 @talk_options
 @_name
 @click.option("--all", "all_labs", is_flag=True, help="Every lab on this machine.")
-@click.option("--images", is_flag=True, help="Remove the images as well: the next lab takes a minute longer.")
+@click.option("--images", is_flag=True, help="Remove the images as well: the next lab takes some minutes longer.")
 @click.pass_context
 def down(ctx: click.Context, *, lab: str, all_labs: bool, images: bool) -> None:
-    """Remove a lab: its hosts, volumes, network and keys. Images stay for the next one.
+    """Remove a lab: its hosts, volumes, network and keys. Images stay for the next one, also those in the registry.
 
     \b
     Examples:
@@ -157,6 +159,31 @@ def status(ctx: click.Context, *, lab: str | None) -> None:
         click.echo("there is no lab; taco-launch lab up makes one", err=True)
     for index, each in enumerate(found):
         _print(each, first=index == 0)
+
+
+@lab.command()
+@talk_options
+@_name
+@click.argument("image")
+@click.pass_context
+def push(ctx: click.Context, *, lab: str, image: str) -> None:
+    """Put IMAGE of this machine's Docker Engine into the lab's registry; print what hosts pull it by.
+
+    Images stay in the registry for later labs, until `taco-launch lab down --images`.
+
+    \b
+    Examples:
+      taco-launch lab push mine:1
+      taco-launch lab push --name big quay.example/team/train:2
+    """
+    from taco_launch.lab import push as flow
+
+    settings = settings_of(ctx)
+    talk = _talk(settings)
+    talk.show(f"putting {image} into the registry")
+    reference = flow.push(lab, image, os.environ)
+    talk.show("")
+    click.echo(reference)
 
 
 @lab.command("exec")
@@ -290,6 +317,7 @@ def _data(found: "Status") -> dict[str, Any]:
             "password_file": found.password_file,
             "authority_file": found.authority_file,
         },
+        "training_image": found.image or None,
     }
 
 
@@ -298,6 +326,7 @@ def _print(found: "Status", *, first: bool) -> None:
         click.echo()
     click.echo(f"Lab:      {found.lab}{'' if found.complete else ' (cut short: taco-launch lab up goes on)'}")
     click.echo(f"Registry: {found.registry}, user {found.user}, password in {found.password_file}")
+    click.echo(f"Training: {found.image or f'no image (taco-launch lab up{option_of(found.lab)} puts one there)'}")
     login = f"docker login -u {found.user} --password-stdin {found.registry} <{found.password_file}"
     click.echo(f"Log in:   taco-launch lab exec{option_of(found.lab)} gpu1 -- {login}\n")
     rows = [

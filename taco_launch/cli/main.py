@@ -7,7 +7,7 @@ import sys
 import click
 
 import taco_launch
-from taco_launch.cli import bench, explain, facts, inventory, jobs, knobs, lab, render, run, trust
+from taco_launch.cli import bench, explain, facts, inventory, jobs, knobs, lab, render, run, setup, teardown, trust
 from taco_launch.cli.options import Settings, inventory_option, output_options, talk_options
 from taco_launch.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError
 
@@ -19,7 +19,7 @@ Examples:
   taco-launch bench run --np 1,2 -- python3 scripts/pytorch_synthetic_benchmark.py --model tiny
 
 \b
-Exit codes: 0 ok, 1 failed (or no such job), 2 usage or inventory, 4 cannot be placed, 5 a host failed, 130 Ctrl-C;
+Exit codes: 0 ok, 1 failed (or no such job), 2 usage or inventory, 3 drift, 4 cannot be placed, 5 a host failed, 130 Ctrl-C;
 run and wait give the job's own (signal n: 128+n), 125 when no rank ever ran, 124 when --timeout ended it.
 """
 
@@ -60,6 +60,8 @@ for verb in (
     explain.explain,
     facts.facts,
     lab.lab,
+    setup.setup,
+    teardown.teardown,
     trust.trust,
 ):
     cli.add_command(verb)

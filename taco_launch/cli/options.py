@@ -1,5 +1,6 @@
 """Options that stand before or after the verb, and what they amount to."""
 
+import functools
 import math
 import os
 import sys
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.errors import UsageError
+from taco_launch.errors import TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
     from taco_launch.model.hosts import Inventory
@@ -62,22 +63,56 @@ class Settings:
     sudo_password: str | None = field(default=None, repr=False)
 
     def load(self) -> "Inventory":
-        """Read the inventory that was named, or the default."""
-        from taco_launch.inventory.load import VARIABLE, load
+        """Give the inventory that was named, or the default; it is read once."""
+        return self._inventory
 
-        source = self.inventory if self.inventory is not None else os.environ.get(VARIABLE)
+    @functools.cached_property
+    def _inventory(self) -> "Inventory":
+        from taco_launch.inventory.load import load
+
+        source = self._source
         if source is not None and source.partition(":")[0] == "lab":
             from taco_launch.lab.inventory import load as load_lab
 
             return load_lab(source, os.environ)
         return load(self.inventory, os.environ, local_names)
 
-    def head(self) -> "Head":
-        """Reach the head. It is this machine in this version."""
-        from taco_launch.remote.head import Head
-        from taco_launch.remote.local import Local
+    @property
+    def _source(self) -> str | None:
+        from taco_launch.inventory.load import VARIABLE
 
-        return Head(Local())
+        return self.inventory if self.inventory is not None else os.environ.get(VARIABLE) or None
+
+    @property
+    def typed(self) -> str:
+        """How the next call is typed so that it has the same inventory."""
+        from taco_launch.command import shell
+
+        return "taco-launch" if self.inventory is None else shell(("taco-launch", "-i", self.inventory))
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether jobs are kept anywhere but on this machine itself; true as well where the inventory cannot be read."""
+        if self._source is None:
+            return False
+        try:
+            found = self.load()
+        except TacoLaunchError:
+            return True
+        head = next(host for host in found.hosts if host.name == found.head)
+        return found.container is not None or head.connection != "local"
+
+    def head(self, access: "Access") -> "Head":
+        """Reach the head: the inventory's, else this machine. What is opened is closed at the command's end."""
+        from taco_launch.remote.head import Head, reach
+
+        if self._source is None:
+            from taco_launch.remote.local import Local
+            from taco_launch.remote.seat import here
+
+            return Head(Local(), here(os.environ, os.geteuid()))
+        context = click.get_current_context()
+        return context.with_resource(reach(self.load(), access, os.environ, self.typed))
 
     def talk(self, message: str) -> None:
         """Say something on stderr, unless -q was given."""

@@ -17,7 +17,7 @@ from taco_launch.model.codec import to_json
 
 if TYPE_CHECKING:
     from taco_launch.diagnose import Match
-    from taco_launch.flows.jobs import Job
+    from taco_launch.flows.follow import Job
     from taco_launch.model.hosts import Inventory
     from taco_launch.model.jobs import JobRecord
     from taco_launch.model.plans import LaunchPlan
@@ -205,7 +205,7 @@ def ending(settings: Settings, found: "Job") -> None:
         say(f"{name.lower()}: {printable(text)}")
     if failed:
         rank = f" (that rank alone: --rank {record.first_failure.rank})" if record.first_failure else ""
-        settings.talk(f"its log: taco-launch logs {found.spec.name}{rank}")
+        settings.talk(f"its log: {settings.typed} logs {found.spec.name}{rank}")
 
 
 def _told(record: "JobRecord") -> list[tuple[str, str]]:
@@ -244,6 +244,21 @@ def progress(settings: Settings, doing: str, total: int) -> Iterator[Callable[[]
     answered = itertools.count(1)
     with Console(stderr=True).status(f"{doing}: 0 of {total} hosts") as status:
         yield lambda: status.update(f"{doing}: {next(answered)} of {total} hosts")
+
+
+@contextmanager
+def host_lines(settings: Settings, given: Callable[[Callable[[Sequence[str]], None]], None]) -> Iterator[None]:
+    """Show lines on a terminal that change in place; `given` is handed what shows them. Nothing without a terminal."""
+    if settings.quiet or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=Console(stderr=True), transient=True, refresh_per_second=8) as live:
+        given(lambda lines: live.update(Text("\n".join(map(printable, lines)))))
+        yield
 
 
 class LogOutput:

@@ -3,27 +3,39 @@
 import os
 import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from taco_launch.cli import render
-from taco_launch.cli.options import Settings, access_of, inventory_option, output_options, settings_of, talk_options
+from taco_launch.cli.options import (
+    Settings,
+    access_of,
+    access_options,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
 from taco_launch.cli.spec import JobCommand, job_options, np_option, spec_of
-from taco_launch.errors import SIGNAL_BASE, UsageError
+from taco_launch.errors import SIGNAL_BASE, TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from taco_launch.flows.jobs import Job
+    from taco_launch.flows.follow import Job
     from taco_launch.model.facts import HostFacts
     from taco_launch.model.jobs import JobSpec
+    from taco_launch.remote.access import Access
+    from taco_launch.remote.head import Head
 
 
 @click.command(cls=JobCommand)
 @inventory_option
 @output_options
 @talk_options
+@access_options
 @click.option("--dry-run", is_flag=True, help="Print the mpirun line that would start the job, and start nothing.")
 @click.option("--explain", is_flag=True, help="With --dry-run: each word of the line, where it comes from and why.")
 @click.option(
@@ -40,8 +52,11 @@ def run(
 ) -> int:
     """Run COMMAND as a job: start it, follow its output, exit with its code.
 
-    Ctrl-C stops the job, a second one kills it; a closed terminal or a kill of this command only leaves it
-    (`taco-launch logs -f NAME`). The ranks read nothing from standard input.
+    Ctrl-C stops the job, a second one kills it; a closed terminal, a kill of this command or a connection to the head
+    that is lost for minutes only leave it (`taco-launch logs -f NAME`). The ranks read nothing from standard input.
+
+    With an inventory that names a container, the job runs in the containers that `setup` made, in their environment and
+    folder: -x NAME takes a variable of yours there.
 
     \b
     Examples:
@@ -56,15 +71,16 @@ def run(
         raise UsageError(f"{asked} goes with --dry-run", hint="add --dry-run, which starts nothing")
     spec = spec_of(settings, command, options)
     if dry_run:
-        _print_plan(settings, spec, out or "", explain=explain)
+        _print_plan(settings, spec, access_of(options), out or "", explain=explain)
         return 0
-    return _run(settings, spec).record.exit_code or 0
+    return _run(settings, settings.head(access_of(options)), spec).record.exit_code or 0
 
 
 @click.command(cls=JobCommand)
 @inventory_option
 @output_options
 @talk_options
+@access_options
 @np_option
 @job_options
 @click.pass_context
@@ -81,7 +97,8 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], **options: Any) -> i
     settings = settings_of(ctx)
     from taco_launch.flows import jobs
 
-    job = jobs.submit(settings.head(), spec_of(settings, command, options), os.environ)
+    spec = spec_of(settings, command, options)
+    job = jobs.submit(settings.head(access_of(options)), spec, os.environ)
     _require_started(job)
     for warning in job.record.warnings:
         render.warning(settings, warning)
@@ -89,14 +106,12 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], **options: Any) -> i
         render.data(render.job_data(job), settings.output)
     else:
         click.echo(job.spec.name)
-        settings.talk(f"follow it: taco-launch logs -f {job.spec.name}")
+        settings.talk(f"follow it: {settings.typed} logs -f {job.spec.name}")
     return 0
 
 
 def _require_started(job: "Job") -> None:
     """Make an error of a job that ended before its ranks could start, with its reason and code."""
-    from taco_launch.errors import TacoLaunchError
-
     record = job.record
     if record.state.is_terminal and record.started is None and record.exit_code:
         message, _, hint = record.reason.partition("\nhint: ")
@@ -105,21 +120,21 @@ def _require_started(job: "Job") -> None:
         raise error
 
 
-def _print_plan(settings: Settings, spec: "JobSpec", out: str, *, explain: bool) -> None:
+def _print_plan(settings: Settings, spec: "JobSpec", access: "Access", out: str, *, explain: bool) -> None:
     from taco_launch.flows import plan
 
     def ask(missing: tuple[str, ...]) -> "Mapping[str, Any]":
         settings.talk(f"asking the head for: {', '.join(missing)}")
         path = os.environ.get("PATH", os.defpath)
         count_slots = any(host.slots is None for host in spec.hosts)
-        return settings.head().call("facts", mpirun=spec.mpirun, path=path, count_slots=count_slots)[-1]
+        return settings.head(access).call("facts", mpirun=spec.mpirun, path=path, count_slots=count_slots)[-1]
 
     def look(missing: tuple[str, ...]) -> "tuple[tuple[HostFacts, ...], tuple[str, ...]]":
         from taco_launch.flows.facts import job_hosts
 
         count = "one host" if len(spec.hosts) == 1 else f"{len(spec.hosts)} hosts"
         settings.talk(f"asking {count} for: {', '.join(missing)}")
-        return job_hosts(settings.load(), spec.hosts, access_of({}))
+        return job_hosts(settings.load(), spec.hosts, access)
 
     launch = plan.dry_run(spec, os.environ, ask, look, root=os.geteuid() == 0, folder=out)
     for warning in launch.warnings:
@@ -132,11 +147,11 @@ def _print_plan(settings: Settings, spec: "JobSpec", out: str, *, explain: bool)
     render.plan(launch, settings.output, explain=explain)
 
 
-def _run(settings: Settings, spec: "JobSpec") -> "Job":
+def _run(settings: Settings, head: "Head", spec: "JobSpec") -> "Job":
     """Start a job, follow it to its end, say how it ended."""
     from taco_launch.flows import jobs
 
-    signals = _Signals(settings, spec.name)
+    signals = _Signals(head, spec.name)
 
     def started(job: "Job") -> None:
         _require_started(job)
@@ -148,7 +163,7 @@ def _run(settings: Settings, spec: "JobSpec") -> "Job":
 
     with render.waiting(settings.quiet, spec.name) as wait:
         out = render.LogOutput(sys.stdout.buffer, wait.hide)
-        job = jobs.run(settings.head(), spec, os.environ, _until_closed(out.write), started, wait.state)
+        job = jobs.run(head, spec, os.environ, _until_closed(out.write), started, wait.state, settings.talk)
     render.ending(settings, job)
     return job
 
@@ -175,8 +190,8 @@ class _Signals:
     What is said goes by os.write: the signal may have come in the middle of a buffered write.
     """
 
-    def __init__(self, settings: Settings, name: str) -> None:
-        self._settings = settings
+    def __init__(self, head: "Head", name: str) -> None:
+        self._head = head
         self._name = name
         self._presses = 0
         self._started = False
@@ -193,7 +208,7 @@ class _Signals:
     def _on_interrupt(self, number: int, _frame: object) -> None:
         self._presses += 1
         if self._presses > 2:
-            os.write(2, f"\nleaving job {self._name} to its supervisor: taco-launch get {self._name}\n".encode())
+            os.write(2, f"\nleaving job {self._name} to its supervisor: {self._head.typed} get {self._name}\n".encode())
             os._exit(SIGNAL_BASE + number)
         how = "stopping job {} (Ctrl-C again kills it)" if self._presses == 1 else "killing job {}"
         os.write(2, f"\n{how.format(self._name)}\n".encode())
@@ -201,13 +216,19 @@ class _Signals:
             self._stop()
 
     def _stop(self) -> None:
+        # In a thread of its own: the signal may have come while this one holds what the call needs.
+        threading.Thread(target=self._ask, args=(None if self._presses == 1 else 0.0,), daemon=True).start()
+
+    def _ask(self, grace: float | None) -> None:
         from taco_launch.flows import jobs
 
-        grace = None if self._presses == 1 else 0.0
-        jobs.stop(self._settings.head(), self._name, "Ctrl-C", signal.SIGINT, grace)
+        try:
+            jobs.stop(self._head, self._name, "Ctrl-C", signal.SIGINT, grace)
+        except TacoLaunchError as error:
+            os.write(2, f"job {self._name} is not told: {error.message}\n".encode(errors="backslashreplace"))
 
     def _on_leave(self, number: int, _frame: object) -> None:
-        os.write(2, f"\njob {self._name} goes on: taco-launch logs -f {self._name}\n".encode())
+        os.write(2, f"\njob {self._name} goes on: {self._head.typed} logs -f {self._name}\n".encode())
         os._exit(SIGNAL_BASE + number)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from taco_launch.model.profiles import Profile
 
 F = TypeVar("F", bound=Callable[..., Any])
+_LOSS_SECONDS = 60.0
 
 
 class JobCommand(click.Command):
@@ -111,9 +112,8 @@ def job_options(function: F) -> F:
             "--host-loss-timeout",
             type=Seconds(1),
             metavar="SECONDS",
-            default=60.0,
-            show_default=True,
-            help="Seconds of silence after which a host is lost and the job is ended.",
+            help="Seconds of silence after which a host is lost and the job is ended. "
+            "Default: the inventory's host_loss_timeout, else 60.",
         ),
         click.option(
             "--log-max-bytes",
@@ -171,7 +171,7 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
             gdr=options["gdr"],
             light=options["light"],
         ),
-        profile=_profile(inventory, options["profile"]),
+        profile=profile_of(inventory, options["profile"]),
         network=inventory.network,
         container=inventory.container,
         versions=inventory.versions,
@@ -179,8 +179,19 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
         mpirun=inventory.mpirun,
         cluster=inventory.cluster,
         owner=getpass.getuser(),
-        policy=Policy(**{name: options[name] for name in ("grace", "timeout", "host_loss_timeout", "log_max_bytes")}),
+        policy=Policy(
+            grace=options["grace"],
+            timeout=options["timeout"],
+            host_loss_timeout=_host_loss_timeout(inventory, options["host_loss_timeout"]),
+            log_max_bytes=options["log_max_bytes"],
+        ),
     )
+
+
+def _host_loss_timeout(inventory: "Inventory", asked: float | None) -> float:
+    """Give the seconds of silence that end a job."""
+    declared = inventory.host_loss_timeout
+    return next((seconds for seconds in (asked, declared) if seconds is not None), _LOSS_SECONDS)
 
 
 def _knobs(options: dict[str, Any]) -> tuple[tuple[tuple[str, str | None], ...], tuple[tuple[str, str], ...]]:
@@ -205,7 +216,7 @@ def _hosts(inventory: "Inventory", wanted: str | None) -> "tuple[Host, ...]":
     return select.choose(inventory, wanted)
 
 
-def _profile(inventory: "Inventory", wanted: str | None) -> "Profile":
+def profile_of(inventory: "Inventory", wanted: str | None) -> "Profile":
     """Read the profile that was asked for, or the inventory's, a path in which counts from the inventory's folder."""
     from taco_launch.inventory import names, profile
 

@@ -1,19 +1,20 @@
-"""What is fed to `/bin/sh -s -- NONCE SUBJECT...` on a host: the probe, and with it the container to look into."""
+"""What is fed to `/bin/sh -s -- NONCE SUBJECT...` on a host: the probe, and with it what it is to look for."""
 
 import shlex
 from typing import Optional
 
 
-def feed(script: bytes, container: Optional[str] = None) -> bytes:
+def feed(script: bytes, container: Optional[str] = None, cluster: Optional[str] = None) -> bytes:
     """Give the text of probe.sh as a host is to read it.
 
     With `container`, the probe's subject `image` looks into that container of the host's engine, by feeding the same
-    text to a shell in there; so the text comes as a value.
+    text to a shell in there; so the text comes as a value. `cluster` is whose set-up the subject `made` looks for.
     """
+    named = "" if cluster is None else f"taco_launch_cluster={shlex.quote(cluster)}\n"
     if container is None:
-        return script
+        return named.encode() + script
     text = (
-        f"taco_launch_container={shlex.quote(container)}\n"
+        f"{named}taco_launch_container={shlex.quote(container)}\n"
         f"taco_launch_probe={shlex.quote(script.decode())}\n"
         'eval "$taco_launch_probe"\n'
     )

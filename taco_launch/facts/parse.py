@@ -3,10 +3,11 @@
 from dataclasses import replace
 from typing import Any, Dict, Sequence, Tuple
 
-from taco_launch.facts import SUBJECTS, sections
+from taco_launch.facts import MADE, SUBJECTS, sections
 from taco_launch.facts.docker import parse_docker
 from taco_launch.facts.gpu import parse_gpu
 from taco_launch.facts.image import parse_image
+from taco_launch.facts.made import parse_made
 from taco_launch.facts.network import parse_network
 from taco_launch.facts.pci import parse_pci
 from taco_launch.facts.rdma import parse_rdma
@@ -34,12 +35,13 @@ def parse(host: str, output: bytes, sent: float, received: float, cut: str = "")
         topology=parse_topology(told),
         rdma=parse_rdma(told),
         image=parse_image(told),
+        made=parse_made(told),
     )
 
 
 def only(facts: HostFacts, subjects: Sequence[str]) -> HostFacts:
     """Give these subjects of a host; the others were not asked for."""
-    others: Dict[str, Any] = dict.fromkeys(set(SUBJECTS) - set(subjects), NOT_ASKED)
+    others: Dict[str, Any] = dict.fromkeys({*SUBJECTS, MADE} - set(subjects), NOT_ASKED)
     return replace(facts, **others)
 
 

@@ -3,7 +3,8 @@
 #
 # usage: /bin/sh -s -- NONCE [SUBJECT...] <probe.sh
 #
-# Subjects: system network rdma docker image gpu topology; without one, all of them, those that may hang last.
+# Subjects: system network rdma docker image gpu topology; without one, all of these, those that may hang last. `made`,
+# what set-up left on the host, is asked by name only.
 # The answer, which taco_launch/facts/sections.py reads:
 #   NONCE probe 1 SECONDS.NANOSECONDS      this host's clock when the probe began
 #   NONCE begin NAME
@@ -15,7 +16,7 @@
 # For the systems between CentOS 7.6 and today's, under dash, busybox and bash: text forms of tools only, no python to
 # look at a host, no temporary files (a full or read-only disk is a fact to be told), few processes. Where `image` is to
 # look into a container, taco_launch/facts/feed.py sets taco_launch_container to its name and taco_launch_probe to this
-# text.
+# text; for `made` it sets taco_launch_cluster.
 
 set -u
 
@@ -40,7 +41,7 @@ probe() { # probe NONCE [SUBJECT...]
   fi
   for subject in "$@"; do
     case $subject in
-      system | network | rdma | docker | image | gpu | topology) ;;
+      system | network | rdma | docker | image | gpu | topology | made) ;;
       *)
         echo "probe: no such subject: $subject" >&2
         exit 2
@@ -537,6 +538,57 @@ rdma_comes_back() { # FILE:LINE of what names the module at boot, and whether th
   done
   [ -z "$state" ] || state=$(limited 5 systemctl is-enabled nv_peer_mem 2>/dev/null)
   echo "nv_peer_mem.service $state"
+}
+
+# --- made: what set-up left here, and what it builds on ----------------------------------------------------------------
+
+look_at_made() {
+  unit=taco-launch-${taco_launch_cluster-}
+  cluster=/var/lib/taco-launch/clusters/${taco_launch_cluster-}
+  section made.files made_files
+  section made.keys root grep -aH '' "$cluster/ssh/host_key.pub" "$cluster/ssh/key.pub"
+  section_here made.devices made_devices
+  section made.limits grep -aHE '^(CapBnd|Max locked memory)' /proc/1/status /proc/1/limits
+  section_of_systemd made.units systemctl show -p Id -p ActiveState -p UnitFileState -p ExecStart \
+    "$unit.service" docker.service
+  section made.package made_package
+  section_of made.engine made_engine /run/docker.pid
+  section_of made.daemon_json cat /etc/docker/daemon.json
+}
+
+made_files() { # MODE|KIND|PATH of each, the target of links, the SHA256 of files; of other clusters their folder
+  set --
+  for place in /var/lib/taco-launch "/etc/systemd/system/$unit.service" "/etc/systemd/system/$unit-firewall.service" \
+    /etc/systemd/system/docker.service.d; do
+    [ ! -e "$place" ] || set -- "$@" "$place"
+  done
+  [ $# -gt 0 ] || return 0
+  state=/var/lib/taco-launch
+  # shellcheck disable=SC2016 # the inner shell's
+  root find "$@" \( -path "$state/clusters/*/*" ! -path "$cluster/*" -o \
+    -path "$state/*" ! -path "$state/clusters*" ! -path "$state/agent*" ! -path "$state/docker*" \) -prune -o -exec stat -c '%a|%F|%n' {} + -type l -exec \
+    /bin/sh -c 'for link; do echo "$link -> $(readlink "$link")"; done' sh {} + -o -type f -exec sha256sum {} +
+}
+
+made_engine() { # made_engine PID_FILE: the command line of the engine that runs, a word a line
+  value_of "$1"
+  tr '\0' '\n' <"/proc/$value/cmdline"
+}
+
+made_devices() {
+  for device in /dev/infiniband/* /dev/nvidia*; do
+    [ ! -e "$device" ] || [ -d "$device" ] || echo "$device"
+  done
+}
+
+made_package() { # `ii NAME VERSION` of what the engine came from, where it is a package
+  if there dpkg-query; then
+    # shellcheck disable=SC2016 # dpkg-query's own
+    dpkg-query -W -f '${db:Status-Abbrev}${Package} ${Version}\n' docker.io docker-ce moby-engine 2>/dev/null
+  else
+    rpm -q --queryformat 'ii %{NAME} %{VERSION}\n' docker-ce docker docker-engine moby-engine
+  fi
+  [ $? != 127 ]
 }
 
 # --- image: what is inside the container, or on the host itself -------------------------------------------------------

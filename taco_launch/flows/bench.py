@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from taco_launch.bench.parse import NoSample, Sample, parse
 from taco_launch.errors import FAILED, TacoLaunchError
 from taco_launch.flows import jobs
+from taco_launch.flows.follow import Follow, Job
 from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.remote.head import Head
 
@@ -25,17 +26,31 @@ class Progress:
 
 
 def run(
-    head: Head, spec: JobSpec, sizes: Sequence[int], environ: Mapping[str, str], report: Callable[[Progress], None]
+    head: Head,
+    spec: JobSpec,
+    sizes: Sequence[int],
+    environ: Mapping[str, str],
+    report: Callable[[Progress], None],
+    say: Callable[[str], None],
 ) -> tuple[Sample, ...]:
     """Run the job of `spec` with each number of ranks, one after the other, and give what each measured.
+
+    `say` is given what happens to the connection to the head.
 
     Raises:
         TacoLaunchError: a run failed, or its log holds no sample; the job is kept for a look at its log.
     """
-    return tuple(_one(head, replace(spec, name=f"{spec.name}-np{np}", np=np), environ, report) for np in sizes)
+    each = (replace(spec, name=f"{spec.name}-np{np}", np=np) for np in sizes)
+    return tuple(_one(head, one, environ, report, say) for one in each)
 
 
-def _one(head: Head, spec: JobSpec, environ: Mapping[str, str], report: Callable[[Progress], None]) -> Sample:
+def _one(
+    head: Head,
+    spec: JobSpec,
+    environ: Mapping[str, str],
+    report: Callable[[Progress], None],
+    say: Callable[[str], None],
+) -> Sample:
     assert spec.np is not None
     np, name = spec.np, spec.name
     pieces: list[bytes] = []
@@ -44,33 +59,33 @@ def _one(head: Head, spec: JobSpec, environ: Mapping[str, str], report: Callable
         pieces.append(chunk)
         report(Progress(np, name, "RUNNING", chunk.rstrip().rpartition(b"\n")[2].decode("utf-8", "replace")))
 
-    def started(job: jobs.Job) -> None:
+    def started(job: Job) -> None:
         report(Progress(np, name, job.record.state.value, warnings=job.record.warnings))
 
     try:
-        job = jobs.run(head, spec, environ, output, started, lambda state: report(Progress(np, name, state)))
+        job = jobs.run(head, spec, environ, output, started, lambda state: report(Progress(np, name, state)), say)
     except KeyboardInterrupt:
         jobs.stop(head, name, "Ctrl-C", signal.SIGINT)
-        jobs.follow(head, jobs.Follow(name, tail=0), lambda _data: None)  # until nothing of it is left
+        jobs.follow(head, Follow(name, tail=0), lambda _data: None)  # until nothing of it is left
         raise
     text = b"".join(pieces).decode("utf-8", "replace")
     if job.record.state is not JobState.SUCCEEDED:
         why = "\ncause: ".join([job.record.reason, *(finding.cause for finding in job.record.findings[:1])])
-        raise _failed(name, job.record.exit_code or FAILED, why, text)
+        raise _failed(head, name, job.record.exit_code or FAILED, why, text)
     sample = parse(text)
     if isinstance(sample, NoSample):
-        raise _failed(name, FAILED, f"no sample: {sample.why}", text)
+        raise _failed(head, name, FAILED, f"no sample: {sample.why}", text)
     if sample.ranks != np:
-        raise _failed(name, FAILED, f"no sample: {np} ranks ran, but the log speaks of {sample.ranks}", text)
+        raise _failed(head, name, FAILED, f"no sample: {np} ranks ran, but the log speaks of {sample.ranks}", text)
     report(Progress(np, name, job.record.state.value, f"{sample.img_per_sec:.1f} img/sec"))
     return sample
 
 
-def _failed(name: str, code: int, why: str, text: str) -> TacoLaunchError:
+def _failed(head: Head, name: str, code: int, why: str, text: str) -> TacoLaunchError:
     lines = text.rstrip().splitlines()
     # What mpirun says of a rank's failure stands in the reason; where it alone has said something, that is the evidence.
     own = [line for line in lines if "/mpirun " not in line.partition("|")[0]] or lines
     evidence = "\n".join(f"  {line}" for line in own[-_EVIDENCE_LINES:])
-    error = TacoLaunchError(f"job {name}: {why}\n{evidence}".rstrip(), hint=f"taco-launch logs {name}")
+    error = TacoLaunchError(f"job {name}: {why}\n{evidence}".rstrip(), hint=f"{head.typed} logs {name}")
     error.exit_code = code
     return error

@@ -11,10 +11,12 @@ from taco_launch.facts import SUBJECTS
 from taco_launch.facts.feed import feed
 from taco_launch.facts.parse import only, parse
 from taco_launch.model.facts import HostFacts
+from taco_launch.model.found import Unknown
 from taco_launch.model.hosts import Host, Inventory
 from taco_launch.remote.access import Access
 from taco_launch.remote.fanout import Answer, Fanout, connect
 from taco_launch.remote.transport import CutShortError, Transport, last_words
+from taco_launch.setup import paths
 
 # The slowest subject asks nvidia-smi, which may take 30 s on a host whose driver is not kept loaded.
 _PROBE_SECONDS = 120.0
@@ -29,14 +31,15 @@ def gather(
     *,
     sudo: bool = False,
     container: str | None = None,
+    cluster: str | None = None,
 ) -> tuple[Answer[HostFacts], ...]:
     """Give the facts of every host, in inventory order; `report` is called as each has answered.
 
     A host whose answer was cut short has both: the facts that came, and the error. The subject `image` looks into
-    `container` of each host's engine, or without one at the host itself. With `sudo` the probe runs as root from the
-    start; without it, what needs root is asked with `sudo -n` where that works.
+    `container` of each host's engine, or without one at the host itself; `made` looks for the set-up of `cluster`. With
+    `sudo` the probe runs as root from the start; without it, what needs root is asked with `sudo -n` where that works.
     """
-    script = feed(files("taco_launch.facts").joinpath("probe.sh").read_bytes(), container)
+    script = feed(files("taco_launch.facts").joinpath("probe.sh").read_bytes(), container, cluster)
     # Unnamed, all are asked, and those that may hang last.
     named = () if set(subjects) == set(SUBJECTS) else subjects
 
@@ -77,7 +80,11 @@ def job_hosts(
 
     The second value says what is wrong with the hosts that are silent, or gave only a part.
     """
+    container = paths.container(inventory.cluster) if inventory.container else None
     with connect(inventory, hosts, access) as fanout:
-        answers = gather(fanout, _JOB_SUBJECTS)
+        answers = gather(fanout, _JOB_SUBJECTS, sudo=access.sudo_password is not None, container=container)
     found = tuple(answer.value for answer in answers if answer.value is not None)
-    return found, tuple(answer.error.message for answer in answers if answer.error is not None)
+    wrong = [answer.error.message for answer in answers if answer.error is not None]
+    if container:
+        wrong += [f"{facts.host}: {facts.image.reason}" for facts in found if isinstance(facts.image, Unknown)]
+    return found, tuple(wrong)

@@ -3,36 +3,20 @@
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
 from taco_launch.errors import HostError, UsageError
-from taco_launch.model.codec import from_json, to_json
-from taco_launch.model.jobs import Event, JobRecord, JobSpec
-from taco_launch.remote.head import Frame, Head
+from taco_launch.flows.follow import Follow, Follower, Job, Output, job_of
+from taco_launch.model.codec import to_json
+from taco_launch.model.hosts import Host
+from taco_launch.model.jobs import JobSpec
+from taco_launch.remote.head import Head
 
-
-@dataclass(frozen=True)
-class Job:
-    """A job as the head tells it; `events` only where they were asked for, `folder` is the head's."""
-
-    spec: JobSpec
-    record: JobRecord
-    folder: str
-    events: tuple[Event, ...] = ()
-
-
-@dataclass(frozen=True)
-class Follow:
-    """What to read of a job's log: of all ranks or one, from `offset` or the last `tail` lines on, to now or the end."""
-
-    name: str
-    rank: int | None = None
-    offset: int = 0
-    tail: int | None = None
-    follow: bool = True
+# How long `run` tries to find its head again before it leaves the job to itself.
+_RUN_PATIENCE_SECONDS = 300.0
 
 
 def default_name(command: tuple[str, ...]) -> str:
@@ -54,90 +38,111 @@ def submit(head: Head, spec: JobSpec, environ: Mapping[str, str]) -> Job:
     The job that is returned has a place, or has ended already.
 
     Raises:
-        UsageError: its name is taken, or a host cannot run jobs in this version.
+        UsageError: its name is taken, or it asks for hosts that no job can have without a container.
     """
-    return _job(head.call("submit", follow=False, **_request(spec, environ))[-1]["job"])
+    return job_of(head.call("submit", follow=False, **_request(head, spec, environ))[-1]["job"])
 
 
 def run(
     head: Head,
     spec: JobSpec,
     environ: Mapping[str, str],
-    output: Callable[[bytes], None],
+    output: Output,
     on_job: Callable[[Job], None],
     on_state: Callable[[str], None],
+    say: Callable[[str], None],
 ) -> Job:
-    """Submit a job and follow it to its end; `on_job` is given what `submit` would return. Raises as `submit` does."""
-    with head.stream("submit", follow=True, **_request(spec, environ)) as frames:
-        on_job(_job(next(frames).data["job"]))
-        return _followed(spec.name, frames, output, on_state)
+    """Submit a job and follow it to its end; `on_job` is given what `submit` would return. Raises as `submit` does.
+
+    A connection that is lost is made again, for a few minutes; `say` is given what happens to it.
+    """
+    request = _request(head, spec, environ)
+    follower = Follower(head, Follow(spec.name), output, on_state, say, patience=_RUN_PATIENCE_SECONDS)
+    with head.stream("submit", follow=True, seconds=head.seat.turn, **request) as frames:
+        try:
+            job = job_of(next(frames).data["job"])
+        except HostError as error:
+            hint = f"whether there is a job {spec.name} now tells {head.typed} get {spec.name}"
+            raise HostError(error.message, hint) from None
+        on_job(job)
+        if job.record.state.is_terminal and job.record.started is None:
+            return job  # it has no log, and may be gone already
+        ended = follower.take(frames)
+    return ended or follower.to_end()
 
 
-def _request(spec: JobSpec, environ: Mapping[str, str]) -> dict[str, Any]:
-    elsewhere = [host.name for host in spec.hosts if host.connection != "local"]
-    if elsewhere:
+def _request(head: Head, spec: JobSpec, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Say what is to run, and what the caller brings: all of its environment, or what it names where it is elsewhere."""
+    _check_hosts(head, spec)
+    if head.seat.inherit:
+        named = (name for name, value in spec.env if value is None)
+        environ = {name: environ[name] for name in named if name in environ}
+        spec = _for_elsewhere(spec)
+    caller = {"environment": dict(environ), "umask": _umask(), "inherit": head.seat.inherit}
+    return {"spec": to_json(spec), "caller": caller}
+
+
+def _check_hosts(head: Head, spec: JobSpec) -> None:
+    if head.seat.container:
+        return
+    # Without a container there is no SSH between the hosts: the job's host is the one that the agent is on.
+    strange = next((host for host in spec.hosts if not _is_at(head, spec, host)), None)
+    if strange is not None:
         raise UsageError(
-            f"host {elsewhere[0]}: this version runs jobs on this machine only",
-            hint="leave -i and -H out, or look at the command line with --dry-run",
+            f"host {strange.name}: without a container a job runs on the head alone, which is {head.name}",
+            hint="name the image in an inventory (container: {image: ...}) and prepare its hosts: "
+            "taco-launch -i FILE setup; or look at the command line with --dry-run",
         )
-    if spec.container is not None:
-        raise UsageError(
-            "this version starts no containers: the job would run outside of the image",
-            hint="use an inventory without container, or look at the command line with --dry-run",
-        )
-    return {"spec": to_json(spec), "caller": {"environment": dict(environ), "umask": _umask()}}
+
+
+def _is_at(head: Head, spec: JobSpec, host: Host) -> bool:
+    return host.name == spec.head if head.seat.inherit else host.connection == "local"
+
+
+def _for_elsewhere(spec: JobSpec) -> JobSpec:
+    """Leave out what only the controller has: its folder, paths of keys and passwords."""
+    hosts = tuple(replace(host, identity_file=None) for host in spec.hosts)
+    if spec.container is None:  # for the agent its host is this machine
+        return replace(spec, cwd="", hosts=tuple(replace(host, connection="local") for host in hosts))
+    return replace(spec, cwd="", hosts=hosts, container=replace(spec.container, registry=None))
 
 
 def jobs(head: Head) -> tuple[tuple[Job, ...], tuple[str, ...]]:
     """Give every job, the newest first, and warnings about records that could not be read."""
     answer = head.call("list")
-    found = [_job(frame["job"]) for frame in answer if "job" in frame]
+    found = [job_of(frame["job"]) for frame in answer if "job" in frame]
     found.sort(key=lambda job: (-(job.record.submitted or 0), job.spec.name))
     return tuple(found), tuple(frame["warning"] for frame in answer if "warning" in frame)
 
 
 def get(head: Head, name: str) -> Job:
     """Give one job with its events."""
-    return _job(head.call("get", name=name)[-1]["job"])
+    return job_of(head.call("get", name=name)[-1]["job"])
 
 
 def follow(
-    head: Head, what: Follow, output: Callable[[bytes], None], on_state: Callable[[str], None] = lambda _state: None
+    head: Head,
+    what: Follow,
+    output: Output,
+    on_state: Callable[[str], None] = lambda _state: None,
+    say: Callable[[str], None] = lambda _words: None,
 ) -> Job:
-    """Give a job's log to `output` as it comes, and the job as it stands then."""
-    request = {"name": what.name, "rank": what.rank, "offset": what.offset, "tail": what.tail, "follow": what.follow}
-    with head.stream("logs", **request) as frames:
-        return _followed(what.name, frames, output, on_state)
+    """Give a job's log to `output` as it comes, and the job as it stands then.
 
-
-def _followed(
-    name: str, frames: Iterator[Frame], output: Callable[[bytes], None], on_state: Callable[[str], None]
-) -> Job:
-    for frame in frames:
-        if frame.raw:
-            output(frame.raw)
-        elif "skipped" in frame.data:
-            output(b"[taco-launch: %d bytes dropped by log rotation]\n" % frame.data["skipped"])
-        elif "state" in frame.data:
-            on_state(frame.data["state"])
-        elif "job" in frame.data:
-            return _job(frame.data["job"])
-    raise HostError(f"job {name}: the agent stopped answering", hint=f"taco-launch logs -f {name}")
+    Of a job that is followed, a connection that is lost is made again for as long as it takes; `say` is given what
+    happens to it.
+    """
+    return Follower(head, what, output, on_state, say).to_end()
 
 
 def stop(head: Head, name: str, by: str, number: int, grace: float | None = None) -> Job:
     """Ask a job to end: TERM, then KILL after its grace time or `grace` seconds if that is less. Returns at once."""
-    return _job(head.call("stop", name=name, by=by, signal=number, grace=grace)[-1]["job"])
+    return job_of(head.call("stop", name=name, by=by, signal=number, grace=grace)[-1]["job"])
 
 
-def delete(head: Head, name: str) -> Job:
-    """Remove what the head keeps of a job that has ended."""
-    return _job(head.call("delete", name=name)[-1]["job"])
-
-
-def _job(data: Mapping[str, Any]) -> Job:
-    events = tuple(from_json(Event, event) for event in data.get("events", ()))
-    return Job(from_json(JobSpec, data["spec"]), from_json(JobRecord, data["record"]), data["folder"], events)
+def delete(head: Head, name: str) -> tuple[str, ...]:
+    """Remove what the hosts keep of a job that has ended, and give warnings about hosts where that failed."""
+    return tuple(frame["warning"] for frame in head.call("delete", name=name) if "warning" in frame)
 
 
 def _umask() -> int:

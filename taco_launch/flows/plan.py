@@ -36,8 +36,8 @@ def dry_run(
         UsageError: a host's slots are neither declared nor known, or mpirun cannot be given its name.
         PlacementError: it does not fit.
     """
-    local = any(host.connection == "local" for host in spec.hosts)
-    known = JobFacts(root=root or spec.container is not None, environment=relevant(environ) if local else ())
+    local = spec.container is None and any(host.connection == "local" for host in spec.hosts)
+    known = JobFacts(root=root or spec.container is not None, environment=relevant(environ) if local else None)
     missing, problems = needs(spec), list[str]()
     if missing and local:
         answer = ask(missing)

@@ -12,11 +12,14 @@ from taco_launch.inventory.faults import Faults, Loc
 from taco_launch.inventory.names import did_you_mean
 from taco_launch.inventory.schema import (
     Container,
+    Docker,
     Group,
     HostDefaults,
     HostEntry,
     InventoryFile,
     Network,
+    Proxy,
+    Registry,
     Section,
     Ssh,
     Versions,
@@ -28,6 +31,7 @@ _HOST = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,40}")  # what YAML takes for text 
 _MOST_IN_FORM = 4
 _SHAPES = {
     "string_type": "text",
+    "bool_type": "true or false",
     "dict_type": "a mapping (key: value)",
     "model_type": "a mapping (key: value)",
     "tuple_type": "a list",
@@ -55,10 +59,15 @@ def check(value: Any, faults: Faults) -> InventoryFile:
         for detail in errors:
             loc = _loc(detail["loc"], faults)
             _add(detail, loc, faults)
-            wrong.add(loc[:-1] if detail["type"] == "missing" and len(loc) > 1 else loc)
+            wrong.add(loc[:-1] if _goes_whole(detail["type"], loc) else loc)
         if not isinstance(value, dict) or len(wrong) == before:
             raise faults.error()
         rest = {"cluster": _FILLER, "hosts": {}} | _without(value, (), wrong)
+
+
+def _goes_whole(kind: str, loc: Loc) -> bool:
+    """Say whether what a faulty value stands in is left out with it: a required key, an item of a plain list."""
+    return len(loc) > 1 and (kind == "missing" or (isinstance(loc[-1], int) and loc[0] != "groups"))
 
 
 def _loc(steps: Iterable[str | int], faults: Faults) -> Loc:
@@ -105,6 +114,9 @@ def _keys(loc: Loc) -> tuple[str, ...]:
         ("ssh",): Ssh,
         ("network",): Network,
         ("container",): Container,
+        ("container", "registry"): Registry,
+        ("docker",): Docker,
+        ("docker", "proxy"): Proxy,
         ("versions",): Versions,
         ("defaults",): HostDefaults,
     }

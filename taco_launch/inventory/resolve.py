@@ -7,12 +7,14 @@ from taco_launch.errors import SpecError
 from taco_launch.inventory import names, ranges
 from taco_launch.inventory.faults import Faults, Loc
 from taco_launch.inventory.schema import Group, HostDefaults, HostEntry, InventoryFile
-from taco_launch.model.hosts import Container, Host, Inventory, Network
+from taco_launch.model.hosts import Container, Engine, Host, Inventory, Network, Registry
 
 # All entries of all groups together: ten groups of the largest inventory.
 MAX_MEMBERS = 10 * ranges.MAX_HOSTS
 
 _ULIMITS = {"memlock": -1, "stack": 67108864}
+# Keys of `docker`, and the sources that they belong to.
+_SOURCES = {"url": ("docker", "script"), "sha256": ("script",), "packages": ("packages",)}
 
 
 def resolve(file: InventoryFile, faults: Faults) -> Inventory:
@@ -27,19 +29,21 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
     head = file.head if file.head is not None else next(iter(entries), "")
     if complete and head not in entries:
         faults.add_unknown(("head",), head, entries, "no such host in this inventory")
+    container, engine = _container(file, faults), _engine(file, faults)
     faults.raise_any()
     network = file.network
     return Inventory(
         cluster=file.cluster,
         head=head,
         hosts=hosts,
-        container=_container(file),
+        container=container,
         network=Network(
             interface=network.interface,
             rdma=network.rdma,
             gid_index=None if network.gid_index == "auto" else network.gid_index,
             gdr=network.gdr,
             port_range=network.port_range,
+            firewall=network.firewall,
         ),
         host_keys=file.ssh.host_keys,
         mpirun=file.mpirun,
@@ -49,6 +53,8 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
         source=faults.source,
         known_hosts=file.ssh.known_hosts,
         connect_timeout=file.ssh.connect_timeout,
+        engine=engine,
+        host_loss_timeout=file.host_loss_timeout,
     )
 
 
@@ -191,13 +197,44 @@ def _set(keys: HostDefaults) -> dict[tuple[str, ...], Any]:
     return values
 
 
-def _container(file: InventoryFile) -> Container | None:
-    if file.container is None:
+def _container(file: InventoryFile, faults: Faults) -> Container | None:
+    written = file.container
+    if written is None:
         return None
+    places = [inside for _, inside, _ in written.mounts]
+    for index, place in enumerate(places):
+        if place in places[:index]:
+            faults.add(("container", "mounts", index), f"{place} is mounted twice")
+    registry = written.registry
     return Container(
-        image=file.container.image,
-        ssh_port=file.container.ssh_port,
-        shm_size=file.container.shm_size,
-        ulimits=tuple((_ULIMITS | dict(file.container.ulimits)).items()),
-        provides=file.container.provides,
+        image=written.image,
+        ssh_port=written.ssh_port,
+        shm_size=written.shm_size,
+        ulimits=tuple((_ULIMITS | dict(written.ulimits)).items()),
+        provides=written.provides,
+        privileged=written.privileged,
+        mounts=written.mounts,
+        env=tuple(written.env.items()),
+        registry=None if registry is None else Registry(registry.user, registry.password_file),
+    )
+
+
+def _engine(file: InventoryFile, faults: Faults) -> Engine:
+    written = file.docker
+    for key, sources in _SOURCES.items():
+        given, needed = getattr(written, key) is not None, written.source in sources
+        if given and not needed:
+            faults.add(("docker", key), f"means nothing with source {written.source}: it is for {' or '.join(sources)}")
+        elif needed and not given and written.source != "docker":  # its url has a default
+            faults.add(("docker", key), f"source {written.source} needs this key", value="missing")
+    return Engine(
+        source=written.source,
+        url=written.url,
+        sha256=written.sha256,
+        packages=written.packages,
+        proxy=tuple((name.removesuffix("_proxy"), value) for name, value in written.proxy if value is not None),
+        mirrors=written.mirrors,
+        insecure_registries=written.insecure_registries,
+        data_root=written.data_root,
+        settings=tuple(written.settings.items()),
     )

@@ -10,23 +10,36 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_val
 from taco_launch.inventory.values import (
     ClusterName,
     ConnectTimeout,
+    EnvName,
+    EnvValue,
     Feature,
     FilePath,
     GidIndex,
     GroupName,
+    HostLossTimeout,
+    HostPath,
     Image,
     Interface,
     Label,
     Limit,
     LimitName,
     MaxSlots,
+    Mount,
+    NoProxy,
+    OwnFile,
     Port,
     PortRange,
     Profile,
     Program,
+    RegistryLogin,
+    RegistryName,
+    Setting,
+    SettingName,
+    Sha256,
     Size,
     Slots,
     Switch,
+    Url,
     User,
     Version,
 )
@@ -81,6 +94,21 @@ class Network(Section):
         default=None,
         description="First and last TCP port that jobs may listen on, such as 40000-45000; any without it.",
     )
+    firewall: Literal["check", "manage"] = Field(
+        default="check",
+        description="check: set-up names what a firewall blocks between the hosts. manage: it opens what jobs need.",
+    )
+
+
+class Registry(Section):
+    """A login at the registry that the image is pulled from."""
+
+    user: RegistryLogin = Field(description="User at the registry.")
+    password_file: OwnFile | None = Field(
+        default=None,
+        description="File on this machine whose first line is the password: a path from / or ~/. "
+        "Without it the environment variable TACO_LAUNCH_REGISTRY_PASSWORD.",
+    )
 
 
 class Container(Section):
@@ -95,6 +123,53 @@ class Container(Section):
     )
     provides: tuple[Feature, ...] = Field(
         default=(), description="What the image holds that cannot be detected, such as lightcc."
+    )
+    privileged: bool = Field(
+        default=False, description="true: --privileged, all of the host, instead of the least that RDMA needs."
+    )
+    mounts: tuple[Mount, ...] = Field(
+        default=(),
+        description="Folders of the host in the container: HOST_PATH:PATH, or HOST_PATH:PATH:ro to read only.",
+    )
+    env: dict[EnvName, EnvValue] = Field(default={}, description="Environment variables of the container.")
+    registry: Registry | None = Field(
+        default=None, description="Login at the image's registry; without it pulling takes none."
+    )
+
+
+class Proxy(Section):
+    """The proxy that the Docker Engine pulls through."""
+
+    http: Url | None = Field(default=None, description="HTTP_PROXY.")
+    https: Url | None = Field(default=None, description="HTTPS_PROXY.")
+    no_proxy: NoProxy | None = Field(default=None, description="NO_PROXY: hosts, domains and networks, with commas.")
+
+
+class Docker(Section):
+    """The Docker Engine of every host: where set-up takes it from, and its settings."""
+
+    source: Literal["distribution", "docker", "script", "packages", "none"] = Field(
+        default="distribution",
+        description="Where it comes from on hosts without one. distribution: its package. docker: Docker's own package "
+        "repository. script: a get-docker script. packages: files of this machine. none: it is not installed.",
+    )
+    url: Url | None = Field(
+        default=None, description="docker: a mirror of download.docker.com. script: where the script is."
+    )
+    sha256: Sha256 | None = Field(default=None, description="SHA-256 of the script.")
+    packages: OwnFile | None = Field(
+        default=None, description="Folder of this machine with the package files (.deb or .rpm): a path from / or ~/."
+    )
+    proxy: Proxy = Field(default_factory=Proxy, description="The proxy that images are pulled through.")
+    mirrors: tuple[Url, ...] = Field(default=(), description="Mirrors of the registry docker.io, first to last.")
+    insecure_registries: tuple[RegistryName, ...] = Field(
+        default=(), description="Registries without TLS: HOST, HOST:PORT or a network."
+    )
+    data_root: HostPath | None = Field(
+        default=None, description="Folder for images and containers; the engine's own choice without it."
+    )
+    settings: dict[SettingName, Setting] = Field(
+        default={}, description="Further keys of daemon.json; those that are not named stay as they are."
     )
 
 
@@ -167,6 +242,7 @@ class InventoryFile(Section):
     container: Container | None = Field(
         default=None, description="The training container; without it jobs run on the hosts themselves."
     )
+    docker: Docker = Field(default_factory=Docker, description="The Docker Engine of every host, as set-up brings it.")
     mpirun: Program = Field(
         default="mpirun", description="The launcher: a path from /, or a name that is looked up on PATH."
     )
@@ -177,6 +253,9 @@ class InventoryFile(Section):
     versions: Versions = Field(
         default_factory=Versions,
         description='Versions of openmpi, nccl and horovod, in quotes, such as "4.1.4"; asked of the head without them.',
+    )
+    host_loss_timeout: HostLossTimeout | None = Field(
+        default=None, description="Seconds that a host of a job may be silent before the job ends; 60 without it."
     )
     defaults: HostDefaults = Field(default_factory=HostDefaults, description="Host keys for all hosts.")
     hosts: dict[str, HostEntry | None] = Field(

@@ -3,6 +3,7 @@
 A check raises ValueError(problem, hint): pydantic gathers those, `check.py` makes faults of them.
 """
 
+import json
 import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -11,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, PlainValidator, WithJsonSc
 
 from taco_launch.errors import SpecError
 from taco_launch.inventory import names
-from taco_launch.inventory.document import kind_of
+from taco_launch.inventory.document import Odd, kind_of
 
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
@@ -23,6 +24,23 @@ _PROFILE_FILE = re.compile(r"(?:~/|[A-Za-z0-9_./])[A-Za-z0-9_./+@=,:-]{0,1023}")
 _VERSION = re.compile(r"[0-9]{1,5}(?:\.[0-9]{1,5}){1,2}")
 _SIZE = re.compile(r"([1-9][0-9]{0,14})([bkmgt]?)", re.IGNORECASE)
 _PORTS = re.compile(r"([0-9]{1,5})-([0-9]{1,5})")
+# Of a host, or of the container: nothing that docker reads as more than a path.
+_PATH = re.compile(r"/(?:[^/:,\s\x00-\x1f\x7f][^/:,\x00-\x1f\x7f]{0,254}/?)*")
+_URL = re.compile(r"https?://[A-Za-z0-9\[][^\s\x00-\x1f\x7f\"'`\\<>]{0,1023}")
+_REGISTRY = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9._:\[\]-]{0,253}(?:/[0-9]{1,3})?")
+_LOGIN = re.compile(r"[^\s:\x00-\x1f\x7f]{1,255}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_NO_PROXY = re.compile(r"[A-Za-z0-9.*_:,/\[\] -]{1,1024}")
+_SETTING = re.compile(r"[a-z][a-z0-9-]{0,62}")
+# What of the container is ours: docker's own files and set-up's.
+_OWN_PLACES = ("/var/lib/taco-launch", "/run/taco-launch", "/etc/hosts", "/etc/ssh/ssh_config")
+# What of daemon.json has a key of its own in the inventory.
+_OWN_SETTINGS = {
+    "registry-mirrors": "docker.mirrors",
+    "insecure-registries": "docker.insecure_registries",
+    "data-root": "docker.data_root",
+    "proxies": "docker.proxy",
+}
 _NO_VERSION = """is not a version: two or three numbers joined by '.', in quotes, such as "4.1.4\""""
 _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
@@ -108,6 +126,56 @@ def _version(value: Any) -> Any:
     return value
 
 
+def _mount(value: Any) -> tuple[str, str, str]:
+    parts = value.split(":") if isinstance(value, str) and value.isprintable() else []
+    if len(parts) not in (2, 3) or not all(map(_PATH.fullmatch, parts[:2])) or parts[2:] not in ([], ["rw"], ["ro"]):
+        raise ValueError("must be HOST_PATH:PATH or HOST_PATH:PATH:ro, both whole paths, such as /data:/data:ro", "")
+    source, inside = (part.rstrip("/") or "/" for part in parts[:2])
+    if ".." in [*source.split("/"), *inside.split("/")]:
+        raise ValueError("a path here holds no '..'", "")
+    if inside == "/":
+        raise ValueError("the container's / is the image's", "mount it on a folder of its own, such as /:/host:ro")
+    if any(f"{place}/".startswith(f"{inside}/") or f"{inside}/".startswith(f"{place}/") for place in _OWN_PLACES):
+        raise ValueError("set-up mounts its own there", f"its own: {', '.join(_OWN_PLACES)}")
+    return source, inside, parts[2] if len(parts) == 3 else "rw"
+
+
+def _variable(name: str) -> str:
+    names.env_name(name)
+    if name.startswith("TACO_LAUNCH_"):
+        raise ValueError("variables TACO_LAUNCH_* are set by taco-launch", "")
+    return name
+
+
+def _value(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("holds a NUL byte, which no environment can hold", "")
+    if len(text) > names.MAX_STRING_BYTES // 2:
+        raise ValueError(
+            f"is longer than {names.MAX_STRING_BYTES // 2} characters", "put it into a file and mount that"
+        )
+    return text
+
+
+def _setting_name(name: str) -> str:
+    if name in _OWN_SETTINGS:
+        raise ValueError(f"has a key of its own in the inventory: {_OWN_SETTINGS[name]}", "")
+    if not _SETTING.fullmatch(name):
+        raise ValueError("is not a key of daemon.json: lower-case letters, digits and '-', a letter first", "")
+    return name
+
+
+def _setting(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=_no_json)
+    except TypeError:
+        raise ValueError("daemon.json takes text, whole numbers, true, false, lists and mappings here", "") from None
+
+
+def _no_json(value: Any) -> Any:
+    raise TypeError(str(Odd if isinstance(value, Odd) else type(value)))
+
+
 def _named(what: str) -> AfterValidator:
     return _ruled(lambda text: names.word(text, what, ""))
 
@@ -131,12 +199,35 @@ FilePath = Annotated[
         _FILE, "is not a file that ssh finds from everywhere: a path from / or ~/ without spaces or shell characters"
     ),
 ]
+OwnFile = Annotated[
+    str, _matching(_FILE, "is not a path on this machine: from / or ~/, without spaces or shell characters")
+]
 Program = Annotated[
     str,
     _matching(_PROGRAM, "is not a program: a whole path from /, or a bare name, without spaces or shell characters"),
 ]
+Mount = Annotated[
+    tuple[str, str, str],
+    PlainValidator(_mount),
+    WithJsonSchema({"type": "string", "pattern": "^/[^:]*:/[^:]*(:(ro|rw))?$"}),
+]
+EnvName = Annotated[str, _ruled(_variable)]
+EnvValue = Annotated[str, AfterValidator(_value)]
+HostPath = Annotated[str, _matching(_PATH, "is not a whole path: from /, without ':', ',' or control characters")]
+Url = Annotated[str, _matching(_URL, "is not a URL: http://... or https://..., without spaces or quotes")]
+RegistryName = Annotated[
+    str, _matching(_REGISTRY, "is not a registry: HOST, HOST:PORT or a network such as 10.0.0.0/8, without http://")
+]
+RegistryLogin = Annotated[str, _matching(_LOGIN, "is not a registry's user: no blanks and no ':'")]
+Sha256 = Annotated[str, _matching(_SHA256, "is not a SHA-256: 64 digits 0-9 a-f, as sha256sum prints them")]
+NoProxy = Annotated[
+    str, _matching(_NO_PROXY, "is not a list of hosts, domains and networks with commas, such as localhost,10.0.0.0/8")
+]
+SettingName = Annotated[str, AfterValidator(_setting_name)]
+Setting = Annotated[str, PlainValidator(_setting), WithJsonSchema({})]
 Port = Annotated[int, _whole(1, 65535), _whole_schema(1, 65535)]
 ConnectTimeout = Annotated[int, _whole(1, 3600), _whole_schema(1, 3600)]
+HostLossTimeout = Annotated[int, _whole(5, 86400), _whole_schema(5, 86400)]
 Slots = Annotated[
     int | Literal["auto"], _whole(1, names.MAX_SLOTS, auto=True), _whole_schema(1, names.MAX_SLOTS, auto=True)
 ]

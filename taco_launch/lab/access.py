@@ -53,6 +53,11 @@ class Access:
         """The certificate of the lab's own authority, which signed the registry's."""
         return self.folder / "ca.crt"
 
+    @property
+    def image(self) -> Path:
+        """The training image, as hosts of the lab call it: one line; there while the registry has it."""
+        return self.folder / "training-image"
+
     def make_key(self) -> str:
         """Give the public key; the pair is made where either half is missing.
 

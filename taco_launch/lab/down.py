@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from taco_launch.lab import access, daemon, engine, hosts, image
+from taco_launch.lab import access, daemon, engine, hosts, image, registry
 from taco_launch.lab.engine import docker
 from taco_launch.lab.labels import KEY, check_lab_name
 from taco_launch.lab.talk import Talk
@@ -14,7 +14,7 @@ from taco_launch.lab.up import one_at_a_time
 
 @dataclass(frozen=True)
 class Removed:
-    """How many containers of which lab were removed, and the images that were kept: (tag, size)."""
+    """How many containers of which lab were removed, and what was kept of images: (name, size)."""
 
     labs: tuple[tuple[str, int], ...]
     kept: tuple[tuple[str, str], ...] = ()
@@ -46,7 +46,9 @@ def down(lab: str | None, environ: Mapping[str, str], talk: Talk, *, images: boo
         _forget(lab, environ)
         if images:
             image.remove()
-        kept = image.kept()
+            if not registry.remove_volume():
+                talk.say("the images in the registry stay: another lab has it")
+        kept = (*image.kept(), *registry.kept())
         daemon.stop_if_unused(environ, folder, talk)
     with suppress(OSError):
         folder.rmdir()  # unless another lab has its keys there

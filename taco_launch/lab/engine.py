@@ -92,6 +92,19 @@ def docker(*args: str, stdin: bytes = b"", timeout: float = 120) -> str:
     return answer.text
 
 
+def docker_build(*args: str, stdin: bytes = b"", timeout: float = 1800) -> None:
+    """Build an image.
+
+    Raises:
+        TacoLaunchError: it failed; the message has the last words of the step that did.
+    """
+    answer = ask("build", "--force-rm", *args, stdin=stdin, timeout=timeout)
+    if answer.code:
+        said = [*answer.text.splitlines(), *answer.stderr.splitlines()]
+        words = [line for line in said if line.startswith(("E:", "ERROR"))] or said[-5:] or [f"exit {answer.code}"]
+        raise TacoLaunchError("docker build: " + "\n".join(words))
+
+
 def execute(container: str, *argv: str, stdin: bytes = b"", timeout: float = 60) -> Answer:
     """Run a program in a container as root."""
     return ask("exec", "--interactive", container, *argv, stdin=stdin, timeout=timeout)

@@ -27,6 +27,8 @@ STATE_PATH = "/var/lib/taco-launch"
 STATE_BYTES = 512 << 20
 # What acts on the whole machine, not on one host: its clock, kernel, power, devices, and its kernel's messages.
 FORBIDDEN = ("SYS_TIME", "SYS_MODULE", "SYS_BOOT", "SYS_RAWIO", "SYSLOG")
+# The images of every registry of this machine: one volume, which outlives labs.
+REGISTRY_VOLUME, REGISTRY_PATH = "taco-launch-lab-registry", "/var/lib/docker-registry"
 BOOT_SECONDS = 90
 _SHELVES = "/srv/disks"
 _INOTIFY_SPARE = 4  # systemd asks for several at once
@@ -124,6 +126,7 @@ def create_argv(host: LabHost, lab: Sequence[LabHost], engine: Engine, lacking: 
     argv += ["--cgroupns", "private", "--shm-size", "1g"]
     argv += ["--tmpfs", "/run", "--tmpfs", "/run/lock"]
     if host.name == REGISTRY:
+        argv += ["--volume", f"{REGISTRY_VOLUME}:{REGISTRY_PATH}"]
         for other in lab:
             if other != host:
                 argv += ["--volume", f"{volumes(other)[1]}:{_SHELVES}/{other.name}"]

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.lab import access, engine, hosts
 from taco_launch.lab.labels import DEFAULT_NAME, NO_GPUS, option_of
-from taco_launch.model.hosts import Host, Inventory, Network
+from taco_launch.model.hosts import Container, Host, Inventory, Network, Registry
 
 _WORD = "lab"
 _PORTS = (40000, 40999)
+_SHM_BYTES = 1 << 30  # hosts are small
+_HOST_LOSS_SECONDS = 15  # whoever tries faults should not have to wait for a minute
 
 
 def words() -> tuple[str, ...]:
@@ -59,7 +61,20 @@ def load(source: str, environ: Mapping[str, str]) -> Inventory:
             )
             for host in found
         ),
+        container=_container(files),
         network=Network(port_range=_PORTS),
         source=f"{_WORD}:{lab}",
         known_hosts=str(files.known_hosts),
+        host_loss_timeout=_HOST_LOSS_SECONDS,
+    )
+
+
+def _container(files: access.Access) -> Container | None:
+    """Give the training container; None for a lab whose registry has no training image."""
+    if not files.image.is_file():
+        return None
+    return Container(
+        image=files.image.read_text("utf-8").strip(),
+        shm_size=_SHM_BYTES,
+        registry=Registry(access.REGISTRY_USER, str(files.password)),
     )

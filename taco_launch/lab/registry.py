@@ -1,13 +1,31 @@
-"""The registry host: Debian's docker-registry behind TLS and a password, both of the lab's own making."""
+"""The registry host: Debian's docker-registry behind TLS and a password, both of the lab's own making.
 
+Its images lie in one volume of the machine, which every lab's registry mounts: a new lab has them at once.
+"""
+
+import re
+import subprocess
 from dataclasses import dataclass
 
-from taco_launch.errors import HostError
+from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.lab import hosts
-from taco_launch.lab.engine import execute
-from taco_launch.lab.labels import LabHost
+from taco_launch.lab.engine import ask, docker, execute
+from taco_launch.lab.labels import IMAGE_KEY, REGISTRY, LabHost
 
 PORT = 5000
+ADDRESS = f"{REGISTRY}:{PORT}"  # as every host of a lab calls it
+# Where its storage driver keeps what a tag stands for; the link is written last.
+_TAG = f"{hosts.REGISTRY_PATH}/docker/registry/v2/repositories/{{}}/_manifests/tags/{{}}/current/link"
+# docker's own grammar of names, less its corner cases (distribution/reference)
+_NAME = re.compile(r"(?P<name>[a-z0-9]+(?:[._/-]+[a-z0-9]+)*)(?::(?P<tag>\w[\w.-]{0,127}))?", re.ASCII)
+# skopeo(1) reads an archive twice, so not from a pipe; the password comes from a file
+_PUSH = """
+set -eu
+file=$(mktemp /var/tmp/image.XXXXXX)
+trap 'rm -f "$file"' EXIT
+cat >"$file"
+skopeo copy --quiet --dest-authfile /etc/docker/registry/lab/auth.json "docker-archive:$file" "docker://$1"
+"""
 _TRUST = """
 set -eu
 file=/usr/local/share/ca-certificates/taco-launch-lab.crt
@@ -18,6 +36,63 @@ if ! cmp -s "$file.new" "$file"; then
 fi
 rm -f "$file.new"
 """
+
+
+def make_volume() -> None:
+    """Make the volume of all registries of this machine; where it is there it stays as it is."""
+    docker("volume", "create", "--label", f"{IMAGE_KEY}=registry", hosts.REGISTRY_VOLUME)
+
+
+def kept() -> tuple[tuple[str, str], ...]:
+    """Give that volume, where it is there: (its name, what it is)."""
+    found = docker("volume", "ls", "--quiet", "--filter", f"name=^{hosts.REGISTRY_VOLUME}$")
+    return ((found, "(the registry's images)"),) if found else ()
+
+
+def remove_volume() -> bool:
+    """Remove that volume; say whether it is gone: it stays while a registry is up."""
+    answer = ask("volume", "rm", hosts.REGISTRY_VOLUME)
+    return not answer.code or "no such volume" in answer.stderr.lower()
+
+
+def name_of(image: str) -> str:
+    """Give the name that an image of this machine gets in a lab's registry: its own, without another registry's address.
+
+    Raises:
+        UsageError: it has none (an id, a digest), or one that docker would not take.
+    """
+    first, _, rest = image.partition("/")
+    short = rest if rest and ("." in first or ":" in first or first == "localhost") else image
+    found = _NAME.fullmatch(short)
+    if found is None:
+        raise UsageError(
+            f"{image!r} is no name of an image with or without a tag",
+            hint="an image that has only an id or a digest: docker tag ID NAME:TAG, then push NAME:TAG",
+        )
+    return f"{found['name']}:{found['tag'] or 'latest'}"
+
+
+def has(container: str, name: str) -> bool:
+    """Say whether the registry has an image, `NAME:TAG`."""
+    return not execute(container, "test", "-s", _TAG.format(*name.rsplit(":", 1))).code
+
+
+def push(host: LabHost, container: str, image: str, name: str) -> None:
+    """Put an image of this machine's engine into the registry as `name`.
+
+    Raises:
+        TacoLaunchError: the engine has no such image.
+        HostError: the registry did not take it: its words.
+    """
+    if ask("image", "inspect", image).code:
+        raise TacoLaunchError(f"the Docker Engine of this machine has no image {image}", hint=f"docker pull {image}")
+    give = ("docker", "save", image)
+    take = ("docker", "exec", "--interactive", container, "/bin/sh", "-c", _PUSH, "push", f"{ADDRESS}/{name}")
+    with subprocess.Popen(give, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as saved:
+        done = subprocess.run(take, stdin=saved.stdout, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode or saved.returncode:
+        words = done.stderr.strip().splitlines() or [f"docker save: exit {saved.returncode}"]
+        raise HostError(f"{host.name}: {name} was not taken: {words[-1]}", hint="is the disk full? df -h")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the registry host's certificate authority, certificate and password where they are missing, starts Debian's
-# docker-registry with them, and prints the authority's certificate and the password. Arguments: lab, address, port.
+# docker-registry with them, and prints the password and the authority's certificate. Arguments: lab, address, port.
 set -eu
 lab=$1 address=$2 port=$3
 umask 077
@@ -24,6 +24,14 @@ if ! [ -s htpasswd ]; then
   htpasswd -i -B -c new.htpasswd lab <password 2>/dev/null
   mv new.htpasswd htpasswd
   changed=yes
+fi
+if ! [ -s auth.json ]; then # what skopeo logs in with
+  printf '{"auths": {"registry:%s": {"auth": "%s"}}}\n' "$port" "$(printf 'lab:%s' "$(cat password)" | base64 -w 0)" \
+    >new.json
+  mv new.json auth.json
+fi
+if [ "$(stat -c %U /var/lib/docker-registry)" != docker-registry ]; then
+  chown -R docker-registry: /var/lib/docker-registry # written by a registry whose user had another number
 fi
 if [ -n "$changed" ] || ! systemctl -q is-active docker-registry; then
   cat >/etc/docker/registry/config.yml <<CONFIG

@@ -10,7 +10,7 @@ from taco_launch.errors import UsageError
 from taco_launch.lab import access, engine, faults, hosts
 from taco_launch.lab.access import Access
 from taco_launch.lab.labels import LabHost, check_lab_name, option_of
-from taco_launch.lab.registry import PORT
+from taco_launch.lab.registry import ADDRESS
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Status:
-    """One lab: its hosts; the registry as hosts of the lab call it, its user, and the file with the password."""
+    """One lab: its hosts; the registry as hosts of the lab call it, its user, and the file with the password.
+
+    `image` is the training image, "" where the registry has none.
+    """
 
     lab: str
     hosts: tuple[Seen, ...]
@@ -34,6 +37,7 @@ class Status:
     user: str
     password_file: str
     authority_file: str
+    image: str
 
 
 def status(lab: str | None, environ: Mapping[str, str]) -> tuple[Status, ...]:
@@ -75,10 +79,11 @@ def _status(lab: str, pairs: Sequence[tuple[hosts.Found, tuple[str, ...]]], file
         lab=lab,
         hosts=seen,
         complete=len(seen) == seen[0].host.size + 1,
-        registry=f"registry:{PORT}",
+        registry=ADDRESS,
         user=access.REGISTRY_USER,
         password_file=str(files.password),
         authority_file=str(files.authority),
+        image=files.image.read_text("utf-8").strip() if files.image.is_file() else "",
     )
 
 

@@ -6,15 +6,15 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 from threading import Event
 from typing import TypeVar
 
 from taco_launch.agent.folders import make_private
-from taco_launch.errors import HostError, UsageError
-from taco_launch.lab import access, daemon, hosts, image, registry, subnet
+from taco_launch.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.lab import access, daemon, hosts, image, registry, subnet, training
 from taco_launch.lab.engine import Engine, ask, docker, execute, machine_lacks
 from taco_launch.lab.hosts import WAKE, Found, state_word
 from taco_launch.lab.labels import DEFAULT_NAME, KEY, NO_GPUS, REGISTRY, LabHost, check_lab_name, option_of
@@ -57,8 +57,10 @@ class Lab:
     down: tuple[tuple[str, str], ...] = ()
 
 
-def up(wanted: Wanted, environ: Mapping[str, str], talk: Talk) -> Lab:
+def up(wanted: Wanted, environ: Mapping[str, str], talk: Talk, *, train: bool = True) -> Lab:
     """Bring a lab up: engine, images, network, hosts, access. What is there already stays as it is.
+
+    With `train` the registry gets the training image; where it cannot be made, that is said, and the lab is up without.
 
     Raises:
         UsageError: the lab is there with other numbers, or they cannot be.
@@ -71,7 +73,9 @@ def up(wanted: Wanted, environ: Mapping[str, str], talk: Talk) -> Lab:
     with one_at_a_time(folder, talk):
         there = hosts.find(wanted.lab)
         wanted = settled(wanted, tuple(found.host for found in there))
-        return _up(wanted, there, found_engine, access.access(environ, os.geteuid(), wanted.lab), talk)
+        files = access.access(environ, os.geteuid(), wanted.lab)
+        lab = _up(wanted, there, found_engine, files, talk)
+        return replace(lab, changes=(*lab.changes, *_train(lab, files, environ, talk))) if train else lab
 
 
 def check(wanted: Wanted) -> None:
@@ -148,7 +152,9 @@ def _up(wanted: Wanted, there: Sequence[Found], engine: Engine, files: access.Ac
     known = {found.host.name: found for found in there}
     lacking = machine_lacks()
     for host in lab:
-        if not host.is_registry:
+        if host.is_registry:
+            registry.make_volume()
+        else:
             hosts.make_volumes(host)
 
     def raise_host(host: LabHost, stop: Event) -> tuple[str, str]:
@@ -220,6 +226,26 @@ def _open(lab: Sequence[LabHost], containers: Mapping[str, str], files: access.A
         changes += ["pinned the host keys"] * files.keep(files.known_hosts, lines)
     changes += ["wrote ssh_config"] * files.keep(files.ssh_config, access.ssh_config(lab, files))
     return changes
+
+
+def _train(lab: Lab, files: access.Access, environ: Mapping[str, str], talk: Talk) -> list[str]:
+    """Have the registry hold the training image, and the controller know its name; give what that changed."""
+    host = lab.hosts[-1]
+    found = next(each for each in hosts.find(lab.name) if each.host == host)
+    if found.state != "running":
+        return []
+    try:
+        recipe = training.recipe()
+        changes = []
+        if not registry.has(found.container, recipe.name):
+            tag = training.ensure(recipe, environ, talk)
+            talk.say("putting the training image into the registry (about 15 s, once)")
+            registry.push(host, found.container, tag, recipe.name)
+            changes.append(f"put {recipe.name} into the registry")
+    except TacoLaunchError as error:
+        talk.say(f"no training image: {error.message}{f' (hint: {error.hint})' if error.hint else ''}")
+        return []
+    return changes + ["kept the training image's name"] * files.keep(files.image, f"{registry.ADDRESS}/{recipe.name}\n")
 
 
 def _network(lab: str) -> tuple[IPv4Network, bool]:

@@ -227,9 +227,10 @@ def _version_source(spec: JobSpec, name: str) -> str:
 
 
 def _library_path(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
-    """Nobody is asked where the head is not this machine: training images set it, as those of NVIDIA do."""
-    if any(host.name == spec.head and host.connection == "local" for host in spec.hosts):
-        condition = Condition("LD_LIBRARY_PATH" in dict(facts.environment), "fact", "it is set here")
+    """Where nobody has looked into the container: training images set it, as those of NVIDIA do."""
+    local = any(host.name == spec.head and host.connection == "local" for host in spec.hosts)
+    if local or facts.environment is not None:
+        condition = Condition("LD_LIBRARY_PATH" in dict(facts.environment or ()), "fact", "it is set here")
     else:
         condition = Condition(spec.container is not None, "default", "training images set it")
     made.conditions["library_path"] = condition

@@ -1,6 +1,6 @@
 """The environment of a job's processes: its mark, and what each rank is told about its place."""
 
-from typing import TYPE_CHECKING, Dict, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Mapping, Optional, Sequence, Tuple
 
 if TYPE_CHECKING:  # every rank imports this file, and the model takes longer to import than all else a rank needs
     from taco_launch.model.jobs import JobSpec
@@ -21,6 +21,17 @@ _OMPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_
 def mark(name: str, job_id: str) -> Tuple[Tuple[str, str], ...]:
     """Give the variables that mark a process as belonging to a job."""
     return (JOB_NAME, name), (JOB_ID, job_id)
+
+
+def launch_agent(wrapper: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
+    """Give the variables by which mpirun starts its daemons on other hosts behind a wrapper; none where it cannot.
+
+    Open MPI 4.1 and PRRTE 3 split the value at blanks, without any quoting, and take the wrapped word for their own.
+    """
+    if any(word.split() != [word] for word in wrapper):
+        return ()
+    words = " ".join(wrapper)
+    return ("OMPI_MCA_orte_launch_agent", f"{words} orted"), ("PRTE_MCA_prte_launch_agent", f"{words} prted")
 
 
 def relevant(environ: Mapping[str, str]) -> Tuple[Tuple[str, str], ...]:

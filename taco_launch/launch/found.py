@@ -16,10 +16,11 @@ from taco_launch.placement import slots_of
 
 
 def over_ssh(known: JobFacts, spec: JobSpec, hosts: Sequence[HostFacts]) -> JobFacts:
-    """Add what was found on the hosts of the job; the software is the head's, unless a container brings its own."""
+    """Add what was found on the hosts of the job; the software is the head's, or its container's."""
     head = next((host for host in hosts if host.host == spec.head), None)
     image = head.image if head else None
-    software = image if isinstance(image, Software) and spec.container is None else None
+    inside = spec.container is not None
+    software = image if isinstance(image, Software) and (image.where != "host") == inside else None
     gids: Dict[str, Set[int]] = {}
     for entry in fabric(tuple(hosts), interface=spec.asked.interface).gids:
         gids.setdefault(entry.host, set()).add(entry.choice.gid_index)

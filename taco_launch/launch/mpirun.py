@@ -97,7 +97,7 @@ def _check_names(spec: JobSpec, placement: Placement, decisions: Decisions) -> N
 def _env(spec: JobSpec, job_id: str, placement: Placement, facts: JobFacts, decisions: Decisions) -> Dict[str, str]:
     """Give what goes by mpirun's own environment: the mark, and what the machinery needs besides the line."""
     env = dict(mark(spec.name, job_id))
-    inherited = dict(facts.environment)
+    inherited = dict(facts.environment or ())
     if placement.np <= _FEW_RANKS:
         env.update((name, inherited.get(name, "0")) for name in _AGGREGATE)
     if spec.container is not None and decisions.holds("elsewhere"):

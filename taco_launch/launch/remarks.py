@@ -204,7 +204,7 @@ def _openmpi5(decisions: Decisions, options: Sequence[Option]) -> Iterator[str]:
 
 def _overridden(facts: JobFacts, options: Sequence[Option]) -> Iterator[str]:
     """Name what is ours, not the user's word on the command line, and goes before the caller's environment."""
-    inherited = dict(facts.environment)
+    inherited = dict(facts.environment or ())
     for option in options:
         if option.tokens[0].source == "user":
             continue

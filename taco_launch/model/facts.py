@@ -251,6 +251,45 @@ class Software:
 
 
 @dataclass(frozen=True)
+class MadeFile:
+    """A file, folder or link of set-up: `sha256` is a file's (64 hex digits), `link` what a link names."""
+
+    path: str
+    sha256: Optional[str]
+    mode: int
+    link: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Made:
+    """What of set-up is on a host, and what it is built on; of one cluster, where it is about a cluster.
+
+    `files` holds folders, files and links of ours in /var/lib/taco-launch (of jobs none, of other clusters than
+    the one asked about their folder), its systemd unit and the drop-ins of docker.service. `devices` are the paths /dev/infiniband/* and
+    /dev/nvidia*. `capabilities` is the bounding set of process 1, names without CAP_, `memlock` its hard limit in bytes
+    (None is unlimited). `host_key` and `cluster_key` are the public halves. `unit` is how the container's unit stands
+    (`active`, `failed`, ...) and `enabled` whether it starts at boot. `docker_package` names what docker comes from, with
+    its version (`docker.io 20.10.24`). `engine_unit` says whether docker.service starts at boot (`enabled`, `disabled`,
+    `masked`, ...), `engine_active` how it stands (`active`, `failed`, ...), and `engine_command` is the command line of
+    the engine that runs, else its ExecStart. `daemon_json` is the text of /etc/docker/daemon.json.
+    """
+
+    files: Found[Tuple[MadeFile, ...]]
+    devices: Found[Tuple[str, ...]]
+    capabilities: Found[Tuple[str, ...]]
+    memlock: Found[Optional[int]]
+    host_key: Found[str]
+    cluster_key: Found[str]
+    unit: Found[str]
+    enabled: Found[bool]
+    docker_package: Found[str]
+    engine_unit: Found[str]
+    engine_active: Found[str]
+    engine_command: Found[str]
+    daemon_json: Found[str]
+
+
+@dataclass(frozen=True)
 class HostFacts:
     """All of one host; a subject that was not asked for is NOT_ASKED.
 
@@ -267,6 +306,7 @@ class HostFacts:
     topology: Found[Topology]
     rdma: Found[Rdma]
     image: Found[Software]
+    made: Found[Made] = NOT_ASKED
     pci: Found[Tuple[PciDevice, ...]] = NOT_ASKED
     simulated: Found[Tuple[str, ...]] = Absent()  # noqa: RUF009 - it is frozen
     unread: Tuple[Tuple[str, str], ...] = ()

@@ -30,7 +30,8 @@ class Network:
     """What jobs are told about the network; `auto` is decided by facts.
 
     `interface` is a name or `auto`; `rdma` and `gdr` are `auto`, `on` or `off`; `gid_index` is None for auto;
-    `port_range` is (first, last), both included, or None for any.
+    `port_range` is (first, last), both included, or None for any. `firewall` is `check` (what is blocked is named) or
+    `manage` (set-up opens what jobs need).
     """
 
     interface: str = "auto"
@@ -38,6 +39,15 @@ class Network:
     gid_index: Optional[int] = None
     gdr: str = "auto"
     port_range: Optional[Tuple[int, int]] = None
+    firewall: str = "check"
+
+
+@dataclass(frozen=True)
+class Registry:
+    """A login at the registry that an image is pulled from; without a file the password comes from the environment."""
+
+    user: str
+    password_file: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -45,7 +55,9 @@ class Container:
     """The training container of every host.
 
     `ulimits` holds (name, limit in the limit's own unit, -1 for none); `shm_size` is in bytes; `provides` names what
-    the image holds that nothing can detect (`lightcc`).
+    the image holds that nothing can detect (`lightcc`). `privileged` gives it all of the host instead of the least that
+    RDMA needs. `mounts` are (path on the host, path inside, `rw` or `ro`); `env` is (name, value). `registry` is None
+    where pulling takes no login.
     """
 
     image: str
@@ -53,6 +65,32 @@ class Container:
     shm_size: int = 32 << 30
     ulimits: Tuple[Tuple[str, int], ...] = (("memlock", -1), ("stack", 67108864))
     provides: Tuple[str, ...] = ()
+    privileged: bool = False
+    mounts: Tuple[Tuple[str, str, str], ...] = ()
+    env: Tuple[Tuple[str, str], ...] = ()
+    registry: Optional[Registry] = None
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The Docker Engine of every host, as set-up brings it and sets it.
+
+    `source` says where it comes from when there is none: `distribution` (its package), `docker` (Docker's own package
+    repository, at `url` where that is mirrored), `script` (a get-docker script at `url`, whose SHA-256 is `sha256`),
+    `packages` (the files of the folder `packages` on the controller) or `none` (it is not installed by us).
+    `proxy` holds (`http`, `https` or `no`, value). `mirrors`, `insecure_registries`, `data_root` and `settings` (key,
+    JSON text) go into daemon.json; what is not named there stays as it is.
+    """
+
+    source: str = "distribution"
+    url: Optional[str] = None
+    sha256: Optional[str] = None
+    packages: Optional[str] = None
+    proxy: Tuple[Tuple[str, str], ...] = ()
+    mirrors: Tuple[str, ...] = ()
+    insecure_registries: Tuple[str, ...] = ()
+    data_root: Optional[str] = None
+    settings: Tuple[Tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,7 +102,9 @@ class Inventory:
     version). `source` says where the inventory came from, for messages.
     `host_keys` is `strict` (unknown host keys are refused) or `accept-new` (they are taken and kept; changed ones are
     refused still). `known_hosts` is a file of host keys that come with the inventory, None for none. `connect_timeout`
-    is how long (seconds) to wait for a host's sshd, None where the ssh configuration or the default says it.
+    is how long (seconds) to wait for a host's sshd, None where the ssh configuration or the default says it. `engine` is
+    how set-up brings docker. `host_loss_timeout` is for how long (seconds) a host of a job may be silent, None for the
+    default.
     """
 
     cluster: str
@@ -80,3 +120,5 @@ class Inventory:
     source: str = ""
     known_hosts: Optional[str] = None
     connect_timeout: Optional[int] = None
+    engine: Engine = field(default_factory=Engine)
+    host_loss_timeout: Optional[int] = None

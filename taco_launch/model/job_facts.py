@@ -28,12 +28,12 @@ class JobFacts:
     """The hosts of a job and the head's software; None is "not known".
 
     `root`: whether mpirun runs as root. `environment` holds what mpirun inherits that the line has to do with: (name,
-    value) of LD_LIBRARY_PATH and of what NCCL, Horovod, LightCC, Open MPI and UCX read. Versions are as the software
-    says them: `4.1.4`.
+    value) of LD_LIBRARY_PATH and of what NCCL, Horovod, LightCC, Open MPI and UCX read, None where it is a container's
+    that nobody has looked into. Versions are as the software says them: `4.1.4`.
     """
 
     root: bool
-    environment: Tuple[Tuple[str, str], ...] = ()
+    environment: Optional[Tuple[Tuple[str, str], ...]] = None
     openmpi: Optional[str] = None
     nccl: Optional[str] = None
     horovod: Optional[str] = None

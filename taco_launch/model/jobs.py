@@ -66,6 +66,10 @@ class JobSpec:
     owner: str = ""
     policy: Policy = field(default_factory=Policy)
 
+    def is_here(self, host: Host) -> bool:
+        """Say whether a host is the one that mpirun runs on."""
+        return host.connection == "local" or host.name == self.head
+
 
 class JobState(enum.Enum):
     """Where a job stands."""

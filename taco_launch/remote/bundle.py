@@ -22,17 +22,24 @@ _CONTENTS = (
     "launch",
     "agent",
 )
-_MAIN = b"import sys\nfrom taco_launch.agent.__main__ import main\nsys.exit(main(sys.argv[0], sys.argv[1:]))\n"
+# The first lines are read by any Python; what they say, remote/seat.py understands.
+_MAIN = b"""import sys
+if sys.version_info < (3, 8):
+    sys.stdout.write("unready python %s\\n" % sys.version.split()[0])
+    sys.exit(0)
+from taco_launch.agent.__main__ import main
+sys.exit(main(sys.argv[0], sys.argv[1:]))
+"""
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip format's first moment: the same sources give the same file
 
 
 def sources() -> tuple[tuple[str, bytes], ...]:
-    """Give (path inside the zipapp, content) of every source file."""
+    """Give (path inside the zipapp, content) of every source file, and of the scripts that they run."""
     root = Path(taco_launch.__file__).parent
     files: list[Path] = []
     for entry in _CONTENTS:
         path = root / entry
-        files += sorted(path.glob("*.py")) if path.is_dir() else [path]
+        files += sorted((*path.glob("*.py"), *path.glob("*.sh"))) if path.is_dir() else [path]
     return tuple((f"taco_launch/{file.relative_to(root)}", file.read_bytes()) for file in files)
 
 
@@ -51,9 +58,11 @@ def build(contents: tuple[tuple[str, bytes], ...]) -> bytes:
         archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
         source, compiled = Path(scratch, "source.py"), Path(scratch, "compiled.pyc")
         for path, data in contents:
+            archive.writestr(zipfile.ZipInfo(path, _EPOCH), data)
+            if not path.endswith(".py"):
+                continue
             source.write_bytes(data)
             mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
             py_compile.compile(str(source), str(compiled), dfile=path, doraise=True, invalidation_mode=mode)
-            archive.writestr(zipfile.ZipInfo(path, _EPOCH), data)
             archive.writestr(zipfile.ZipInfo(f"{path}c", _EPOCH), compiled.read_bytes())
     return packed.getvalue()

@@ -1,18 +1,24 @@
-"""The head as the controller sees it: operations of its agent, answered in frames."""
+"""The head as the controller sees it: operations of its agent, answered in frames, and the way to it."""
 
+import io
 import os
-import sys
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
 from taco_launch.agent import protocol
-from taco_launch.agent.folders import state_folder
 from taco_launch.command import Command
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
-from taco_launch.remote import bundle
-from taco_launch.remote.local import Local
+from taco_launch.model.hosts import Inventory
+from taco_launch.remote import bundle, seat
+from taco_launch.remote.access import Access
+from taco_launch.remote.seat import Seat
+from taco_launch.remote.transport import Transport
+
+# Where a message names a verb that asks the head, the inventory belongs to what is typed.
+_TYPED = re.compile(r"\btaco-launch (?=(?:delete|get|list|logs|run|setup|stop|submit|wait)\b)")
 
 
 @dataclass(frozen=True)
@@ -33,19 +39,29 @@ class AgentError(TacoLaunchError):
 
 
 class Head:
-    """An agent on a host; it is installed there by the first call."""
+    """An agent on a host; where this controller's version of it is not there yet, the first call puts it there.
 
-    def __init__(self, remote: Local) -> None:
-        """Speak to the agent by way of `remote`."""
+    Its calls may be made from several threads at once, as those of the transports are.
+    """
+
+    def __init__(self, remote: Transport, where: Seat, typed: str = "taco-launch") -> None:
+        """Speak by way of `remote` to the agent at its seat; `typed` is how taco-launch is called, for hints."""
+        self.seat = where
+        self.typed = typed
         self._remote = remote
-        self._agent = ""
+        self._contents: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The host's name in the inventory."""
+        return self._remote.name
 
     def call(self, op: str, **request: Any) -> list[dict[str, Any]]:
         """Give all frames of an answer.
 
         Raises:
             AgentError: the agent answered with an error.
-            HostError: it gave no whole answer.
+            HostError: the host cannot be reached, is not set up, or gave no whole answer.
         """
         with self.stream(op, **request) as frames:
             return [frame.data for frame in frames]
@@ -54,20 +70,40 @@ class Head:
     def stream(self, op: str, **request: Any) -> Iterator[Iterator[Frame]]:
         """Give the frames of an answer as they come; leaving the block ends the call. Raises as `call` does."""
         stdin = protocol.dump(protocol.header(op, "")) + protocol.dump(request)
+        self._contents = self._contents or bundle.sources()
         # No timeout: the answer may be a log that is followed for days.
-        command = Command((sys.executable, "-I", "-S", self._installed(), op), stdin)
+        command = Command(self.seat.argv(bundle.name(self._contents), op), stdin, sudo=self.seat.sudo)
         with self._remote.tail(command) as stdout:
+            missing = self._begin(op, stdout)
+            if missing is None:
+                yield self._frames(op, stdout)
+                return
+        self._remote.put(bundle.build(self._contents), missing, sudo=self.seat.sudo)
+        with self._remote.tail(command) as stdout:
+            if self._begin(op, stdout) is not None:
+                raise HostError(f"{self.name}: {missing}: written, and not there", hint="who removes files there?")
             yield self._frames(op, stdout)
 
+    def _begin(self, op: str, stdout: IO[bytes]) -> str | None:
+        """Read the answer's header; give the path of the agent's file instead where that is missing."""
+        line = stdout.readline()
+        if line.startswith(seat.UNREADY):
+            what, _, words = line[len(seat.UNREADY) :].decode("utf-8", "surrogateescape").strip().partition(" ")
+            if what == "agent":
+                return words
+            raise self.seat.refused(self.name, what, words, f"{self.typed} setup")
+        protocol.check(self._read(op, io.BytesIO(line)), "the controller", self.name)
+        return None
+
     def _frames(self, op: str, stdout: IO[bytes]) -> Iterator[Frame]:
-        protocol.check(self._read(op, stdout), "the controller", self._remote.name)
         while True:
             data = self._read(op, stdout)
             if data == protocol.END:
                 return
             if "error" in data:
                 error = data["error"]
-                raise AgentError(error["message"], error["hint"], error["exit_code"])
+                hint = error["hint"] and _TYPED.sub(lambda _match: f"{self.typed} ", error["hint"])
+                raise AgentError(error["message"], hint, error["exit_code"])
             raw = stdout.read(data["bytes"]) if "bytes" in data else b""
             if len(raw) < data.get("bytes", 0):
                 raise self._broken_off(op)
@@ -77,22 +113,26 @@ class Head:
         try:
             data = protocol.read(stdout)
         except UsageError as error:
-            raise HostError(f"{self._remote.name}: {op}: {error.message}") from None
+            raise HostError(f"{self.name}: {op}: {error.message}") from None
         if data is None:
             raise self._broken_off(op)
         return data
 
     def _broken_off(self, op: str) -> HostError:
-        return HostError(
-            f"{self._remote.name}: the agent gave no whole answer to {op}", hint="what it said stands above"
-        )
+        hint = "is the host up, and the network whole? what the agent said, if anything, stands above"
+        return HostError(f"{self.name}: the answer to {op} broke off", hint)
 
-    def _installed(self) -> str:
-        """Put the agent where it belongs, once, and give its path."""
-        if not self._agent:
-            contents = bundle.sources()
-            path = state_folder(os.environ, os.geteuid()) / "agent" / bundle.name(contents)
-            if not path.exists():
-                self._remote.put(bundle.build(contents), str(path))
-            self._agent = str(path)
-        return self._agent
+
+@contextmanager
+def reach(inventory: Inventory, access: Access, environ: Mapping[str, str], typed: str) -> Iterator[Head]:
+    """Give the head of an inventory, which the first call connects to; `typed` as in `Head`.
+
+    Raises:
+        SpecError: ~/.ssh/config cannot be read.
+    """
+    from taco_launch.remote.fanout import connect  # noqa: PLC0415 - without an inventory nobody needs it
+
+    host = next(host for host in inventory.hosts if host.name == inventory.head)
+    with connect(inventory, (host,), access) as fanout:
+        (transport,) = fanout.transports
+        yield Head(transport, seat.of(inventory, environ, os.geteuid()), typed)

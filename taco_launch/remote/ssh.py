@@ -33,6 +33,7 @@ from taco_launch.remote.wire import Wire
 LOGIN_SECONDS = 60.0
 _END_SECONDS = 1.0
 _KEEPALIVE_SECONDS = 15
+_AGAIN_SECONDS = 5.0
 _ATTEMPTS = 7  # the pauses add up to 10 to 30 s: a sshd that is flooded (MaxStartups) has room again by then
 _ROOT = "root"
 
@@ -78,6 +79,7 @@ class Ssh:
         self._lock = threading.Lock()
         self._wire: Wire | None = None
         self._failed: HostError | None = None
+        self._again_at = 0.0
         self._tty = False
         self._closed = False
         self._running: set[tuple[int, bool]] = set()  # process group, and whether it is root's
@@ -208,13 +210,13 @@ class Ssh:
     def open(self) -> None:
         """Connect, if that was not done or the connection was lost.
 
-        A jump host that could not be reached is not tried again: many hosts wait behind it.
+        A jump host that could not be reached is not tried again for a while: many hosts wait behind it.
 
         Raises:
             HostError: it cannot be reached, or a key is refused: the host's, or ours.
         """
         with self._lock:
-            if self._failed is not None:
+            if self._failed is not None and time.monotonic() < self._again_at:
                 raise HostError(self._failed.message, self._failed.hint)
             if self.connection.is_connected:
                 return
@@ -225,6 +227,7 @@ class Ssh:
             except HostError as error:
                 self._hang_up()
                 self._failed = error if self._is_gateway else None
+                self._again_at = time.monotonic() + _AGAIN_SECONDS
                 raise
 
     def _open(self, check: Callable[[Key], None]) -> None:

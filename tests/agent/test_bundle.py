@@ -81,3 +81,9 @@ def test_the_sources_suffice(tmp_path: Path) -> None:
     done = subprocess.run([*PYTHON, str(slim), "list"], input=b"", stdout=subprocess.PIPE, env={}, check=False)
     assert b'"op":"list"' in done.stdout
     assert done.returncode == 2
+
+
+def test_the_probe_is_in_it(agent: Path) -> None:
+    read = "import pkgutil, sys; sys.path[0] = sys.argv[1]; print(pkgutil.get_data('taco_launch.facts', 'probe.sh'))"
+    done = subprocess.run([*PYTHON, "-c", read, str(agent)], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("b'#!/bin/sh")

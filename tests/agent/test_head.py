@@ -10,9 +10,14 @@ from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.remote import bundle
 from taco_launch.remote.head import AgentError, Frame, Head
 from taco_launch.remote.local import Local
+from taco_launch.remote.seat import here
 
 HEADER = protocol.dump(protocol.header("op", "a"))
 END = protocol.dump({"end": True})
+
+
+def own_head() -> Head:
+    return Head(Local(), here(os.environ, os.geteuid()))
 
 
 @pytest.fixture
@@ -33,18 +38,18 @@ def says(installed: Path, output: bytes, end: str = "") -> Head:
     """Give a head whose agent reads its input, says something, and comes to some end."""
     script = f"import os, sys\nsys.stdin.buffer.read()\nos.write(1, {output!r})\n{end}\n"
     installed.write_text(script, encoding="ascii")
-    return Head(Local())
+    return own_head()
 
 
 def test_the_agent_is_installed_once(state: Path) -> None:
-    head = Head(Local())
+    head = own_head()
     assert head.call("list") == []
     (path,) = (state / "agent").iterdir()
     assert path.name == bundle.name(bundle.sources())
     assert path.read_bytes() == bundle.build(bundle.sources())
     assert path.stat().st_mode & 0o777 == 0o600
     before = path.stat().st_mtime_ns
-    Head(Local()).call("list")
+    own_head().call("list")
     assert path.stat().st_mtime_ns == before
 
 
@@ -58,7 +63,7 @@ print(json.dumps({"end": True}))
 
 def test_a_request_reaches_the_agent(installed: Path) -> None:
     installed.write_text(ECHO, encoding="ascii")
-    assert Head(Local()).call("get", name="vgg \udcff") == [
+    assert own_head().call("get", name="vgg \udcff") == [
         {"header": protocol.header("get", ""), "request": {"name": "vgg \udcff"}, "arguments": ["get"]}
     ]
 
@@ -86,10 +91,10 @@ def test_an_error_of_the_agent(installed: Path) -> None:
 def test_the_real_agents_errors(state: Path) -> None:
     assert not state.exists()
     with pytest.raises(AgentError, match="job nosuch: there is none of that name") as caught:
-        Head(Local()).call("get", name="nosuch")
+        own_head().call("get", name="nosuch")
     assert caught.value.exit_code == 1
     with pytest.raises(AgentError, match="does not know") as caught:
-        Head(Local()).call("dance")
+        own_head().call("dance")
     assert caught.value.exit_code == 2
 
 
@@ -111,7 +116,7 @@ def test_an_agent_that_does_not_even_listen(installed: Path) -> None:
     installed.write_text("import os\nos._exit(1)", encoding="ascii")
     for _try in range(3):
         with pytest.raises(HostError):
-            Head(Local()).call("submit", caller={"environment": {"A": "x" * 300_000}})
+            own_head().call("submit", caller={"environment": {"A": "x" * 300_000}})
 
 
 def test_an_agent_that_is_no_agent(installed: Path) -> None:
@@ -132,7 +137,7 @@ def test_an_agent_of_another_version(installed: Path, version: int, side: str) -
 def test_leaving_the_block_ends_the_call(installed: Path) -> None:
     script = 'import os, time\nprint(\'{"protocol": 1}\\n{"pid": %d}\' % os.getpid(), flush=True)\ntime.sleep(60)'
     installed.write_text(script, encoding="ascii")
-    with Head(Local()).stream("logs") as frames:
+    with own_head().stream("logs") as frames:
         pid = next(frames).data["pid"]
         assert Path(f"/proc/{pid}").exists()
     assert not Path(f"/proc/{pid}").exists()
@@ -142,6 +147,6 @@ def test_no_place_for_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "file"))
     with pytest.raises(HostError, match="cannot write") as caught:
-        Head(Local()).call("list")
+        own_head().call("list")
     assert caught.value.hint == "name another folder with TACO_LAUNCH_STATE"
     assert os.listdir(tmp_path) == ["file"]

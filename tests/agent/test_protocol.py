@@ -87,13 +87,16 @@ def test_an_error_travels() -> None:
 # --- lines over a socket
 
 
-@given(st.lists(MESSAGES, max_size=6), st.lists(st.integers(1, 30), min_size=1, max_size=10))
-def test_messages_cut_anywhere(messages: list[dict[str, Any]], sizes: list[int]) -> None:
+MAIL = st.tuples(MESSAGES.map(lambda message: {**message, "op": "x", "bytes": 0}), st.binary(max_size=40))
+
+
+@given(st.lists(MAIL, max_size=6), st.lists(st.integers(1, 30), min_size=1, max_size=10))
+def test_messages_cut_anywhere(mail: list[tuple[dict[str, Any], bytes]], sizes: list[int]) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         line = Line(ours)
         found: list[dict[str, Any]] = []
-        data = b"".join(map(protocol.dump, messages))
+        data = b"".join(protocol.dump({**message, "bytes": len(raw)}) + raw for message, raw in mail)
         while data:
             for size in sizes:
                 piece, data = data[:size], data[size:]
@@ -102,7 +105,35 @@ def test_messages_cut_anywhere(messages: list[dict[str, Any]], sizes: list[int])
                     received = line.receive()
                     assert received is not None
                     found += received
-        assert found == messages
+        expected = [{**message, "bytes": len(raw), **({"data": raw} if raw else {})} for message, raw in mail]
+        assert found == expected
+
+
+@pytest.mark.parametrize("text", [b"Welcome to gpu2!", b"", b"[1]", b'{"a":1}', b"\xff", b'{"op":', b"[" * 100_000])
+def test_what_is_no_message_is_noise(text: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(text + b'\n{"op":"beat"}\n')
+        line, found = Line(ours), list[dict[str, Any]]()
+        while len(found) < 2:
+            found += line.receive() or ()
+        assert [message["op"] for message in found] == ["noise", "beat"]
+
+
+def test_what_is_posted_waits_for_room_and_comes_whole() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sender, reader, found = Line(theirs), Line(ours), list[dict[str, Any]]()
+        for number in range(4):
+            sender.post({"op": "log", "number": number}, bytes([number]) * 1_000_000)
+        assert sender.waiting > 1_000_000
+        while len(found) < 4:
+            found += reader.receive() or ()
+            sender.flush()
+        assert sender.waiting == 0
+        assert [(message["number"], message["data"]) for message in found] == [
+            (number, bytes([number]) * 1_000_000) for number in range(4)
+        ]
 
 
 def test_a_long_message() -> None:
@@ -125,9 +156,9 @@ def test_the_other_side_is_gone() -> None:
     ours, theirs = socket.socketpair()
     with ours:
         line = Line(ours)
-        theirs.sendall(protocol.dump({"a": 1}) + b'{"half')
+        theirs.sendall(protocol.dump({"op": "a"}) + b'{"half')
         theirs.close()
-        assert line.receive() == [{"a": 1}]
+        assert line.receive() == [{"op": "a"}]
         assert line.receive() is None
         assert not line.send({"b": 2})
         line.close()

@@ -47,7 +47,7 @@ class Ranks:
         process = self.start(*command)
         guard = self.accept()
         guard.wait("register")
-        guard.send("welcome", environment=dict(shared), log_max_bytes=1 << 20)
+        guard.send("welcome", environment=dict(shared), log_max_bytes=1 << 20, umask=0o077)
         return process, guard
 
     @property
@@ -284,7 +284,7 @@ def test_terminate_that_comes_with_the_welcome(ranks: Ranks) -> None:
     guard = ranks.accept()
     guard.wait("register")
     with held(process):  # it has no time to read the first message before the second comes
-        guard.send("welcome", environment=SHARED, log_max_bytes=1 << 20)
+        guard.send("welcome", environment=SHARED, log_max_bytes=1 << 20, umask=0o077)
         guard.send("terminate")
     assert guard.wait("exit", 2) == report(143)
     guard.send("release")

@@ -20,6 +20,7 @@ from taco_launch.cli.main import cli, main
 from taco_launch.facts import SUBJECTS
 from taco_launch.flows.jobs import default_name
 from taco_launch.inventory.names import job_name
+from taco_launch.model.jobs import JobSpec
 from tests.conftest import Taco
 
 
@@ -47,7 +48,7 @@ def test_every_verb_has_help_with_an_example(path: tuple[str, ...]) -> None:
     result = CliRunner().invoke(cli, [*path, "--help"])
     assert result.exit_code == 0
     assert "Example" in result.output
-    assert "taco-launch " + " ".join(path) in result.output
+    assert re.search(rf"taco-launch (-i \S+ )?{' '.join(path)}", result.output)
     for parameter in VERBS[path].params:
         if isinstance(parameter, click.Option):
             assert parameter.help, parameter.name
@@ -109,13 +110,49 @@ def test_another_host_is_refused_but_planned(monkeypatch: pytest.MonkeyPatch) ->
     hosts = ["-H", "gpu1:8,gpu2:8"]
     refused = call("run", *hosts, "--", "true")
     assert refused.exit_code == 2
-    assert "host gpu1: this version runs jobs on this machine only" in refused.output
+    assert "host gpu1: without a container a job runs on the head alone, which is localhost" in refused.output
+    assert "taco-launch -i FILE setup" in refused.output
     dry = call("run", *hosts, "--dry-run", "--", "true")
     assert "-np 16 -H gpu1:8,gpu2:8" in dry.stdout
     assert "the network interface between the hosts is not known" in dry.stderr
     bare = call("run", "-H", "gpu1", "--dry-run", "--", "true")
     assert bare.exit_code == 2
     assert "-H gpu1:8" in bare.stderr
+
+
+@pytest.mark.enable_socket
+@pytest.mark.parametrize("verb", [["list"], ["run", "--", "true"], ["wait", "x"], ["logs", "-f", "x"]], ids=" ".join)
+def test_a_head_that_cannot_be_reached_is_exit_5(tmp_path: Path, verb: list[str]) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "cluster: c\nssh: {host_keys: accept-new}\nhosts: {gpu1: {address: 127.0.0.1, port: 1, slots: 1}}\n"
+    )
+    result = call("-i", str(file), *verb, env={"HOME": str(tmp_path), "TACO_LAUNCH_STATE": str(tmp_path / "state")})
+    assert result.exit_code == 5
+    assert "gpu1: no TCP connection to 127.0.0.1:1: Connection refused" in result.stderr
+
+
+def test_without_a_container_a_job_stays_on_the_head_over_ssh(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("cluster: c\nhosts: {gpu1: {slots: 1}, gpu2: {slots: 1}}\n")
+    result = call("-i", str(file), "run", "--", "true", env={"HOME": str(tmp_path)})
+    assert result.exit_code == 2
+    assert "host gpu2: without a container a job runs on the head alone, which is gpu1" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("declared", "asked", "seconds"),
+    [("", (), 60.0), ("host_loss_timeout: 20\n", (), 20.0), ("host_loss_timeout: 20\n", ("7",), 7.0)],
+)
+def test_for_how_long_a_host_may_be_silent(
+    tmp_path: Path, declared: str, asked: tuple[str, ...], seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(f"cluster: c\n{declared}hosts: {{gpu1: {{slots: 1}}}}\n")
+    specs: list[JobSpec] = []
+    monkeypatch.setattr("taco_launch.flows.jobs.submit", lambda _head, spec, _environ: specs.append(spec))
+    call("-i", str(file), "submit", *(word for value in asked for word in ("--host-loss-timeout", value)), "--", "true")
+    assert [spec.policy.host_loss_timeout for spec in specs] == [seconds]
 
 
 def test_options_before_or_after_the_verb() -> None:

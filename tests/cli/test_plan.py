@@ -1,15 +1,21 @@
 """--dry-run: the guides' lines, what --explain, --json and --out give, and what is refused."""
 
 import json
+import os
 import shlex
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from taco_launch.model.facts import HostFacts, Software
+from taco_launch.model.found import Unknown
+from taco_launch.remote.fanout import Answer, Fanout
 from tests.cli.test_cli import call
+from tests.facts.hosts import host
 
 ROOT = Path(__file__).parents[2]
 GUIDES = yaml.safe_load((Path(__file__).parent / "cases" / "guide_lines.yaml").read_text())
@@ -169,12 +175,44 @@ def test_an_unknown_knob_passes_where_it_is_allowed(two: Path) -> None:
     )
 
 
-def test_a_container_is_not_silently_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "verb", [["run", "--", "true"], ["submit", "--", "true"], ["list"], ["stop", "x"]], ids=" ".join
+)
+def test_a_container_that_was_not_set_up(tmp_path: Path, verb: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = {"docker": "echo 'Error: No such container: it' >&2; exit 1", "sudo": 'shift 4; exec "$@"'}
+    for name, text in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")  # simulated
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     file = tmp_path / "contained.yaml"
     file.write_text("cluster: c\ncontainer: {image: x}\nhosts: {here: {connection: local, slots: 1}}\n")
-    result = call("-i", str(file), "run", "--", "true")
-    assert result.exit_code == 2
-    assert "starts no containers" in result.stderr
+    result = call("-i", str(file), *verb)
+    assert result.exit_code == 5
+    assert "error: here: there is no container taco-launch-c\n" in result.stderr
+    assert f"hint: taco-launch -i {file} setup prepares the hosts\n" in result.stderr
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_software_of_a_container_is_asked_in_it(two: Path, there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the container that `setup` makes; where that is not there, the plan says so."""
+    two.write_text(TWO.replace('versions: {openmpi: "4.1.4"}', "container: {image: x}"))
+    asked: list[str | None] = []
+
+    def gather(fanout: Fanout, *_args: object, container: str | None, **_more: object) -> tuple[Answer[HostFacts], ...]:
+        asked.append(container)
+        found = [host(transport.name) for transport in fanout.transports]
+        image = found[0].image
+        assert isinstance(image, Software)
+        inside = replace(image, where=container or "host") if there else Unknown("No such container: taco-launch-two")
+        return tuple(Answer(facts.host, replace(facts, image=inside)) for facts in found)
+
+    monkeypatch.setattr("taco_launch.flows.facts.gather", gather)
+    result = call("-i", str(two), "run", "--dry-run", "--", "true")
+    assert result.exit_code == 0, result.stderr
+    assert asked == ["taco-launch-two"]
+    assert "asking 2 hosts for: version of /usr/bin/mpirun" in result.stderr
+    assert ("--mca oob_tcp_if_include eth0" in result.stdout) == there  # of Open MPI 4
+    assert ("n1: No such container: taco-launch-two" in result.stderr) == (not there)
 
 
 def test_ipv6_needs_a_name() -> None:

@@ -46,7 +46,11 @@ def test_the_software_is_the_heads() -> None:
     assert isinstance(other.image, Software)
     found = over_ssh(KNOWN, spec(), (host("gpu1"), replace(other, image=replace(other.image, openmpi="5.0.11"))))
     assert (found.openmpi, found.nccl, found.horovod) == ("4.1.4", "2.9.9", "0.22.1")
-    assert over_ssh(KNOWN, spec(container=Container("image")), (host("gpu1"),)).openmpi is None
+    contained = spec(container=Container("image"))
+    assert over_ssh(KNOWN, contained, (host("gpu1"),)).openmpi is None
+    assert over_ssh(
+        KNOWN, contained, (replace(host("gpu1"), image=replace(other.image, where="taco-launch-c")),)
+    ).openmpi
     assert over_ssh(KNOWN, spec(), (host("gpu1", image=Unknown("cut off")),)).openmpi is None
 
 

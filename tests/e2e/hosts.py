@@ -108,19 +108,28 @@ class Hosts:
         return self.folder / "ssh_config"
 
     def run(
-        self, *argv: str, on: int = 0, env: Mapping[str, str] = MappingProxyType({}), timeout: float = 60
+        self,
+        *argv: str,
+        on: int = 0,
+        env: Mapping[str, str] = MappingProxyType({}),
+        timeout: float = 60,
+        stdin: str = "",
     ) -> "subprocess.CompletedProcess[str]":
-        """Run a command on a host, in the folder that all see, with `env` added and no standard input."""
-        inside = ["nsenter", "-t", str(self.inits[on]), "-n", "-u", "-m", "-i", "-p", "--"]
+        """Run a command on a host, in the folder that all see, with `env` added."""
         return subprocess.run(
-            [*inside, "env", "-C", str(self.folder), *argv],
-            stdin=subprocess.DEVNULL,
+            [*self.inside(on), *argv],
+            input=stdin,
             capture_output=True,
             text=True,
             env=_environ(env),
             timeout=timeout,
             check=False,
         )
+
+    def inside(self, on: int = 0) -> list[str]:
+        """Give what goes before a command that is to run on a host."""
+        enter = ["nsenter", "-t", str(self.inits[on]), "-n", "-u", "-m", "-i", "-p", "--"]
+        return [*enter, "env", "-C", str(self.folder)]
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from taco_launch.model.found import Absent, Unknown
 
 FOLDER = Path(__file__).parent / "cases" / "probe"
 CASES = sorted(FOLDER.glob("*.txt"))
-SUBJECTS = ("system", "network", "docker", "image")
+SUBJECTS = ("system", "network", "docker", "image", "made")
 CORPUS = os.environ.get("TACO_LAUNCH_CORPUS")
 CORPUS_FILES = sorted(path for path in Path(CORPUS).rglob("*") if path.is_file()) if CORPUS else []
 # When the controller sent the probe of each case, and had its answer: 0.1 s around what the case says of the host's clock.
@@ -67,7 +67,7 @@ def test_each_case_has_one_expectation_and_says_where_it_is_from() -> None:
 
 # What a file says word for word, names that may be any, and rules, which are no columns: a change in these cannot be seen.
 FREE = {"config", "detail", "firewalls", "hostname", "image", "kernel", "labels"}
-FREE |= {"mac", "mode", "model", "name", "nccl_conf", "where"}
+FREE |= {"daemon_json", "engine_command", "mac", "mode", "model", "name", "nccl_conf", "where"}
 cases = st.sampled_from(CASES)
 
 

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import time
+from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,8 +14,8 @@ import pytest
 from taco_launch.facts.feed import feed
 from taco_launch.facts.parse import parse
 from taco_launch.facts.sections import PROBE, Section, read
-from taco_launch.model.facts import HostFacts, Software, System
-from taco_launch.model.found import Unknown
+from taco_launch.model.facts import HostFacts, Made, MadeFile, Software, System
+from taco_launch.model.found import Absent, Unknown
 
 SCRIPT = files("taco_launch.facts").joinpath("probe.sh").read_bytes()
 SUBJECTS = ("system", "network", "rdma", "docker", "image", "gpu", "topology")
@@ -296,3 +297,46 @@ def test_the_packages_that_python_would_find(tmp_path: Path) -> None:
         "holds 12MPIAllreduceE",
         "holds 13NCCLAllreduceE",
     ]
+
+
+@each_shell
+def test_what_setup_left_is_asked_by_name_and_of_one_cluster(shell: tuple[str, ...]) -> None:
+    answer = run(shell, "made", script=feed(SCRIPT, cluster="no-such"))
+    made = parse("here", answer.stdout, time.time(), time.time()).made
+    assert (answer.returncode, answer.stderr) == (0, b"")
+    assert isinstance(made, Made)
+    assert isinstance(made.capabilities, tuple)
+    assert isinstance(made.devices, tuple)
+    keys = read(answer.stdout)["made.keys"].stderr
+    if os.geteuid() == 0:
+        assert keys.count("/var/lib/taco-launch/clusters/no-such/ssh/") == 2
+        assert isinstance(made.host_key, Absent)
+        assert isinstance(made.files, tuple)
+        assert not [file for file in made.files if "/no-such" in file.path]
+
+
+def test_the_files_of_one_cluster(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    for path in (
+        "agent/agent-1.pyz",
+        "clusters/a/ssh/key",
+        "clusters/b/ssh/key",
+        "jobs/x/spec.json",
+        "setup/a/1/x.log",
+    ):
+        (state / path).parent.mkdir(parents=True, exist_ok=True)
+        (state / path).write_text(path)
+    (state / "agent" / "current").symlink_to("agent-1.pyz")
+    (state / "clusters/a").chmod(0o700)
+    script = SCRIPT.replace(b"/var/lib/taco-launch", str(state).encode())
+    made = parse("here", run(SHELLS[0], "made", script=feed(script, cluster="a")).stdout, 0.0, 1.0).made
+    assert isinstance(made, Made)
+    assert isinstance(made.files, tuple)
+    ours = {file.path.removeprefix(f"{state}/"): file for file in made.files if file.path.startswith(f"{state}/")}
+    assert list(ours) == [
+        "agent", "agent/agent-1.pyz", "agent/current",
+        "clusters", "clusters/a", "clusters/a/ssh", "clusters/a/ssh/key", "clusters/b",
+    ]  # fmt: skip
+    assert ours["agent/current"].link == "agent-1.pyz"
+    assert ours["clusters/a"] == MadeFile(f"{state}/clusters/a", None, 0o700)
+    assert ours["clusters/a/ssh/key"].sha256 == sha256(b"clusters/a/ssh/key").hexdigest()

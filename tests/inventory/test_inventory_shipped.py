@@ -65,6 +65,12 @@ def test_the_example_has_every_key_with_a_comment() -> None:
     assert set(written) == set(schema["properties"])
     for key in ("ssh", "network", "container", "versions", "defaults"):
         assert set(written[key]) == keys(schema, schema["properties"][key])
+    # a source has keys of its own, and `packages` is another one
+    assert set(written["docker"]) == keys(schema, schema["properties"]["docker"]) - {"packages"}
+    assert "\n  # packages: ~/" in (FOLDER / "example.yaml").read_text("utf-8")
+    for section, key in (("Container", "registry"), ("Docker", "proxy")):
+        part = schema["$defs"][section]["properties"][key]
+        assert set(written[section.lower()][key]) == keys(schema, part)
     groups = written["groups"].values()
     assert {type(group) for group in groups} == {list, dict}
     for part, found in (

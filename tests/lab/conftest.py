@@ -22,7 +22,7 @@ def docker(*args: str) -> str:
 
 @dataclass(frozen=True)
 class LabUser:
-    """Somebody with a lab of a name, and a state folder of the tests' own."""
+    """Somebody with a lab of a name, and a state folder of the tests' own; `up` makes it without a training image."""
 
     name: str
     state: Path
@@ -39,17 +39,17 @@ class LabUser:
     def argv(self, *args: str) -> list[str]:
         return [sys.executable, "-m", "taco_launch", *args]
 
-    def taco(self, *args: str, **more: Any) -> "subprocess.CompletedProcess[str]":
+    def taco(self, *args: str, seconds: float = 110, **more: Any) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            self.argv(*args), env=self.env, capture_output=True, text=True, timeout=110, check=False, **more
+            self.argv(*args), env=self.env, capture_output=True, text=True, timeout=seconds, check=False, **more
         )
 
     def verb(self, verb: str, *args: str, **more: Any) -> "subprocess.CompletedProcess[str]":
-        """Run `lab VERB` for this lab."""
-        return self.taco("lab", verb, "--name", self.name, *args, **more)
+        """Run `lab VERB` for this lab; the first `lab up` of a machine makes images, which takes minutes."""
+        return self.taco("lab", verb, "--name", self.name, *args, **{"seconds": 600 if verb == "up" else 110, **more})
 
     def up(self, *args: str) -> "subprocess.CompletedProcess[str]":
-        done = self.verb("up", *args)
+        done = self.verb("up", "--no-image", *args)
         assert done.returncode == 0, done.stderr
         return done
 

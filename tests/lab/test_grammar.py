@@ -230,9 +230,8 @@ def test_no_host_is_given_what_reaches_beyond_it(lacking: tuple[str, ...]) -> No
         dropped = {argv[index + 1] for index, word in enumerate(argv) if word == "--cap-drop"}
         assert dropped == {"SYS_TIME", "SYS_MODULE", "SYS_BOOT", "SYS_RAWIO", "SYSLOG", *lacking}
         mounts = [argv[index + 1] for index, word in enumerate(argv) if word == "--volume"]
-        assert all(
-            mount.startswith("taco-lab-lab-gpu") for mount in mounts
-        )  # volumes of the lab, nothing of the machine
+        # volumes of the lab or of all labs, nothing of the machine
+        assert all(mount.startswith(("taco-lab-lab-gpu", "taco-launch-lab-registry:")) for mount in mounts)
         assert f"taco-launch.lab={host.lab}" in argv
 
 

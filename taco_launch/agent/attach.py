@@ -1,0 +1,130 @@
+"""What the supervisor has done on another host by ssh: a guard started, reached, a job cleared away.
+
+`guard-start` and `attach` answer one line and then join ssh's stdin and stdout to the guard's socket, until either ends.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from taco_launch.agent import facts, leases, processes, program, roots
+from taco_launch.agent.folders import JobFolder, make_private, require_local_disk
+from taco_launch.agent.protocol import dump
+from taco_launch.errors import FAILED, OK, TacoLaunchError
+
+_GUARD_SECONDS = 15.0
+
+
+def main(op: str, agent: str, arguments: List[str]) -> int:
+    """Do one operation: `guard-start FOLDER ID LEASES`, `attach FOLDER ID`, `clear FOLDER ID`, `remove FOLDER ID`."""
+    folder, job_id = JobFolder(Path(arguments[0])), arguments[1]
+    if op == "clear":
+        return _say(_cleared(folder, job_id))
+    if op == "remove":
+        return _say(_removed(folder, job_id))
+    if op == "guard-start":
+        try:
+            _prepare(folder, job_id)
+        except (OSError, TacoLaunchError) as error:
+            return _say({"op": "refused", "reason": str(error)})
+        environment = {**os.environ, leases.VARIABLE: arguments[2]}
+        with open(folder.debug, "ab") as debug:
+            program.start(agent, "guard", str(folder.path), job_id, stderr=debug, environment=environment)
+    connection = _connect(folder, _GUARD_SECONDS if op == "guard-start" else 0.0)
+    if connection is None:
+        _say({"op": "no-guard", "boot": facts.boot_id(), "debug": str(folder.debug)})
+        return FAILED
+    _say({"op": "attached"})
+    _join(connection)
+    return OK
+
+
+def _prepare(folder: JobFolder, job_id: str) -> None:
+    """Make the job's folder; what an earlier job of that name has left is ended and removed.
+
+    Raises:
+        TacoLaunchError: the name is taken, or jobs cannot be kept there.
+        OSError: nothing can be written there.
+    """
+    if folder.path.exists():
+        earlier = roots.kept(folder)
+        if folder.spec.exists():
+            raise TacoLaunchError(f"it is the head of another job of the name {folder.name}: choose another --name")
+        if _connect(folder, 0.0) is not None:
+            raise TacoLaunchError(f"a job of the name {folder.name} runs there for another head: choose another --name")
+        if earlier is not None and earlier.job_id != job_id:
+            left = roots.end(folder, earlier.job_id)
+            if left.found or left.unknown:
+                pids = ", ".join(str(entry.pid) for entry in left.found)
+                raise TacoLaunchError(f"an earlier job {folder.name} is not proven gone: {pids or left.unknown}")
+        shutil.rmtree(folder.path)
+    make_private(folder.logs)
+    require_local_disk(folder.path)
+    roots.keep(folder, job_id)
+
+
+def _cleared(folder: JobFolder, job_id: str) -> Dict[str, Any]:
+    """End the job and its guard, which may hang."""
+    kept = roots.kept(folder)
+    if kept is not None and kept.job_id == job_id and kept.guard is not None:
+        pid, start = kept.guard
+        entry = processes.identify(pid)
+        if entry is not None and entry.start == start:
+            os.kill(pid, signal.SIGKILL)
+    left = roots.end(folder, job_id)
+    return {"op": "cleared", "left": [entry.pid for entry in left.found], "unknown": left.unknown}
+
+
+def _removed(folder: JobFolder, job_id: str) -> Dict[str, Any]:
+    """Remove the folder, unless it is another job's by now."""
+    earlier = roots.kept(folder)
+    if earlier is None or earlier.job_id != job_id:
+        return {"op": "removed"}
+    left = _cleared(folder, job_id)
+    shutil.rmtree(folder.path, ignore_errors=True)
+    return {**left, "op": "removed"}
+
+
+def _connect(folder: JobFolder, seconds: float) -> Optional[socket.socket]:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return folder.connect()
+        except OSError:
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(0.005)
+
+
+def _say(message: Dict[str, Any]) -> int:
+    sys.stdout.buffer.write(dump(message))
+    sys.stdout.buffer.flush()
+    return OK
+
+
+def _join(connection: socket.socket) -> None:
+    """Carry bytes both ways; when one side ends, this process does."""
+
+    def inwards() -> None:
+        while True:
+            data = os.read(0, 1 << 16)
+            if not data:
+                os._exit(OK)
+            connection.sendall(data)
+
+    threading.Thread(target=inwards, daemon=True).start()
+    try:
+        while True:
+            data = connection.recv(1 << 16)
+            if not data:
+                return
+            while data:
+                data = data[os.write(1, data) :]
+    except OSError:
+        return

@@ -1,0 +1,48 @@
+"""The end of a gang: every guard ends what is the job's, and what it has of the logs comes over."""
+
+import time
+from typing import Callable, List, Tuple
+
+from taco_launch.agent.gang import GUARD_SECONDS, Gang, Note
+from taco_launch.agent.links import KILLED, Link
+from taco_launch.errors import FAILED
+from taco_launch.model.jobs import JobState
+
+
+def end_all(
+    gang: Gang,
+    note: Note,
+    orphans: List[List[int]],
+    *,
+    whole: Callable[[str], bool],
+    meanwhile: Callable[[], None],
+    timeout: float,
+) -> None:
+    """Have every guard end the job; wait until each has said so, is given up, or is gone.
+
+    `orphans` (pid, start) are processes of this host that the job has left to us. `whole(host)` says whether all logs of
+    a host are here; a host is given up when it was silent for `timeout` seconds.
+    """
+    for link in gang.links:
+        # Where one is gone already, its last words are read all the same.
+        link.order("end", roots=orphans if link is gang.here else [])
+    begin = time.monotonic()
+
+    def over(link: Link) -> bool:
+        late = link is gang.here and time.monotonic() - begin > GUARD_SECONDS
+        return bool(link.gone) or late or ("ended" in link.answers and whole(link.name))
+
+    while not all(over(link) for link in gang.links):
+        gang.pump(note)
+        for remote in gang.remote:
+            remote.lost_after(timeout)
+        meanwhile()
+
+
+def end_of(link: Link, here: Link) -> Tuple[JobState, int, str]:
+    """Say how a job ends whose guard is gone."""
+    if link is here:
+        return JobState.FAILED, FAILED, link.gone
+    if link.gone == KILLED:
+        return JobState.FAILED, FAILED, f"its guard on {link.name} was killed"
+    return JobState.LOST, FAILED, f"host {link.name} lost: {link.gone}"

@@ -1,0 +1,43 @@
+"""What a guard keeps in its job's folder: whose the folder is, and which processes have registered there."""
+
+from typing import Iterable, NamedTuple, Optional, Tuple
+
+from taco_launch.agent import facts, processes, records
+from taco_launch.agent.folders import JobFolder
+
+
+class Kept(NamedTuple):
+    """A job's id, and of this boot of the host the registered processes (pid, start) and the guard itself."""
+
+    job_id: str
+    roots: Tuple[Tuple[int, int], ...]
+    guard: Optional[Tuple[int, int]] = None
+
+
+def keep(
+    folder: JobFolder, job_id: str, roots: Iterable[Tuple[int, int]] = (), guard: Optional[Tuple[int, int]] = None
+) -> None:
+    """Write it, in the place of what was there."""
+    told = {"id": job_id, "boot": facts.boot_id(), "roots": sorted(roots), "guard": guard}
+    records.write_json(folder.roots, told)
+
+
+def kept(folder: JobFolder) -> Optional[Kept]:
+    """Read it, None where no guard has written or nothing can be read."""
+    try:
+        told = records.read_json(folder.roots)
+        if told is None:
+            return None
+        if told["boot"] != facts.boot_id():
+            return Kept(told["id"], ())
+        guard = told["guard"]
+        found = tuple((int(pid), int(start)) for pid, start in told["roots"])
+        return Kept(told["id"], found, None if guard is None else (int(guard[0]), int(guard[1])))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def end(folder: JobFolder, job_id: str) -> processes.Scan:
+    """End all that belongs to a job on this host and give what is left."""
+    found = kept(folder)
+    return processes.end(job_id, found.roots if found is not None and found.job_id == job_id else ())

@@ -1,0 +1,70 @@
+"""The agent on the other hosts of a job, by the plain `ssh` of PATH; whom it reaches, and how, its configuration says."""
+
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any, Dict, List, Sequence, Tuple, Union
+
+from taco_launch.agent.protocol import parsed
+from taco_launch.command import shell
+
+_PYTHON = ("python3", "-I", "-S")
+_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+# More at a time only compete for the head's cores, as with mpirun's own.
+MOST_AT_ONCE = 64
+_PUT = 'set -eu; umask 077; mkdir -p "${1%/*}"; cat >"$1.$$"; mv "$1.$$" "$1"'
+_PUT_SECONDS = 60.0
+
+
+def argv(host: str, agent: str, *words: str) -> Tuple[str, ...]:
+    """Give the command that runs an operation of the agent on a host."""
+    return ("ssh", *_OPTIONS, host, shell((*_PYTHON, agent, *words)))
+
+
+def put(host: str, agent: str) -> str:
+    """Bring the agent to a host that has not got this one; give why that failed, empty where it did not."""
+    command = ("ssh", *_OPTIONS, host, shell(("/bin/sh", "-c", _PUT, "put", agent)))
+    try:
+        with open(agent, "rb") as content:
+            done = subprocess.run(command, stdin=content, capture_output=True, timeout=_PUT_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return last_line(done.stderr) or f"exit {done.returncode}" if done.returncode else ""
+
+
+def ask(hosts: Sequence[str], agent: str, *words: str, seconds: float) -> List[Tuple[str, Union[Dict[str, Any], str]]]:
+    """Have each host do one operation, side by side; give (host, its answer), or (host, why there is none)."""
+
+    def one(host: str) -> Union[Dict[str, Any], str]:
+        try:
+            done = subprocess.run(
+                argv(host, agent, *words), stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return f"no answer within {seconds:g} s"
+        except OSError as error:
+            return f"ssh: {error.strerror}"
+        answer = parsed(done.stdout.rpartition(b"\n")[0].rpartition(b"\n")[2])
+        return answer if answer is not None else last_line(done.stderr) or f"ssh: exit {done.returncode}"
+
+    with ThreadPoolExecutor(max(1, min(len(hosts), MOST_AT_ONCE))) as pool:
+        return list(zip(hosts, pool.map(one, hosts)))
+
+
+def last_line(said: bytes) -> str:
+    """Give the last words of a program."""
+    lines = said.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1].strip() if lines else ""
+
+
+class Errors:
+    """What a running ssh says on its stderr: a file without a name, so that nothing has to read it meanwhile."""
+
+    def __init__(self) -> None:
+        """Open it."""
+        self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the connection
+
+    def last_line(self) -> str:
+        """Give its last words."""
+        self.file.seek(0)
+        return last_line(self.file.read(1 << 16))

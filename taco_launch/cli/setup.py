@@ -1,0 +1,170 @@
+"""setup: hosts as the inventory says; the plan first, then stage by stage, then the proof."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli import render, steps
+from taco_launch.cli.completion import complete_list
+from taco_launch.cli.options import (
+    Settings,
+    access_of,
+    access_options,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
+from taco_launch.cli.spec import profile_of
+from taco_launch.errors import DRIFT, HOST_FAILED, INTERRUPTED, OK, UsageError
+from taco_launch.setup import STAGES, Stage
+
+if TYPE_CHECKING:
+    from taco_launch.flows.setup import Setup
+    from taco_launch.model.hosts import Inventory
+    from taco_launch.setup.chain import Chain
+
+
+def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> tuple[Stage, ...]:
+    words = {word.strip() for text in value for word in text.split(",")}
+    if unknown := sorted(words - set(STAGES)):
+        raise click.BadParameter(f"no such stage: {unknown[0]!r}; they are {', '.join(STAGES)}")
+    return tuple(stage for stage in STAGES if stage in words) or STAGES
+
+
+@click.command()
+@inventory_option
+@output_options
+@talk_options
+@access_options
+@click.option(
+    "--only",
+    "stages",
+    multiple=True,
+    callback=_stages,
+    metavar="STAGE",
+    shell_complete=complete_list(STAGES),
+    help=f"These stages only: {', '.join(STAGES)}. May be repeated, or a list with commas.",
+)
+@steps.hosts_option
+@click.option("--dry-run", is_flag=True, help="Show the plan, and do nothing.")
+@click.option("--check", is_flag=True, help="Do nothing; exit 3 where there would be something to do.")
+@click.option("--diff", "show_diff", is_flag=True, help="Show what would change in files; secrets are not shown.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--disrupt",
+    type=click.Choice(["docker", "host"]),
+    help="What may stop, if it has to, although containers run on a host: its engine with all of them, or the host.",
+)
+@click.pass_context
+def setup(
+    ctx: click.Context,
+    /,
+    *,
+    stages: tuple[Stage, ...],
+    hosts: str | None,
+    dry_run: bool,
+    check: bool,
+    show_diff: bool,
+    yes: bool,
+    disrupt: Any,
+    **access: Any,
+) -> None:
+    """Make hosts able to train: docker, image, container, SSH between the containers, agent; then prove it.
+
+    What is right already is left as it is, so it can be run again at any time: after a failure, for a new host, or
+    --check every night. One host that fails keeps no other from being set up.
+
+    \b
+    Examples:
+      taco-launch -i cluster.yaml setup --dry-run --diff
+      taco-launch -i cluster.yaml setup
+      taco-launch -i cluster.yaml setup --check
+      taco-launch -i cluster.yaml setup --hosts gpu5 --yes
+      taco-launch -i cluster.yaml setup --only docker --disrupt docker
+
+    \b
+    Exit codes: 0 all hosts are ready (with --check: nothing to do), 2 usage or inventory, or nobody to ask, 3 there is
+    something to do (--check), 5 a host failed or the proof found a fault, 130 after Ctrl-C.
+    """
+    from taco_launch.command import shell
+    from taco_launch.flows.setup import Ask, Setup
+    from taco_launch.inventory.select import named
+    from taco_launch.remote.fanout import connect
+
+    settings = settings_of(ctx)
+    if check and dry_run:
+        raise UsageError("--check and --dry-run: both only look", hint="--check tells by its exit code as well")
+    inventory = settings.load()
+    chosen = named(inventory, () if hosts is None else (hosts,))
+    progress = steps.Progress(settings)
+    with connect(inventory, inventory.hosts, access_of(access)) as fanout:
+        ask = Ask(profile_of(inventory, None), stages, disrupt or "nothing")
+        work = Setup(inventory, chosen, fanout, ask, progress.step, settings.talk)
+        with render.progress(settings, "facts", len(inventory.hosts)) as answered:
+            work.look(lambda _answer: answered())
+        plans = work.plan()
+        code = _show(settings, work, plans, inventory, show_diff=show_diff, looking=check or dry_run)
+        if check or dry_run:
+            drift = any(not plan.empty for plan in plans)
+            ctx.exit(code or (DRIFT if check and drift else OK))
+        if any(plan.ops for plan in plans) and not steps.agreed(plans, yes=yes):
+            settings.talk("nothing was done")
+            ctx.exit(code)
+        begun = time.monotonic()
+        try:
+            with progress.live([host.name for host in chosen]):
+                done = work.apply()
+        except KeyboardInterrupt:
+            again = shell(("taco-launch", "-i", inventory.source, "setup"))
+            settings.talk(f"interrupted: a step that has begun is finished by its host; to go on: {again}")
+            ctx.exit(INTERRUPTED)
+    ctx.exit(steps.show_done(settings, done, inventory, time.monotonic() - begun, ("ready", "failed")))
+
+
+def _show(
+    settings: Settings,
+    work: "Setup",
+    plans: "Sequence[Chain]",
+    inventory: "Inventory",
+    *,
+    show_diff: bool,
+    looking: bool,
+) -> int:
+    """Show the plan, folded over equal hosts; the exit code says whether a host cannot be set up."""
+    told = work.diffs(plans) if show_diff else ()
+    rows = steps.folded(plans)
+    if settings.output not in ("json", "yaml"):
+        steps.show_plan(rows)
+        same: dict[str, list[str]] = {}
+        for host, texts in told:
+            for text in texts:
+                same.setdefault(text, []).append(host)
+        for text, hosts in same.items():
+            click.echo(f"\n{steps.names(hosts)}:")
+            click.echo("\n".join(map(render.printable, text.splitlines())))
+    elif looking:
+        render.data(_document(work, plans, rows, told), settings.output)
+    steps.show_errors(work.failed, plans, inventory)
+    wrong = work.chosen_failed or any(plan.problems for plan in plans)
+    if not rows and not wrong:
+        settings.talk(f"nothing to do: {steps.names([plan.host for plan in plans])} as {inventory.source} says")
+    return HOST_FAILED if wrong else OK
+
+
+def _document(
+    work: "Setup",
+    plans: "Sequence[Chain]",
+    rows: Sequence[dict[str, Any]],
+    told: Sequence[tuple[str, tuple[str, ...]]],
+) -> dict[str, Any]:
+    problems = [
+        {"host": plan.host, "stage": problem.stage, "message": problem.message, "hint": problem.hint}
+        for plan in plans
+        for problem in plan.problems
+    ]
+    failed = [{"host": host, "error": error.message, "hint": error.hint} for host, error in work.failed.items()]
+    document: dict[str, Any] = {"plan": list(rows), "problems": problems, "failed": failed}
+    return document | ({"diffs": [{"host": host, "diffs": list(texts)} for host, texts in told]} if told else {})

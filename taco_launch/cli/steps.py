@@ -1,0 +1,166 @@
+"""Operations on hosts as setup and teardown show them: the plan, the question, the progress, how every host ended."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli import host_errors, render
+from taco_launch.cli.completion import complete_host_list
+from taco_launch.cli.options import Settings
+from taco_launch.errors import HOST_FAILED, OK, HostError, TacoLaunchError, UsageError
+from taco_launch.setup import STAGES, Stage
+
+if TYPE_CHECKING:
+    from taco_launch.flows.apply import Step
+    from taco_launch.flows.setup import Done
+    from taco_launch.model.hosts import Inventory
+    from taco_launch.setup.chain import Chain
+
+_STOPS = {
+    "nothing": "",
+    "container": "the training container stops",
+    "docker": "every container of the host stops",
+    "host": "the host reboots",
+}
+# A line is not broken by what a person may need once: the log has all of it.
+_WIDTH = 100
+
+
+def hosts_option(function: Any) -> Any:
+    """Add --hosts."""
+    return click.option(
+        "--hosts",
+        metavar="HOSTS",
+        shell_complete=complete_host_list,
+        help="These hosts or groups only: names and ranges with commas, such as gpu[1-3],gpu7.",
+    )(function)
+
+
+def names(hosts: Sequence[str]) -> str:
+    """Give hosts' names folded."""
+    from taco_launch.inventory.ranges import fold
+
+    return fold(hosts)
+
+
+def folded(plans: "Sequence[Chain]", stages: Sequence[Stage] = STAGES, sign: str = "") -> list[dict[str, Any]]:
+    """Give each different operation once, in the order of `stages`, with all hosts that it is for.
+
+    `sign` is `+` for what is new, `~` for what changes something, else the one that is given.
+    """
+    found: dict[tuple[str, ...], list[str]] = {}
+    for stage in stages:
+        for plan in plans:
+            for op in plan.ops:
+                if op.stage == stage:
+                    own = "~" if op.old or op.disrupts != "nothing" else "+"
+                    key = (sign or own, op.stage, op.name, op.why, op.disrupts)
+                    found.setdefault(key, []).append(plan.host)
+    keys = ("sign", "stage", "what", "why", "disrupts")
+    return [{"hosts": hosts, **dict(zip(keys, key, strict=True))} for key, hosts in found.items()]
+
+
+def show_plan(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print what is to be done, a line for each operation: `gpu[1-2]: + docker: install docker.io (distribution)`."""
+    for row in rows:
+        name = row["what"].removeprefix(f"{row['stage']}: ")
+        why = f" ({row['why']})" if row["why"] else ""
+        stops = f"; {_STOPS[row['disrupts']]}" if _STOPS[row["disrupts"]] else ""
+        click.echo(render.printable(f"{names(row['hosts'])}: {row['sign']} {row['stage']}: {name}{why}{stops}"))
+
+
+def show_errors(
+    failed: Mapping[str, TacoLaunchError], plans: "Sequence[Chain]", inventory: "Inventory", *, problems: bool = True
+) -> None:
+    """Say what failed on hosts, and with `problems` what keeps them from being set up."""
+    from taco_launch.remote.fanout import Answer
+
+    answers: list[Answer[None]] = [Answer(host, error=error) for host, error in failed.items()]
+    if problems:
+        answers += [
+            Answer(plan.host, error=HostError(f"{plan.host}: {problem.stage}: {problem.message}", problem.hint or None))
+            for plan in plans
+            for problem in plan.problems
+            if plan.host not in failed
+        ]
+    host_errors.show(answers, {host.name: host.address for host in inventory.hosts})
+
+
+def agreed(plans: "Sequence[Chain]", *, yes: bool) -> bool:
+    """Ask whether to go on.
+
+    Raises:
+        UsageError: there is nobody to ask.
+    """
+    if yes:
+        return True
+    hosts = [plan.host for plan in plans if plan.ops]
+    count = sum(len(plan.ops) for plan in plans)
+    what = f"{count} operation{'s' if count != 1 else ''} on {len(hosts)} host{'s' if len(hosts) != 1 else ''}"
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError(f"{what} to do, and nobody to ask", hint="look at the plan, then add --yes")
+    return click.confirm(f"{what}: go on?", err=True)
+
+
+def show_done(settings: Settings, done: "Done", inventory: "Inventory", seconds: float, states: tuple[str, str]) -> int:
+    """Show how every host ended, in the words `states` of one that is right and one that failed; give the exit code."""
+    if settings.output in ("json", "yaml"):
+        hosts = [
+            {"host": host.host, "state": states[host.error is not None], "changes": host.changes}
+            | ({"error": host.error.message, "hint": host.error.hint} if host.error else {})
+            for host in done.hosts
+        ]
+        found = [
+            {"hosts": list(flaw.hosts), "what": flaw.what, "evidence": flaw.evidence, "hint": flaw.hint}
+            for flaw in done.found
+        ]
+        render.data({"hosts": hosts, "found": found, "logs": done.logs}, settings.output)
+    else:
+        rows = [[host.host, states[host.error is not None], str(host.changes)] for host in done.hosts]
+        render.table(["HOST", "STATE", "CHANGES"], rows, numbers=("CHANGES",))
+    failed = {host.host: host.error for host in done.hosts if host.error}
+    show_errors(failed, (), inventory)
+    for flaw in done.found:
+        render.error(str(flaw), flaw.hint)
+    logs = f"; logs in {done.logs}" if done.logs else ""
+    right = len(done.hosts) - len(failed)
+    settings.talk(f"{right} of {len(done.hosts)} hosts {states[0]} after {seconds:.0f} s{logs}")
+    return HOST_FAILED if failed or done.found else OK
+
+
+class Progress:
+    """What happens on the hosts: a line for each on a terminal, else a line for each step that is done."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Show nothing yet."""
+        self._settings = settings
+        self._begun: dict[str, float] = {}
+        self._now: dict[str, str] = {}
+        self._draw: Callable[[Sequence[str]], None] | None = None
+
+    def live(self, hosts: Sequence[str]) -> AbstractContextManager[None]:
+        """Show the hosts' lines for as long as the block lasts."""
+        self._now = dict.fromkeys(hosts, "waits")
+        return render.host_lines(self._settings, self._drawing)
+
+    def _drawing(self, draw: Callable[[Sequence[str]], None]) -> None:
+        self._draw = draw
+
+    def step(self, step: "Step") -> None:
+        """Show a step."""
+        what = f"{step.stage}: {step.what.removeprefix(f'{step.stage}: ')}"
+        if step.kind == "waits":
+            what = f"{step.stage}: waits for another set-up that works there"
+        if step.kind == "begins":
+            self._begun[step.host] = time.monotonic()
+        ended = step.kind in ("done", "failed")
+        took = f": {step.kind} ({time.monotonic() - self._begun.get(step.host, 0):.0f} s)" if ended else ""
+        if self._draw is not None:
+            self._now[step.host] = f"{what}{took}"
+            self._draw([f"{host}: {now}"[:_WIDTH] for host, now in self._now.items()])
+        elif ended or step.kind == "waits":
+            self._settings.talk(render.printable(f"{step.host}: {what}{took}"))

@@ -1,0 +1,80 @@
+"""teardown: what setup made is taken back."""
+
+import time
+from typing import Any
+
+import click
+
+from taco_launch.cli import render, steps
+from taco_launch.cli.options import (
+    access_of,
+    access_options,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
+from taco_launch.errors import HOST_FAILED, OK
+from taco_launch.setup import Stage
+
+_ORDER: tuple[Stage, ...] = ("container", "image", "docker")
+
+
+@click.command()
+@inventory_option
+@output_options
+@talk_options
+@access_options
+@steps.hosts_option
+@click.option("--images", is_flag=True, help="Remove the training image from the hosts too.")
+@click.option("--dry-run", is_flag=True, help="Show the plan, and do nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def teardown(
+    ctx: click.Context, /, *, hosts: str | None, images: bool, dry_run: bool, yes: bool, **access: Any
+) -> None:
+    """Take back what setup made on hosts: the container, its unit, keys and files, the agent, settings of docker.
+
+    Docker itself, images, records of jobs and whatever setup did not make stay. Nothing is done to a host on which a
+    job runs.
+
+    \b
+    Examples:
+      taco-launch -i cluster.yaml teardown --dry-run
+      taco-launch -i cluster.yaml teardown --hosts gpu5 --images --yes
+
+    \b
+    Exit codes: 0 ok, 2 usage or inventory, or nobody to ask, 5 a host failed.
+    """
+    from taco_launch.flows.teardown import Teardown
+    from taco_launch.inventory.select import named
+    from taco_launch.remote.fanout import connect
+
+    settings = settings_of(ctx)
+    inventory = settings.load()
+    chosen = named(inventory, () if hosts is None else (hosts,))
+    progress = steps.Progress(settings)
+    with connect(inventory, chosen, access_of(access)) as fanout:
+        work = Teardown(inventory, fanout, images=images, report=progress.step)
+        with render.progress(settings, "facts", len(chosen)) as answered:
+            plans = work.look(lambda _answer: answered())
+        rows = steps.folded(plans, _ORDER, "-")
+        if settings.output not in ("json", "yaml"):
+            steps.show_plan(rows)
+        elif dry_run:
+            render.data({"plan": rows}, settings.output)
+        steps.show_errors(work.failed, plans, inventory)
+        wrong = bool(work.failed) or any(plan.problems for plan in plans)
+        if not rows and not wrong:
+            settings.talk(
+                f"nothing to do: nothing of {inventory.cluster} is on {steps.names([h.name for h in chosen])}"
+            )
+        if dry_run or not rows:
+            ctx.exit(HOST_FAILED if wrong else OK)
+        if not steps.agreed(plans, yes=yes):
+            settings.talk("nothing was done")
+            ctx.exit(HOST_FAILED if wrong else OK)
+        begun = time.monotonic()
+        with progress.live([host.name for host in chosen]):
+            done = work.apply()
+    ctx.exit(steps.show_done(settings, done, inventory, time.monotonic() - begun, ("clear", "failed")))

@@ -1,0 +1,116 @@
+"""A batch of operations on one host: sent, followed, and kept in a log on the controller that holds no secrets."""
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from taco_launch.agent.folders import make_private
+from taco_launch.errors import HostError
+from taco_launch.remote.transport import Transport, last_words
+from taco_launch.setup import batch
+from taco_launch.setup.ops import Op, Stage
+
+_MASK = b"********"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happens on a host: an operation `begins`, is `done` or `failed`; or another set-up there is waited for."""
+
+    host: str
+    stage: Stage
+    what: str
+    kind: Literal["begins", "done", "failed", "waits"]
+
+
+class Log:
+    """The folder of one call: `SETUP_FOLDER/TIME`."""
+
+    def __init__(self, parent: Path, secrets: Sequence[str]) -> None:
+        """Nothing is made before something is to be written; what is in `secrets` never is."""
+        self.folder = parent / time.strftime("%Y%m%d-%H%M%S")
+        self._secrets = [secret.encode("utf-8", "surrogateescape") for secret in secrets if secret]
+        self.written = False
+
+    def file(self, host: str) -> str:
+        """Place the log of a host."""
+        return str(self.folder / f"{host}.log")
+
+    def write(self, host: str, ops: Sequence[Op], outcome: batch.Outcome) -> str:
+        """Add what a batch did on a host, and give the file.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        parts = []
+        for ran in outcome.ran:
+            op = ops[ran.number]
+            parts += [self._title(op, f"exit code {ran.code}"), ran.output, b"\n" if ran.output else b""]
+        if not outcome.whole and outcome.begun is not None and not outcome.failed:
+            parts += [self._title(ops[outcome.begun], "broken off"), outcome.said]
+        text = b"".join(parts)
+        for secret in self._secrets:
+            text = text.replace(secret, _MASK)
+        make_private(self.folder)
+        self.written = True
+        with open(self.file(host), "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
+            log.write(text)
+        return self.file(host)
+
+    @staticmethod
+    def _title(op: Op, ending: str) -> bytes:
+        now = time.strftime("%H:%M:%S")
+        return f"--- {now} {op.stage}: {op.name} ({op.why}): {ending}\n".encode("utf-8", "surrogateescape")
+
+
+def apply(transport: Transport, ops: Sequence[Op], log: Log, tell: Callable[[Step], None]) -> None:
+    """Have a host do these operations; `tell` is called from this thread as they begin and end.
+
+    Raises:
+        HostError: one of them failed, and those after it were not begun; or the answer broke off.
+    """
+    host, stage = transport.name, ops[0].stage
+    for large in batch.apart(ops):
+        transport.put(large.data, large.path, large.mode, sudo=True)
+    begun: list[Op] = []
+
+    def end(kind: Literal["done", "failed"]) -> None:
+        if begun:
+            tell(Step(host, begun[-1].stage, begun[-1].name, kind))
+
+    def begin(number: int) -> None:
+        end("done")
+        begun.append(ops[number])
+        tell(Step(host, ops[number].stage, ops[number].name, "begins"))
+
+    marker = f"taco-{secrets.token_hex(8)}"
+    with transport.tail(batch.command(ops, marker)) as stream:
+        lines = iter(stream.readline, b"")
+        outcome = batch.read(lines, marker, begin, lambda: tell(Step(host, stage, "", "waits")))
+    error = _error(host, ops, outcome, log.write(host, ops, outcome))
+    end("failed" if error else "done")
+    if error is not None:
+        raise error
+
+
+def _error(host: str, ops: Sequence[Op], outcome: batch.Outcome, log: str) -> HostError | None:
+    """Say what went wrong with a batch; None where nothing did."""
+    failed = outcome.failed
+    if failed is not None:
+        return HostError(f"{host}: {batch.why(ops[failed.number], failed)}", hint=f"its whole output: {log}")
+    if outcome.busy:
+        return HostError(
+            f"{host}: another set-up works there and does not end", hint=f"on the host: fuser -v {batch.LOCK}"
+        )
+    if outcome.whole:
+        return None
+    if outcome.begun is None:
+        return HostError(f"{host}: the operations did not begin: {last_words(outcome.said) or 'nothing was said'}")
+    return HostError(
+        f"{host}: the answer broke off during: {ops[outcome.begun].name}",
+        hint="do it again: that step is finished without us, and what is left is done then",
+    )

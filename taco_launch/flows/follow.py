@@ -1,0 +1,142 @@
+"""A job's log as it is followed: over lost connections, from the offset on that was reached."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from taco_launch.errors import HostError
+from taco_launch.model.codec import from_json
+from taco_launch.model.jobs import Event, JobRecord, JobSpec
+from taco_launch.remote.head import Frame, Head
+
+_FIRST_PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 30.0
+
+Output = Callable[[bytes], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as the head tells it; `events` only where they were asked for, `folder` is the head's."""
+
+    spec: JobSpec
+    record: JobRecord
+    folder: str
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True)
+class Follow:
+    """What to read of a job's log: of all ranks or one, from `offset` or the last `tail` lines on, to now or the end."""
+
+    name: str
+    rank: int | None = None
+    offset: int = 0
+    tail: int | None = None
+    follow: bool = True
+
+
+def job_of(data: Mapping[str, Any]) -> Job:
+    """Read a job from a frame of the agent."""
+    events = tuple(from_json(Event, event) for event in data.get("events", ()))
+    return Job(from_json(JobSpec, data["spec"]), from_json(JobRecord, data["record"]), data["folder"], events)
+
+
+class Follower:
+    """Follows one job."""
+
+    def __init__(
+        self,
+        head: Head,
+        what: Follow,
+        output: Output,
+        on_state: Callable[[str], None],
+        say: Callable[[str], None],
+        *,
+        patience: float = math.inf,
+    ) -> None:
+        """Give the log to `output`, and to `say` what happens to the connection.
+
+        One that was lost is given up after `patience` seconds.
+        """
+        self._head = head
+        self._what = what
+        self._output = output
+        self._on_state = on_state
+        self._say = say
+        self._patience = patience
+        self._offset: int | None = None if what.tail is not None else what.offset
+        self._answered = False
+        self._lost_at: float | None = None
+        self._pause = _FIRST_PAUSE_SECONDS
+
+    def take(self, frames: Iterator[Frame]) -> Job | None:
+        """Pass on what an answer holds; give the job where that was all, None where there is more to be asked for."""
+        try:
+            for frame in frames:
+                self._is_back()
+                if "offset" in frame.data:
+                    self._offset = frame.data["offset"]
+                if frame.raw:
+                    self._output(frame.raw)
+                elif "skipped" in frame.data:
+                    self._output(b"[taco-launch: %d bytes dropped by log rotation]\n" % frame.data["skipped"])
+                elif "state" in frame.data:
+                    self._on_state(frame.data["state"])
+                elif "job" in frame.data:
+                    return job_of(frame.data["job"])
+        except HostError as error:
+            self._is_lost(error)
+        return None
+
+    def to_end(self) -> Job:
+        """Ask until the job has ended, or until now, and give the job.
+
+        Raises:
+            HostError: nothing was ever answered, or the connection could not be made again.
+        """
+        while True:
+            job = None
+            try:
+                with self._head.stream("logs", **self._request()) as frames:
+                    job = self.take(frames)
+            except HostError as error:
+                self._is_lost(error)
+            if job is not None:
+                return job
+
+    def _request(self) -> dict[str, Any]:
+        what, resumed = self._what, self._offset is not None
+        return {
+            "name": what.name,
+            "rank": what.rank,
+            "offset": self._offset if resumed else what.offset,
+            "tail": None if resumed else what.tail,
+            "follow": what.follow,
+            "seconds": self._head.seat.turn,
+        }
+
+    def _is_back(self) -> None:
+        self._answered = True
+        if self._lost_at is not None:
+            self._say(f"{self._head.name}: connected again, following job {self._what.name} from where it broke off")
+        self._lost_at, self._pause = None, _FIRST_PAUSE_SECONDS
+
+    def _is_lost(self, error: HostError) -> None:
+        """Wait before the next try; give up where there is nothing to come back to, or after long enough."""
+        if not (self._what.follow and self._answered and self._head.seat.inherit):
+            raise error
+        now = time.monotonic()
+        if self._lost_at is None:
+            self._lost_at = now
+            self._say(f"{error.message}\nthe job goes on; trying to connect again")
+        elif now - self._lost_at > self._patience:
+            name = self._what.name
+            raise HostError(
+                f"{error.message}\njob {name} goes on, unless its head has ended",
+                hint=f"{self._head.typed} logs -f {name}",
+            )
+        time.sleep(self._pause)
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)

@@ -1,0 +1,259 @@
+"""Set hosts up: look at all of them, plan, apply stage by stage on all side by side, look again, prove."""
+
+import os
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from taco_launch.agent.folders import state_folder
+from taco_launch.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.facts import MADE
+from taco_launch.flows import setup_sources as sources
+from taco_launch.flows.apply import Log, Step, apply
+from taco_launch.flows.facts import gather
+from taco_launch.flows.verify import Flaw, verify
+from taco_launch.model.facts import Docker, HostFacts, Made
+from taco_launch.model.found import asked
+from taco_launch.model.hosts import Host, Inventory
+from taco_launch.model.profiles import Profile
+from taco_launch.remote.fanout import Answer, Fanout
+from taco_launch.remote.transport import Transport
+from taco_launch.setup import paths
+from taco_launch.setup.chain import Chain, chain
+from taco_launch.setup.diff import diffs, wanted
+from taco_launch.setup.image import resolve
+from taco_launch.setup.ops import STAGES, Cluster, Op, Stage
+from taco_launch.setup.stages import PLANS
+
+SUBJECTS = ("system", "network", "docker", "gpu", "rdma", MADE)
+# What a stage may change of what is known of its host.
+_CHANGES: Mapping[Stage, tuple[str, ...]] = {
+    "docker": ("system", "docker", MADE),
+    "image": ("system", "docker", MADE),
+    "container": ("network", "docker", MADE),
+    "ssh_mesh": ("network", "docker", MADE),
+    "agent": (MADE,),
+}
+# A stage goes on while what it did lets it do more: a key that is made is then copied.
+_ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What the user asks for: stages, what may be disrupted; and `profile`, whose options the proof's mpirun has."""
+
+    profile: Profile
+    stages: tuple[Stage, ...] = STAGES
+    disrupt: Literal["nothing", "docker", "host"] = "nothing"
+
+
+@dataclass(frozen=True)
+class Ready:
+    """How a host ended: `changes` operations were done there; `error` says why it is not ready."""
+
+    host: str
+    changes: int
+    error: TacoLaunchError | None = None
+
+
+@dataclass(frozen=True)
+class Done:
+    """How it all ended: every host, what the proof found (empty: nothing is wrong), and the logs' folder, if any."""
+
+    hosts: tuple[Ready, ...]
+    found: tuple[Flaw, ...]
+    logs: str
+
+
+class NotConvergedError(HostError):
+    """All was done, and a second plan for the host still is not empty."""
+
+
+class Setup:
+    """One call of set-up: its connections, what is known of the hosts, and which of them have failed."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        chosen: Sequence[Host],
+        fanout: Fanout,
+        ask: Ask,
+        report: Callable[[Step], None] = lambda _step: None,
+        proof: Callable[[str], None] = lambda _what: None,
+    ) -> None:
+        """Set up `chosen`; `fanout` reaches all hosts of the inventory, as each has to know of the others.
+
+        `report` is called as things happen, one call at a time; `proof` with what is being proved at the end.
+
+        Raises:
+            UsageError: the inventory has no container, or the registry's password cannot be read.
+        """
+        if inventory.container is None:
+            raise UsageError(
+                f"{inventory.source}: there is no container, so jobs run on the hosts as they are: nothing to set up",
+                hint="name an image: container: {image: ...}",
+            )
+        self._inventory = inventory
+        self._chosen = {host.name: host for host in chosen}
+        self._fanout = fanout
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._report = report
+        self._proof = proof
+        self._facts: dict[str, HostFacts] = {}
+        self._changes: dict[str, int] = {}
+        self._cluster = Cluster(inventory, {}, ask.disrupt, password=sources.password(inventory, os.environ))
+        self._agent = sources.Agent()
+        self._of_head = sources.HeadFiles(inventory.cluster)
+        self.failed: dict[str, TacoLaunchError] = {}
+
+    @property
+    def chosen_failed(self) -> bool:
+        """Whether a host that is to be set up has failed; the others are only asked about themselves."""
+        return any(name in self.failed for name in self._chosen)
+
+    def look(self, answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None) -> None:
+        """Ask every host for its facts; one that does not answer in full has failed."""
+        self._take(gather(self._fanout, SUBJECTS, answered, sudo=True, cluster=self._inventory.cluster))
+        self._know()
+
+    def plan(self) -> tuple[Chain, ...]:
+        """Plan all stages for each chosen host that answered, in inventory order."""
+        return tuple(self._chain(name, self._ask.stages) for name in self._alive())
+
+    def diffs(self, plans: Sequence[Chain]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Give what these plans would change in files: (host, unified diffs)."""
+        needed = {each.host: wanted(each.ops) for each in plans}
+
+        def fetch(transport: Transport) -> Mapping[str, bytes]:
+            return sources.fetch(transport, needed[transport.name])
+
+        answers = self._on([host for host, files in needed.items() if files]).each(fetch)
+        for answer in answers:
+            if answer.error is not None:
+                self.failed[answer.host] = answer.error
+        present = {answer.host: answer.value or {} for answer in answers}
+        return tuple((each.host, diffs(each.ops, present.get(each.host, {}))) for each in plans)
+
+    def apply(self) -> Done:
+        """Do what the plans say, stage by stage on all hosts; then nothing may be left to do, and all is proved.
+
+        A host that fails keeps no other from being set up.
+        """
+        secret = [self._cluster.password] if self._cluster.password else []
+        log = Log(state_folder(os.environ, os.geteuid()) / "setup" / self._inventory.cluster, secret)
+        for stage in self._ask.stages:
+            for _round in range(_ROUNDS):
+                if not self._stage(stage, log):
+                    break
+        for name in self._alive():
+            left = self._chain(name, self._ask.stages)
+            if not left.empty:
+                self.failed[name] = not_converged(left, log)
+        ready = self._alive()
+        found: tuple[Flaw, ...] = ()
+        if ready and self._ask.stages == STAGES:
+            found = self._verify()
+        hosts = tuple(Ready(name, self._changes.get(name, 0), self.failed.get(name)) for name in self._chosen)
+        return Done(hosts, found, str(log.folder) if log.written else "")
+
+    def _stage(self, stage: Stage, log: Log) -> bool:
+        """Do what a stage has to do now; say whether anything was done."""
+        work: dict[str, tuple[Op, ...]] = {}
+        for name in self._alive():
+            made = self._chain(name, (stage,))
+            if made.problems:
+                self.failed[name] = refused(made)
+            elif made.ops:
+                work[name] = made.ops
+        if not work:
+            return False
+        done = self._on(work).each(lambda transport: self._run(transport, work[transport.name], log))
+        for answer in done:
+            if answer.error is not None:
+                self.failed[answer.host] = answer.error
+        whole = self._on([name for name in work if name in self._alive()])
+        self._take(gather(whole, _CHANGES[stage], sudo=True, cluster=self._inventory.cluster))
+        self._know()
+        return True
+
+    def _run(self, transport: Transport, ops: Sequence[Op], log: Log) -> None:
+        """Have a host do these operations, and count them."""
+
+        def tell(step: Step) -> None:
+            with self._lock:
+                self._changes[step.host] = self._changes.get(step.host, 0) + (step.kind == "done")
+                self._report(step)
+
+        apply(transport, ops, log, tell)
+
+    def _verify(self) -> tuple[Flaw, ...]:
+        ready = self._alive()
+        inside = gather(self._on(ready), ("image",), sudo=True, container=paths.container(self._inventory.cluster))
+        for answer in inside:
+            if answer.value is not None:
+                self._facts[answer.host] = replace(self._facts[answer.host], image=answer.value.image)
+        told = {name: self._facts[name] for name in ready}
+        return verify(self._inventory, self._on(ready), told, self._proof, self._ask.profile)
+
+    def _chain(self, name: str, stages: Collection[Stage]) -> Chain:
+        return chain(self._chosen[name], self._facts[name], self._cluster, PLANS, stages)
+
+    def _alive(self) -> tuple[str, ...]:
+        return tuple(name for name in self._chosen if name in self._facts and name not in self.failed)
+
+    def _on(self, names: Collection[str]) -> Fanout:
+        """Give the connections to some hosts; they stay open."""
+        return Fanout(tuple(each for each in self._fanout.transports if each.name in names))
+
+    def _take(self, answers: Sequence[Answer[HostFacts]]) -> None:
+        for answer in answers:
+            if answer.error is not None:
+                self.failed[answer.host] = answer.error
+            elif answer.value is not None:
+                known = self._facts.get(answer.host)
+                told = {name: getattr(answer.value, name) for name in SUBJECTS}
+                fresh = {name: value for name, value in told.items() if name in _asked(answer.value)}
+                self._facts[answer.host] = answer.value if known is None else replace(known, **fresh)
+
+    def _know(self) -> None:
+        """Fill in what the plans of one host depend on of the others."""
+        facts = {host.name: self._facts[host.name] for host in self._inventory.hosts if host.name in self._facts}
+        made = {name: each.made for name, each in facts.items() if isinstance(each.made, Made)}
+        alive = self._alive()
+        head = self._inventory.head
+        if head in made and head not in self.failed:
+            try:
+                self._of_head.read(self._on((head,)).transports[0], made[head])
+            except HostError as error:
+                self.failed[head] = error
+        bare = any(not isinstance(facts[name].docker, Docker) for name in alive)
+        self._cluster = replace(
+            self._cluster,
+            facts=facts,
+            digest=resolve(self._inventory, facts),
+            cluster_key=self._of_head.cluster_key,
+            host_keys=tuple((name, each.host_key) for name, each in made.items() if isinstance(each.host_key, str)),
+            known_hosts=self._of_head.known_hosts,
+            agent=self._agent.file(made[name] for name in alive if name in made),
+            packages=sources.packages(self._inventory.engine) if bare else (),
+        )
+
+
+def _asked(facts: HostFacts) -> tuple[str, ...]:
+    return tuple(name for name in SUBJECTS if asked(getattr(facts, name)))
+
+
+def refused(made: Chain) -> HostError:
+    """Give a plan's problems as an error."""
+    message = "\n".join(f"{made.host}: {problem.message}" for problem in made.problems)
+    return HostError(message, next((problem.hint for problem in made.problems if problem.hint), None))
+
+
+def not_converged(left: Chain, log: Log) -> NotConvergedError:
+    """Say what a plan still holds that should be empty."""
+    what = "; ".join([*(op.name for op in left.ops), *(problem.message for problem in left.problems)])
+    return NotConvergedError(
+        f"{left.host}: all was done, and yet this remains: {what}", hint=f"see {log.file(left.host)}"
+    )

@@ -1,0 +1,138 @@
+"""What a set-up brings along from the controller, or learns from one host for all others."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from taco_launch.command import Command
+from taco_launch.errors import HostError, UsageError
+from taco_launch.model.facts import Made
+from taco_launch.model.hosts import Engine, Inventory
+from taco_launch.remote import bundle
+from taco_launch.remote.transport import Transport, last_words
+from taco_launch.setup import paths
+
+VARIABLE = "TACO_LAUNCH_REGISTRY_PASSWORD"
+_PACKAGES = (".deb", ".rpm")
+_FETCH_SECONDS = 60.0
+# $@ are paths: for each one that is there its size, a newline and its content.
+_FETCH = 'for file; do if [ -f "$file" ]; then wc -c <"$file" && cat "$file" || exit; else echo none; fi; done'
+
+
+def password(inventory: Inventory, environ: Mapping[str, str]) -> str | None:
+    """Give the password for the image's registry: the first line of its file, else of the environment.
+
+    Raises:
+        UsageError: there is a login and no password, or its file cannot be read.
+    """
+    registry = inventory.container.registry if inventory.container else None
+    if registry is None:
+        return None
+    if registry.password_file is None:
+        found = environ.get(VARIABLE)
+        if not found:
+            raise UsageError(
+                f"container.registry: user {registry.user} has no password",
+                hint=f"name a password_file in {inventory.source}, or set {VARIABLE}",
+            )
+        return found
+    try:
+        lines = Path(registry.password_file).expanduser().read_text("utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UsageError(f"container.registry.password_file: {registry.password_file}: {why}") from None
+    if not lines or not lines[0]:
+        raise UsageError(f"container.registry.password_file: {registry.password_file}: its first line is empty")
+    return lines[0]
+
+
+def packages(engine: Engine) -> tuple[tuple[str, bytes], ...]:
+    """Give the docker packages that are on the controller: (file name, content), by name.
+
+    Raises:
+        UsageError: there are none, or they cannot be read.
+    """
+    if engine.source != "packages" or engine.packages is None:
+        return ()
+    folder = Path(engine.packages).expanduser()
+    try:
+        files = sorted(file for file in folder.iterdir() if file.suffix in _PACKAGES)
+        found = tuple((file.name, file.read_bytes()) for file in files)
+    except OSError as error:
+        raise UsageError(f"docker.packages: {error.filename}: {error.strerror}") from None
+    if not found:
+        raise UsageError(f"docker.packages: there is no {' or '.join(_PACKAGES)} file in {folder}")
+    return found
+
+
+class Agent:
+    """The agent's file; it is packed only for hosts that do not have it."""
+
+    def __init__(self) -> None:
+        """Read its sources."""
+        self._sources = bundle.sources()
+        self._name = bundle.name(self._sources)
+        self._data = b""
+
+    def file(self, made: Iterable[Made]) -> tuple[str, bytes]:
+        """Give name and content; the content is empty while every host has a file of that name."""
+        path = f"{paths.AGENT}/{self._name}"
+        if not self._data and not all(_has(each, path) for each in made):
+            self._data = bundle.build(self._sources)
+        return self._name, self._data
+
+
+def _has(made: Made, path: str) -> bool:
+    return isinstance(made.files, tuple) and any(file.path == path for file in made.files)
+
+
+class HeadFiles:
+    """What the head alone keeps until the others have it: the cluster's private key, which is never logged."""
+
+    def __init__(self, cluster: str) -> None:
+        """Nothing is read yet."""
+        self._key, self._known = paths.key(cluster), paths.known_hosts(cluster)
+        self._texts: dict[str, bytes] = {}
+        self._public = ""
+
+    def read(self, head: Transport, made: Made) -> None:
+        """Read what is there and not known yet as it is.
+
+        Raises:
+            HostError: it cannot be read.
+        """
+        files = made.files if isinstance(made.files, tuple) else ()
+        there = {file.path: file.sha256 for file in files if file.path in (self._key, self._known)}
+        new = [path for path, sha in there.items() if sha256(self._texts.get(path, b"")).hexdigest() != sha]
+        self._texts = {path: text for path, text in self._texts.items() if path in there and path not in new}
+        self._texts |= fetch(head, new) if new else {}
+        self._public = made.cluster_key if isinstance(made.cluster_key, str) else ""
+
+    @property
+    def cluster_key(self) -> tuple[bytes, str] | None:
+        """The cluster's key: (private, public), None while there is none."""
+        private = self._texts.get(self._key)
+        return (private, self._public) if private and self._public else None
+
+    @property
+    def known_hosts(self) -> str:
+        """The text of known_hosts, empty while there is none."""
+        return self._texts.get(self._known, b"").decode("utf-8", "replace")
+
+
+def fetch(transport: Transport, files: Sequence[str]) -> Mapping[str, bytes]:
+    """Give the content of those files of a host that are there, by path.
+
+    Raises:
+        HostError: one of them cannot be read, or as `Transport.run` does.
+    """
+    command = Command(("/bin/sh", "-c", _FETCH, "fetch", *files), sudo=True, timeout=_FETCH_SECONDS)
+    result = transport.run(command)
+    if result.exit_code:
+        raise HostError(f"{transport.name}: cannot read {' '.join(files)}: {last_words(result.stderr)}")
+    found, rest = {}, result.stdout
+    for path in files:
+        size, _, rest = rest.partition(b"\n")
+        if size.strip() != b"none":
+            found[path], rest = rest[: int(size)], rest[int(size) :]
+    return found

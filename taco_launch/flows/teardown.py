@@ -1,0 +1,115 @@
+"""Take back what set-up made on hosts: look, plan, apply, and look whether it is gone."""
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from taco_launch.agent.folders import state_folder
+from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.facts import MADE
+from taco_launch.flows.apply import Log, Step, apply
+from taco_launch.flows.facts import gather
+from taco_launch.flows.setup import Done, Ready, not_converged, refused
+from taco_launch.flows.setup_sources import fetch
+from taco_launch.model.facts import HostFacts, Made
+from taco_launch.model.hosts import Inventory
+from taco_launch.remote.fanout import Answer, Fanout
+from taco_launch.remote.transport import Transport
+from taco_launch.setup.chain import Chain
+from taco_launch.setup.ops import Op, Problem
+from taco_launch.setup.teardown import ADDED, plan
+
+_SUBJECTS = ("docker", MADE)
+
+
+class Teardown:
+    """One call of teardown: its connections, and which hosts have failed."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        fanout: Fanout,
+        *,
+        images: bool,
+        report: Callable[[Step], None] = lambda _step: None,
+    ) -> None:
+        """Take back the cluster on the hosts of `fanout`, with `images` its image too.
+
+        Raises:
+            UsageError: the inventory has no container, so set-up made nothing.
+        """
+        if inventory.container is None:
+            raise UsageError(f"{inventory.source}: there is no container, so set-up made nothing")
+        self._cluster = inventory.cluster
+        self._image = inventory.container.image if images else None
+        self._fanout = fanout
+        self._report = report
+        self._lock = threading.Lock()
+        self._plans: dict[str, Chain] = {}
+        self._changes: dict[str, int] = {}
+        self.failed: dict[str, TacoLaunchError] = {}
+
+    def look(self, answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None) -> tuple[Chain, ...]:
+        """Ask every host for what is there, and plan to take it back."""
+        self._plans = self._planned(self._fanout, answered)
+        return tuple(self._plans.values())
+
+    def apply(self) -> Done:
+        """Do what was planned on all hosts side by side; what then is still there is said."""
+        log = Log(state_folder(os.environ, os.geteuid()) / "teardown" / self._cluster, ())
+        for name, made in self._plans.items():
+            if made.problems:
+                self.failed[name] = refused(made)
+        work = {name: made.ops for name, made in self._plans.items() if made.ops and name not in self.failed}
+        busy = self._on(work)
+        for answer in busy.each(lambda transport: self._run(transport, work[transport.name], log)):
+            if answer.error is not None:
+                self.failed[answer.host] = answer.error
+        for name, left in self._planned(self._on([name for name in work if name not in self.failed])).items():
+            if not left.empty:
+                self.failed[name] = not_converged(left, log)
+        names = [transport.name for transport in self._fanout.transports]
+        hosts = tuple(Ready(name, self._changes.get(name, 0), self.failed.get(name)) for name in names)
+        return Done(hosts, (), str(log.folder) if log.written else "")
+
+    def _planned(
+        self, fanout: Fanout, answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None
+    ) -> dict[str, Chain]:
+        found: dict[str, HostFacts] = {}
+        for answer in gather(fanout, _SUBJECTS, answered, sudo=True, cluster=self._cluster):
+            if answer.error is not None:
+                self.failed[answer.host] = answer.error
+            elif answer.value is not None:
+                found[answer.host] = answer.value
+        added = self._added(found)
+        plans = {}
+        for name, facts in found.items():
+            items = tuple(plan(facts, self._cluster, self._image, added.get(name, "")))
+            ops = tuple(item for item in items if isinstance(item, Op))
+            plans[name] = Chain(name, ops, tuple(item for item in items if isinstance(item, Problem)))
+        return {name: made for name, made in plans.items() if name not in self.failed}
+
+    def _added(self, found: Mapping[str, HostFacts]) -> Mapping[str, str]:
+        """Read what set-up put into daemon.json where it did."""
+        with_it = [name for name, facts in found.items() if _has(facts, ADDED)]
+        answers = self._on(with_it).each(lambda transport: fetch(transport, (ADDED,)))
+        for answer in answers:
+            if answer.error is not None:
+                self.failed[answer.host] = answer.error
+        return {answer.host: answer.value.get(ADDED, b"").decode() for answer in answers if answer.value is not None}
+
+    def _run(self, transport: Transport, ops: Sequence[Op], log: Log) -> None:
+        def tell(step: Step) -> None:
+            with self._lock:
+                self._changes[step.host] = self._changes.get(step.host, 0) + (step.kind == "done")
+                self._report(step)
+
+        apply(transport, ops, log, tell)
+
+    def _on(self, names: Sequence[str] | Mapping[str, object]) -> Fanout:
+        return Fanout(tuple(each for each in self._fanout.transports if each.name in names))
+
+
+def _has(facts: HostFacts, path: str) -> bool:
+    made = facts.made
+    return isinstance(made, Made) and isinstance(made.files, tuple) and any(file.path == path for file in made.files)

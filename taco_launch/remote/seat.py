@@ -1,0 +1,105 @@
+"""Where the agent of a host sits - on this machine, on a host, in its training container - and how it is started there."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from taco_launch.agent.folders import state_folder
+from taco_launch.errors import HostError
+from taco_launch.model.hosts import Inventory
+from taco_launch.setup import paths
+
+# What stands in the way is one line in place of the agent's answer: `unready WHAT WORDS`.
+UNREADY = b"unready "
+_SAY = """unready() { printf 'unready %s %s\\n' "$1" "$(printf %s "${2-}" | tr '\\n' ' ')"; exit; }
+"""
+# $1 is the interpreter, $2 the agent's path, $3 the operation.
+_HERE = """[ -f "$2" ] || unready agent "$2"
+exec "$1" -I -S "$2" "$3"
+"""
+# $1 is the name of the agent's file, $2 the operation. The folder: see agent/folders.py, state_folder.
+_ON_HOST = """state=${TACO_LAUNCH_STATE:-}
+if [ -z "$state" ]; then
+  case $(id -u),${XDG_STATE_HOME:-} in
+    0,*) state=/var/lib/taco-launch ;;
+    *,/*) state=$XDG_STATE_HOME/taco-launch ;;
+    *) state=$HOME/.local/state/taco-launch ;;
+  esac
+fi
+command -v python3 >/dev/null 2>&1 || unready python3
+[ -f "$state/agent/$1" ] || unready agent "$state/agent/$1"
+exec python3 -I -S "$state/agent/$1" "$2"
+"""
+# $1 is the container, $2 the agent's path on the host and in the container, $3 the operation.
+_IN_CONTAINER = """command -v docker >/dev/null 2>&1 || unready docker
+status=$(docker container inspect --format '{{.State.Status}}' "$1" 2>/dev/null) ||
+  unready container "$(docker container inspect "$1" 2>&1 >/dev/null | tail -n 1)"
+[ "$status" = running ] || unready stopped "$status"
+[ -f "$2" ] || unready agent "$2"
+exec docker exec -i "$1" /bin/sh -c \\
+  'command -v python3 >/dev/null 2>&1 || { echo unready python3; exit; }; exec python3 -I -S "$@"' sh "$2" "$3"
+"""
+_TURN_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A place for the agent.
+
+    `script` starts it, given `args`, its path (`folder` and the name of its file) and the operation, as root with
+    `sudo`. `inherit` says whose environment and folder a job gets: those that the agent is started in, or else the
+    caller's. A follower is asked to end its answer after `turn` seconds: a process in a container outlives the
+    `docker exec` that a lost connection ends.
+    """
+
+    script: str
+    args: tuple[str, ...] = ()
+    folder: str = ""
+    sudo: bool = False
+    inherit: bool = True
+    turn: float | None = _TURN_SECONDS
+    container: str = ""
+
+    def argv(self, agent: str, op: str) -> tuple[str, ...]:
+        """Give the argv of an operation; `agent` is the name of the agent's file."""
+        return ("/bin/sh", "-c", _SAY + self.script, "agent", *self.args, self.folder + agent, op)
+
+    def refused(self, host: str, what: str, words: str, setup: str) -> HostError:
+        """Say why the agent cannot be started; `setup` is what is typed to have the host set up."""
+        if not self.container:
+            told = "there is no python3" if what == "python3" else f"its python3 is Python {words}"
+            return HostError(f"{host}: {told}", hint="install Python 3.8 or newer there")
+        there = f"the container {self.container}"
+        reasons = {
+            "docker": "there is no docker",
+            "container": f"there is no container {self.container}"
+            if "no such" in words.lower()
+            else f"docker: {words}",
+            "stopped": f"{there} does not run: it is {words}",
+            "python3": f"{there} has no python3",
+            "python": f"the python3 of {there} is Python {words}, and 3.8 is needed",
+        }
+        return HostError(f"{host}: {reasons[what]}", hint=f"{setup} prepares the hosts")
+
+
+def here(environ: Mapping[str, str], uid: int) -> Seat:
+    """Give the seat on this machine itself, of its user `uid` with this environment."""
+    return Seat(_HERE, (sys.executable,), f"{state_folder(environ, uid)}/agent/", inherit=False, turn=None)
+
+
+def on_host() -> Seat:
+    """Give the seat on a host without a container, of the user who logs in."""
+    return Seat(_ON_HOST)
+
+
+def in_container(name: str) -> Seat:
+    """Give the seat in a running container."""
+    return Seat(_IN_CONTAINER, (name,), f"{paths.AGENT}/", sudo=True, container=name)
+
+
+def of(inventory: Inventory, environ: Mapping[str, str], uid: int) -> Seat:
+    """Give the seat on the head of an inventory; `environ` and `uid` are those of whoever asks on this machine."""
+    if inventory.container is not None:
+        return in_container(paths.container(inventory.cluster))
+    head = next(host for host in inventory.hosts if host.name == inventory.head)
+    return here(environ, uid) if head.connection == "local" else on_host()

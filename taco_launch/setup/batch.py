@@ -1,0 +1,187 @@
+"""The operations of one host and stage as ONE script for its shell, and what that script answers, read back.
+
+Each operation: its files appear, whole and by rename, then its own script runs as a process group of its own, with an
+empty input and its output in a file. So whatever ends the controller, the connection or the batch, a step that has begun
+is finished; the batch then stops before the next one, as nobody listens. A lock keeps a second batch off the host until
+that step is over.
+
+The answer, between lines of MARKER, which is random:
+  MARKER wait                 another set-up works on this host, and is waited for
+  MARKER busy                 it took too long
+  MARKER begin NUMBER
+  ...what the operation said, its last 64 KiB...
+  MARKER end NUMBER CODE      124: it took too long; the first that is not 0 is the last one
+  MARKER done                 the answer is whole
+"""
+
+import base64
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from taco_launch.command import Command, words
+from taco_launch.errors import DEADLINE
+from taco_launch.setup import paths
+from taco_launch.setup.ops import File, Op
+
+# Files that are larger do not travel as text within the script: see `apart`.
+_LARGE = 1 << 20
+# The longest operation is a pull of half an hour; one that was cut off goes on by itself.
+_LOCK_SECONDS = 2400
+# What of an operation's output is told where it fails.
+_ERROR = "error: "
+_WORDS, _MOST = 3, 800
+# What a batch holds while it works on its host.
+LOCK = f"{paths.RUN}/setup.lock"
+
+_HEAD = f"""\
+taco_file() {{ # taco_file PATH MODE WAY <BASE64
+  taco_folder=${{1%/*}}
+  case $1 in
+    {paths.STATE}/* | {paths.RUN}/*) taco_umask=077 ;;
+    *) taco_umask=022 ;;
+  esac
+  (umask $taco_umask && mkdir -p "$taco_folder") || return
+  if ! (umask 077 && base64 -d >"$1.taco-new" && chmod "$2" "$1.taco-new"); then
+    rm -f "$1.taco-new"
+    return 1
+  fi
+  if [ "$3" = place ]; then
+    cat "$1.taco-new" >"$1" && chmod "$2" "$1" && rm -f "$1.taco-new"
+  else
+    mv -f "$1.taco-new" "$1"
+  fi
+}}
+taco_end() {{ # taco_end NUMBER CODE
+  tail -c 65536 "$taco_out" 2>/dev/null
+  printf '\\n%s end %s %s\\n' "$taco_marker" "$1" "$2" || exit 1
+  [ "$2" = 0 ] || taco_done
+}}
+taco_done() {{
+  rm -f "$taco_out"
+  echo "$taco_marker done"
+  exit 0
+}}
+taco_batch() {{
+  taco_marker=$1
+  exec 2>&1 </dev/null
+  PATH=${{PATH-}}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+  LC_ALL=C
+  export PATH LC_ALL
+  umask 022
+  (umask 077 && mkdir -p {paths.RUN}) && exec 9>{LOCK} || exit 1
+  if ! flock -n 9; then
+    echo "$taco_marker wait"
+    flock -w {_LOCK_SECONDS} 9 || {{
+      echo "$taco_marker busy"
+      exit 1
+    }}
+  fi
+  taco_out={paths.RUN}/setup.out
+"""
+_TAIL = '  taco_done\n}\ntaco_batch "$@"\n'
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One operation as it ended: `number` counts from 0, `output` is what it said."""
+
+    number: int
+    code: int
+    output: bytes
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a batch: `ran` those that ended, `begun` the last one that began.
+
+    Without `whole` the answer was cut off; `busy`: another set-up did not let it begin; `said` is what the shell itself
+    had to say.
+    """
+
+    ran: tuple[Ran, ...]
+    begun: int | None
+    whole: bool
+    busy: bool
+    said: bytes
+
+    @property
+    def failed(self) -> Ran | None:
+        """The operation that failed."""
+        return next((ran for ran in self.ran if ran.code), None)
+
+
+def apart(ops: Sequence[Op]) -> tuple[File, ...]:
+    """Give the files that are too large for the script: they are to be put before it runs."""
+    return tuple(file for op in ops for file in op.files if len(file.data) > _LARGE)
+
+
+def command(ops: Sequence[Op], marker: str) -> Command:
+    """Give the batch of these operations; `marker` is random and stands in nothing else."""
+    return Command(("/bin/sh", "-s", "--", marker), script(ops).encode("utf-8", "surrogateescape"), sudo=True)
+
+
+def script(ops: Sequence[Op]) -> str:
+    """Give the batch's text: POSIX sh, nothing of which runs before all of it has arrived; $1 is the marker."""
+    large = {id(file) for file in apart(ops)}
+    parts = [_HEAD]
+    for number, op in enumerate(ops):
+        parts.append(f'  echo "$taco_marker begin {number}" || exit 1\n  (\n    :\n')
+        parts += [_file(file) for file in op.files if id(file) not in large]
+        if op.script:
+            limited = ("timeout", "-k", "10", f"{op.seconds:g}", "/bin/sh", "-euc", op.script, "setup", *op.args)
+            parts.append(f"    {words(limited)}\n")
+        parts.append(f'  ) >"$taco_out" 2>&1\n  taco_end {number} $?\n')
+    return "".join([*parts, _TAIL])
+
+
+def _file(file: File) -> str:
+    way = "place" if file.in_place else "rename"
+    argv = ("taco_file", file.path, f"{file.mode:o}", way)
+    return f"    {words(argv)} <<'TACO_END' || exit\n{base64.encodebytes(file.data).decode()}TACO_END\n"
+
+
+def read(
+    lines: Iterable[bytes],
+    marker: str,
+    begun: Callable[[int], None] = lambda _number: None,
+    waits: Callable[[], None] = lambda: None,
+) -> Outcome:
+    """Read the answer of a batch, line by line as it comes; `begun` is called as each operation begins.
+
+    `waits` is called where another set-up is waited for.
+    """
+    start = f"{marker} ".encode()
+    ran: list[Ran] = []
+    last: int | None = None
+    whole = busy = False
+    said: list[bytes] = []
+    for line in lines:
+        told = line.split() if line.startswith(start) else []
+        kind = told[1] if len(told) > 1 else b""
+        if kind == b"begin" and len(told) == 3:
+            last, said = int(told[2]), []
+            begun(last)
+        elif kind == b"end" and len(told) == 4:
+            ran.append(Ran(int(told[2]), int(told[3]), b"".join(said).strip(b"\n")))
+            said = []
+        elif kind == b"wait":
+            waits()
+        elif kind == b"busy":
+            busy = True
+        elif kind == b"done":
+            whole = True
+            break
+        else:
+            said.append(line)
+    return Outcome(tuple(ran), last, whole, busy, b"".join(said))
+
+
+def why(op: Op, ran: Ran) -> str:
+    """Say how an operation failed: what it said from its last `error: ` on, else its last words, or that it took long."""
+    lines = [line.strip() for line in ran.output.decode("utf-8", "replace").splitlines() if line.strip()]
+    errors = [number for number, line in enumerate(lines) if line.startswith(_ERROR)]
+    told = lines[errors[-1] :] if errors else lines[-_WORDS:]
+    last = "; ".join(dict.fromkeys(told)).removeprefix(_ERROR)[-_MOST:]
+    if ran.code == DEADLINE:
+        return f"{op.name}: not done after {op.seconds:g} s" + (f"; the last it said: {last}" if last else "")
+    return f"{op.name}: {last or f'exit code {ran.code}'}"

@@ -1,0 +1,44 @@
+"""All stages of one host, one after another: each plans on the facts that those before it should leave."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from taco_launch.model.facts import HostFacts
+from taco_launch.model.hosts import Host
+from taco_launch.setup.ops import STAGES, Cluster, Op, Problem, Stage
+
+# What a stage's file offers: it yields nothing where all is right, and never raises.
+Plan = Callable[[Host, HostFacts, Cluster], Iterator[Op | Problem]]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What is to be done on one host, in order, and what keeps it from being set up further."""
+
+    host: str
+    ops: tuple[Op, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether the host is right as it is."""
+        return not self.ops and not self.problems
+
+
+def chain(
+    host: Host, facts: HostFacts, cluster: Cluster, plans: Mapping[Stage, Plan], only: Collection[Stage] = STAGES
+) -> Chain:
+    """Plan the stages in `only` for a host; a stage with a problem is the last one."""
+    ops: list[Op] = []
+    for stage in STAGES:
+        if stage not in only:
+            continue
+        found = tuple(plans[stage](host, facts, cluster))
+        ops += [item for item in found if isinstance(item, Op)]
+        problems = tuple(item for item in found if isinstance(item, Problem))
+        if problems:
+            return Chain(host.name, tuple(ops), problems)
+        for item in found:
+            if isinstance(item, Op):
+                facts = item.expect(facts)
+    return Chain(host.name, tuple(ops))

@@ -1,0 +1,152 @@
+"""The container stage: the training container, made from its definition, and kept up by systemd."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+
+from taco_launch.model.facts import ContainerState, Docker, HostFacts, Made, MadeFile
+from taco_launch.model.hosts import Container, Host
+from taco_launch.setup import paths, scripts, unit
+from taco_launch.setup.definition import Definition, cannot, changes, define
+from taco_launch.setup.ops import Cluster, File, Op, Problem
+
+_CREATE_SECONDS = 300
+_START_SECONDS = unit.DEVICE_SECONDS + 120
+
+
+def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+    """Plan the container of one host, and its unit."""
+    del host
+    container = cluster.inventory.container
+    if container is None:
+        return
+    problem = _refuse(container, facts, cluster)
+    if problem is not None:
+        yield problem
+        return
+    definition = define(cluster.inventory, container, facts)
+    if definition is None:
+        yield Problem("container", f"the image {container.image} is not here", "set up the stage image before this one")
+        return
+    there = _find(facts, paths.container(definition.cluster))
+    why = changes(definition, there) if there else "it is not there"
+    if why:
+        create = _create(definition, there, why, cluster.inventory.mpirun)
+        yield create
+        facts = create.expect(facts)
+    yield from _start(definition, facts)
+
+
+def _refuse(container: Container, facts: HostFacts, cluster: Cluster) -> Problem | None:
+    """Say why the host can have no training container as things are."""
+    name = paths.container(cluster.inventory.cluster)
+    if not isinstance(facts.docker, Docker):
+        return Problem("container", f"docker cannot be asked for its containers: {facts.docker.reason}")
+    if not isinstance(facts.docker.containers, tuple):
+        return Problem("container", f"docker does not tell which containers it has: {facts.docker.containers.reason}")
+    if not isinstance(facts.made, Made):
+        return Problem("container", f"what set-up made here cannot be told: {facts.made.reason}")
+    there = _find(facts, name)
+    if there is not None and dict(there.labels).get(paths.CLUSTER_LABEL) != cluster.inventory.cluster:
+        return Problem(
+            "container",
+            f"a container {name} is there that taco-launch did not make (image {there.image}, {there.state})",
+            f"give it another name (docker rename {name} NEW), or the cluster (`cluster:` in the inventory)",
+        )
+    lacking = cannot(container, facts)
+    if lacking:
+        return Problem("container", f"{name}: {lacking}", "leave container.privileged out of the inventory")
+    return None
+
+
+def _find(facts: HostFacts, name: str) -> ContainerState | None:
+    docker = facts.docker
+    there = docker.containers if isinstance(docker, Docker) and isinstance(docker.containers, tuple) else ()
+    return next((container for container in there if container.name == name), None)
+
+
+def _create(definition: Definition, there: ContainerState | None, why: str, mpirun: str) -> Op:
+    name = paths.container(definition.cluster)
+    return Op(
+        "container",
+        f"{'create' if there is None else 'recreate'} {name} from {definition.name}",
+        "; ".join((why, *definition.remarks)),
+        scripts.text("look.sh") + scripts.text("idle.sh") + scripts.text("create.sh"),
+        (
+            name,
+            paths.unit(definition.cluster),
+            definition.cluster,
+            paths.folder(definition.cluster),
+            definition.name,
+            mpirun,
+            *definition.argv,
+        ),
+        disrupts="nothing" if there is None else "container",
+        seconds=_CREATE_SECONDS,
+        expect=lambda facts: _created(facts, definition, name),
+    )
+
+
+def _created(facts: HostFacts, definition: Definition, name: str) -> HostFacts:
+    made = ContainerState(name, definition.name, "created", tuple(sorted(definition.labels)))
+    return _with(facts, made, "inactive")
+
+
+def _with(facts: HostFacts, container: ContainerState, state: str) -> HostFacts:
+    """Give the facts of a host that has this container, and its unit in that state."""
+    if not isinstance(facts.docker, Docker) or not isinstance(facts.made, Made):
+        return facts
+    others = facts.docker.containers if isinstance(facts.docker.containers, tuple) else ()
+    kept = tuple(other for other in others if other.name != container.name)
+    return replace(
+        facts,
+        docker=replace(facts.docker, containers=(*kept, container)),
+        made=replace(facts.made, unit=state),
+    )
+
+
+def _start(definition: Definition, facts: HostFacts) -> Iterator[Op]:
+    """Plan what keeps the container up: its files, and that it starts now and at every boot."""
+    assert isinstance(facts.made, Made)
+    name, unit_name = paths.container(definition.cluster), paths.unit(definition.cluster)
+    there = _find(facts, name)
+    changed = tuple(file for file in unit.files(definition) if not _lies(facts.made, file))
+    why: list[str] = []
+    if changed:
+        why.append(f"to be written: {', '.join(file.path.rpartition('/')[2] for file in changed)}")
+    if facts.made.enabled is not True:
+        why.append("it does not start at boot")
+    if facts.made.unit != "active" or there is None or there.state != "running":
+        why.append("the container does not run under it")
+    if not why:
+        return
+    yield Op(
+        "container",
+        f"start {unit_name}",
+        "; ".join(why),
+        scripts.text("start.sh"),
+        (name, unit_name),
+        changed,
+        seconds=_START_SECONDS,
+        expect=lambda facts: _started(facts, definition, changed),
+    )
+
+
+def _lies(made: Made, file: File) -> bool:
+    there = made.files if isinstance(made.files, tuple) else ()
+    return _made_file(file) in there
+
+
+def _made_file(file: File) -> MadeFile:
+    return MadeFile(file.path, hashlib.sha256(file.data).hexdigest(), file.mode)
+
+
+def _started(facts: HostFacts, definition: Definition, changed: tuple[File, ...]) -> HostFacts:
+    there = _find(facts, paths.container(definition.cluster))
+    assert there is not None
+    facts = _with(facts, replace(there, state="running"), "active")
+    assert isinstance(facts.made, Made)
+    written = {file.path for file in changed}
+    others = facts.made.files if isinstance(facts.made.files, tuple) else ()
+    kept = tuple(file for file in others if file.path not in written)
+    return replace(facts, made=replace(facts.made, files=(*kept, *map(_made_file, changed)), enabled=True))

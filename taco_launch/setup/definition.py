@@ -1,0 +1,218 @@
+"""What the training container of a host is made of: an inventory and facts in, the arguments of `docker create` out."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from taco_launch.model.facts import ContainerState, Docker, HostFacts, Made, System
+from taco_launch.model.hardware import Gpus
+from taco_launch.model.hosts import Container, Inventory
+from taco_launch.setup import paths, scripts
+from taco_launch.setup.image import held, parse_reference
+
+# What RDMA needs of a container beside its devices and memlock: to register memory; and single-copy transfers between
+# processes of one host (Open MPI's CMA, CUDA IPC), as well as the looks into processes that prove a job gone.
+_CAPABILITIES = ("IPC_LOCK", "SYS_PTRACE")
+# Of /dev/infiniband: what libibverbs and librdmacm open; not umad and issm, which manage the fabric.
+_RDMA_DEVICE = re.compile(r"/dev/infiniband/(?:uverbs[0-9]+|rdma_cm)")
+_GPU_DEVICE = re.compile(r"/dev/nvidia(?:[0-9]+|ctl)")
+# Where a container of ours keeps its options, so that a plan can say which of them have changed.
+_OPTIONS_LABEL = "taco-launch.options"
+# What `--privileged` gives, and some containers and virtual machines cannot (capabilities(7)).
+_OF_PRIVILEGED = ("SYS_ADMIN", "SYS_MODULE", "SYS_RAWIO", "SYS_RESOURCE")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A container to be: the engine's image `name` with the id `image`, and the options of `docker create`.
+
+    `devices` are those whose drivers its start waits for. `remarks` say what a person should know of the options: what
+    they open, and what the host cannot give.
+    """
+
+    cluster: str
+    name: str
+    image: str
+    options: tuple[str, ...]
+    devices: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """What tells one definition from another: 16 hexadecimal digits."""
+        parts = (self.image, self.options, scripts.text("main.sh"))
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+    @property
+    def labels(self) -> tuple[tuple[str, str], ...]:
+        """What a container of ours is known by."""
+        return (
+            (paths.CLUSTER_LABEL, self.cluster),
+            (paths.DEFINITION_LABEL, self.digest),
+            (paths.IMAGE_LABEL, self.name),
+            (_OPTIONS_LABEL, json.dumps(self.options)),
+        )
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The arguments of `docker create`; the container's name stands before them."""
+        return (
+            *(f"--label={key}={value}" for key, value in self.labels),
+            *self.options,
+            self.name,
+            paths.main_script(self.cluster),
+        )
+
+
+def define(inventory: Inventory, container: Container, facts: HostFacts) -> Definition | None:
+    """Define the training container of a host, None where its image is not there.
+
+    What else its facts do not tell is taken to be as it usually is.
+    """
+    reference = parse_reference(container.image)
+    image = held(reference, facts.docker) if isinstance(facts.docker, Docker) else None
+    if image is None:
+        return None
+    gpus, gpu_remarks = _gpus(facts)
+    privileges, rdma, remarks = _privileges(container, facts)
+    limits, limit_remarks = _limits(container, facts)
+    options = (
+        "--entrypoint=/bin/sh",
+        "--network=host",
+        "--pid=host",
+        f"--shm-size={container.shm_size}",
+        *limits,
+        *(("--gpus=all",) if gpus else ()),
+        *privileges,
+        *_mounts(inventory.cluster, container),
+        *(f"--env={name}={value}" for name, value in container.env),
+        f"--env={paths.CLUSTER_VARIABLE}={inventory.cluster}",
+        "--log-driver=local",  # bounded, unlike docker's default
+    )
+    return Definition(
+        inventory.cluster,
+        reference.name,
+        image.id,
+        options,
+        (*rdma, *gpus),
+        (*remarks, *gpu_remarks, *limit_remarks),
+    )
+
+
+def changes(definition: Definition, there: ContainerState) -> str:
+    """Say in what a container of ours differs from its definition; empty where it is the very same."""
+    labels = dict(there.labels)
+    if labels.get(paths.DEFINITION_LABEL) == definition.digest:
+        return ""
+    was = labels.get(paths.IMAGE_LABEL)
+    if was != definition.name:
+        return f"it was made from {was}"
+    try:
+        told = json.loads(labels.get(_OPTIONS_LABEL, ""))
+        before = [option for option in told if isinstance(option, str)]
+    except (ValueError, TypeError):
+        return "it was made otherwise"
+    differing = [f"with {_shown(option)}" for option in definition.options if option not in before]
+    differing += [f"without {_shown(option)}" for option in before if option not in definition.options]
+    return f"now {', '.join(differing)}" if differing else "its image or its main.sh has changed"
+
+
+def _shown(option: str) -> str:
+    """Give an option for people; what a variable holds is nobody's business."""
+    return "=".join(option.split("=")[:2]) if option.startswith("--env=") else option
+
+
+def cannot(container: Container, facts: HostFacts) -> str:
+    """Say why a host cannot have the container that the inventory asks for; empty where it can."""
+    known = _capabilities(facts)
+    lacking = [name for name in _OF_PRIVILEGED if known is not None and name not in known]
+    if container.privileged and lacking:
+        return f"a privileged container needs {', '.join(lacking)}, which this host lacks itself"
+    return ""
+
+
+def _devices(facts: HostFacts, kind: re.Pattern[str]) -> tuple[str, ...]:
+    made = facts.made
+    there = made.devices if isinstance(made, Made) and isinstance(made.devices, tuple) else ()
+    return tuple(sorted(filter(kind.fullmatch, there)))
+
+
+def _capabilities(facts: HostFacts) -> tuple[str, ...] | None:
+    made = facts.made
+    return made.capabilities if isinstance(made, Made) and isinstance(made.capabilities, tuple) else None
+
+
+def _gpus(facts: HostFacts) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Give the devices of GPUs that the container gets, and what is to be said."""
+    gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else ()
+    if not isinstance(gpus, tuple) or not gpus:
+        return (), ()
+    docker = facts.docker
+    toolkit = isinstance(docker, Docker) and (
+        isinstance(docker.toolkit, str) or (isinstance(docker.runtimes, tuple) and "nvidia" in docker.runtimes)
+    )
+    if not toolkit:
+        return (), (f"without its {len(gpus)} GPUs: docker has no NVIDIA container toolkit",)
+    return _devices(facts, _GPU_DEVICE) or ("/dev/nvidiactl",), ()
+
+
+def _privileges(container: Container, facts: HostFacts) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Give the options, the devices of RDMA, and what is to be said."""
+    rdma = _devices(facts, _RDMA_DEVICE)
+    if container.privileged:
+        return ("--privileged",), rdma, ("privileged: it may do whatever the host's root may",)
+    known = _capabilities(facts)
+    given = [name for name in _CAPABILITIES if known is None or name in known]
+    options = [*(f"--cap-add={name}" for name in given), *(f"--device={device}" for device in rdma)]
+    remarks = [f"without {name}, which this host lacks itself" for name in _CAPABILITIES if name not in given]
+    if isinstance(facts.system, System) and facts.system.selinux == "enforcing":
+        # Relabelling what is mounted would change the user's own files.
+        options.append("--security-opt=label=disable")
+        remarks.append("SELinux does not confine it (label=disable)")
+    return tuple(options), rdma, tuple(remarks)
+
+
+def _limits(container: Container, facts: HostFacts) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Give the options for limits, and what is to be said: a hard limit is raised with CAP_SYS_RESOURCE only."""
+    known = _capabilities(facts)
+    may_raise = known is None or "SYS_RESOURCE" in known
+    hard = dict(_hard_limits(facts))
+    options: list[str] = []
+    remarks: list[str] = []
+    for name, limit in container.ulimits:
+        most = hard.get(name)
+        if may_raise or most is None or 0 <= limit <= most:
+            options.append(f"--ulimit={name}={limit}:{limit}")
+        else:
+            wanted = "unlimited" if limit < 0 else limit
+            remarks.append(f"{name} stays at {most} instead of {wanted}: this host lacks SYS_RESOURCE itself")
+    return tuple(options), tuple(remarks)
+
+
+def _hard_limits(facts: HostFacts) -> Iterator[tuple[str, int]]:
+    """Give the hard limits of the host, where it has such; what the engine itself runs with may be tighter still."""
+    if isinstance(facts.system, System) and isinstance(facts.system.limits, tuple):
+        for limit in facts.system.limits:
+            if limit.hard is not None:
+                yield limit.name, limit.hard
+    if isinstance(facts.made, Made) and isinstance(facts.made.memlock, int):
+        yield "memlock", facts.made.memlock
+
+
+def _mounts(cluster: str, container: Container) -> tuple[str, ...]:
+    own = (
+        (paths.STATE, paths.STATE, "rw"),
+        (paths.LEASES, paths.LEASES, "rw"),
+        (paths.hosts(cluster), "/etc/hosts", "ro"),
+        (paths.ssh_config(cluster), "/etc/ssh/ssh_config", "ro"),
+    )
+    return tuple(f"--mount={_mount(*mount)}" for mount in (*own, *container.mounts))
+
+
+def _mount(source: str, target: str, mode: str) -> str:
+    """Give a mount in docker's words: CSV, in which a field with a comma or a quote stands in quotes."""
+    fields = ["type=bind", f"source={source}", f"target={target}", *(("readonly",) if mode == "ro" else ())]
+    quoted = ('"' + field.replace('"', '""') + '"' if "," in field or '"' in field else field for field in fields)
+    return ",".join(quoted)

@@ -1,0 +1,49 @@
+"""What of set-up's files is on a host, by its facts: which of those that are wanted differ, and what is there after them."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from hashlib import sha256
+
+from taco_launch.model.facts import HostFacts, Made, MadeFile
+from taco_launch.model.found import Unknown
+from taco_launch.setup.ops import File, Problem, Stage
+
+
+def files_of(facts: HostFacts) -> dict[str, MadeFile] | None:
+    """Give what is there by its path; None where that is not known."""
+    if not isinstance(facts.made, Made) or not isinstance(facts.made.files, tuple):
+        return None
+    return {each.path: each for each in facts.made.files}
+
+
+def unread(facts: HostFacts, stage: Stage) -> Problem:
+    """Say why it is not known what is there."""
+    why = facts.made.files if isinstance(facts.made, Made) else facts.made
+    reason = why.reason if isinstance(why, Unknown) else "there is no answer"
+    return Problem(
+        stage, f"what set-up has made there cannot be read: {reason}", "is the user root, or allowed to sudo?"
+    )
+
+
+def differing(facts: HostFacts, wanted: Iterable[File]) -> tuple[File, ...]:
+    """Give the files that are not there, or not with this content and mode."""
+    there = files_of(facts) or {}
+    return tuple(file for file in wanted if there.get(file.path) != _as_made(file))
+
+
+def with_files(facts: HostFacts, files: Iterable[File]) -> HostFacts:
+    """Give the facts with these files there."""
+    return with_made(facts, map(_as_made, files))
+
+
+def with_made(facts: HostFacts, new: Iterable[MadeFile]) -> HostFacts:
+    """Give the facts with these files, folders and links there."""
+    there = files_of(facts)
+    if there is None or not isinstance(facts.made, Made):
+        return facts
+    there.update((each.path, each) for each in new)
+    return replace(facts, made=replace(facts.made, files=tuple(there.values())))
+
+
+def _as_made(file: File) -> MadeFile:
+    return MadeFile(file.path, sha256(file.data).hexdigest(), file.mode)

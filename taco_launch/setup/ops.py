@@ -1,0 +1,94 @@
+"""What set-up does to a host: operations of stages, and why a host cannot be set up. An operation is text; nothing is run here."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from taco_launch.model.facts import HostFacts
+from taco_launch.model.hosts import Host, Inventory
+from taco_launch.setup import STAGES, Stage
+
+__all__ = ["STAGES", "Cluster", "Disrupts", "File", "Op", "Problem", "Stage"]
+
+# What stops while an operation is applied: running containers of ours, every container, or the whole host.
+Disrupts = Literal["nothing", "container", "docker", "host"]
+
+
+@dataclass(frozen=True)
+class File:
+    """A file to be there: absolute path, content, mode; folders that are missing are made, 0700 in our own, else 0755.
+
+    It appears whole, by rename; `in_place` is for what is mounted into a container, which would keep the old one: the
+    same file gets the new content. A secret one is never shown nor logged. `shown` is the path that `--diff` shows it
+    as, where a script moves it on.
+    """
+
+    path: str
+    data: bytes = field(repr=False)
+    mode: int = 0o644
+    secret: bool = False
+    in_place: bool = False
+    shown: str = ""
+
+
+def _as_it_is(facts: HostFacts) -> HostFacts:
+    return facts
+
+
+@dataclass(frozen=True)
+class Op:
+    """One thing to do on one host.
+
+    `name` is what a person reads (`daemon.json: add registry-mirrors`), `why` the fact that calls for it. `files` are put
+    first, whole and by rename; then `script` runs as root: POSIX sh under `set -eu`, its arguments in `args` ($1...), its input
+    empty. An empty script does nothing. `old` is (path, text as it is now) of files whose change `--diff` shows.
+    `seconds` is the longest that it may take. `expect` gives the facts as they should be afterwards.
+    """
+
+    stage: Stage
+    name: str
+    why: str
+    script: str = ""
+    args: tuple[str, ...] = ()
+    files: tuple[File, ...] = ()
+    disrupts: Disrupts = "nothing"
+    seconds: float = 120
+    old: tuple[tuple[str, str], ...] = ()
+    expect: Callable[[HostFacts], HostFacts] = field(default=_as_it_is, compare=False)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a host cannot be set up from this stage on: what, where, the evidence, and what to type next."""
+
+    stage: Stage
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What a stage's plan for one host depends on beside that host: the inventory, all hosts' facts, what was made so far.
+
+    `facts` holds the hosts that answered. `disrupt` is what the user allows (`--disrupt`). `digest` is the image's, once
+    a host has resolved the tag. `cluster_key` is (private, public) of the cluster's SSH key, once the head has made it;
+    `host_keys` the public host keys of the containers' sshd, once they are there: (host, key); `known_hosts` the text of
+    the head's file of them as it is now. `agent` is (file name, content) of the agent, where every host has a file of
+    that name without the content; `packages` those of the docker packages that are on the controller. `password` is the
+    registry's.
+    """
+
+    inventory: Inventory
+    facts: Mapping[str, HostFacts]
+    disrupt: Literal["nothing", "docker", "host"] = "nothing"
+    digest: str | None = None
+    cluster_key: tuple[bytes, str] | None = field(default=None, repr=False)
+    host_keys: tuple[tuple[str, str], ...] = ()
+    known_hosts: str = ""
+    agent: tuple[str, bytes] | None = None
+    packages: tuple[tuple[str, bytes], ...] = ()
+    password: str | None = field(default=None, repr=False)
+
+    def host(self, name: str) -> Host:
+        """Give a host of the inventory by its name."""
+        return next(host for host in self.inventory.hosts if host.name == name)

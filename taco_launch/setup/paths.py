@@ -1,0 +1,94 @@
+"""Where set-up keeps what it makes on a host, and what it is called: of one cluster, or of all clusters of the host."""
+
+STATE = "/var/lib/taco-launch"
+AGENT = f"{STATE}/agent"
+AGENT_LINK = f"{AGENT}/current"
+JOBS = f"{STATE}/jobs"
+CLUSTERS = f"{STATE}/clusters"
+RUN = "/run/taco-launch"
+LEASES = f"{RUN}/leases"
+UNITS = "/etc/systemd/system"
+ENGINE_PROXY = f"{UNITS}/docker.service.d/taco-launch.conf"
+ENGINE_CONFIG = "/etc/docker/daemon.json"
+
+# The labels of a container of ours.
+CLUSTER_LABEL = "taco-launch.cluster"
+DEFINITION_LABEL = "taco-launch.definition"
+IMAGE_LABEL = "taco-launch.image"
+# The variable that tells what runs in the container whose it is.
+CLUSTER_VARIABLE = "TACO_LAUNCH_CLUSTER"
+
+
+def container(cluster: str) -> str:
+    """Name the training container."""
+    return f"taco-launch-{cluster}"
+
+
+def unit(cluster: str) -> str:
+    """Name the systemd unit that runs the container."""
+    return f"taco-launch-{cluster}.service"
+
+
+def unit_file(cluster: str) -> str:
+    """Place that unit."""
+    return f"{UNITS}/{unit(cluster)}"
+
+
+def folder(cluster: str) -> str:
+    """Place the cluster's files."""
+    return f"{CLUSTERS}/{cluster}"
+
+
+def main_script(cluster: str) -> str:
+    """Place the container's main process."""
+    return f"{folder(cluster)}/main.sh"
+
+
+def session_script(cluster: str) -> str:
+    """Place what sshd runs for every session in the container (ForceCommand)."""
+    return f"{folder(cluster)}/session.sh"
+
+
+def hosts(cluster: str) -> str:
+    """Place the file that is mounted over the container's /etc/hosts; it is rewritten in place."""
+    return f"{folder(cluster)}/hosts"
+
+
+def environment(cluster: str) -> str:
+    """Place the image's environment, as the main process found it."""
+    return f"{folder(cluster)}/environment"
+
+
+def ssh(cluster: str) -> str:
+    """Place the folder of all that SSH between the containers needs."""
+    return f"{folder(cluster)}/ssh"
+
+
+def key(cluster: str) -> str:
+    """Place the cluster's private key, the same on every host; the public half is beside it, `.pub`."""
+    return f"{ssh(cluster)}/key"
+
+
+def host_key(cluster: str) -> str:
+    """Place the private host key of this host's container; the public half is beside it, `.pub`."""
+    return f"{ssh(cluster)}/host_key"
+
+
+def authorized_keys(cluster: str) -> str:
+    """Place the public key that may log in."""
+    return f"{ssh(cluster)}/authorized_keys"
+
+
+def known_hosts(cluster: str) -> str:
+    """Place the host keys of all containers."""
+    return f"{ssh(cluster)}/known_hosts"
+
+
+def ssh_config(cluster: str) -> str:
+    """Place the file that is mounted over the container's /etc/ssh/ssh_config; it is rewritten in place."""
+    return f"{ssh(cluster)}/ssh_config"
+
+
+def sshd_config(cluster: str) -> str:
+    """Place the settings of the container's sshd."""
+    return f"{ssh(cluster)}/sshd_config"

@@ -1,0 +1,10 @@
+"""The shell scripts of set-up, as text: what runs on hosts and in their containers."""
+
+from functools import cache
+from importlib import resources
+
+
+@cache
+def text(name: str) -> str:
+    """Give a script of this folder: `main.sh`."""
+    return resources.files(__name__).joinpath(name).read_text("utf-8")

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Makes an agent that lies there the current one, and removes those that nobody uses.
+#
+# usage: agent.sh STATE_FOLDER AGENTS_FOLDER NAME
+
+set -eu
+
+used() { # used NAME STATE_FOLDER: by a process, or by a job that runs
+  # the name goes by way of the input: in its arguments grep would find itself
+  # shellcheck disable=SC2062 # it is no pattern
+  if printf '%s\n' "$1" | grep -qasF -f - /proc/[0-9]*/cmdline; then
+    return 0
+  fi
+  for lock in "$2"/jobs/*/lock; do
+    if [ -e "$lock" ] && ! flock -n "$lock" true && grep -qasF -e "$1" "${lock%/*}"/*.json*; then
+      return 0
+    fi
+  done
+  return 1
+}
+
+chmod 0700 "$1"
+rm -f "$2/.current"
+ln -s "$3" "$2/.current"
+mv -fT "$2/.current" "$2/current"
+for old in "$2"/agent-*.pyz; do
+  if [ "${old##*/}" != "$3" ] && ! used "${old##*/}" "$1"; then
+    rm -f "$old"
+  fi
+done

@@ -1,0 +1,46 @@
+#!/bin/sh
+# The main process of the training container: keeps the image's environment for sessions, and an sshd alive.
+#
+# It lies in the cluster's folder, which is mounted at its path on the host. sshd drops the environment that the image
+# gives (PATH, LD_LIBRARY_PATH, ...): `environment` holds it for session.sh. What sshd needs comes after the container is
+# made, so it is waited for. Processes are seen with the host's numbers; when this one ends, the engine ends all others.
+
+set -u
+folder=${0%/*}
+
+child=
+end() {
+  trap '' TERM INT HUP
+  [ -z "$child" ] || kill -s TERM "$child" 2>/dev/null
+  exit 0
+}
+trap end TERM INT HUP
+
+(umask 077 && export -p >"$folder/environment.new") && mv -f "$folder/environment.new" "$folder/environment"
+
+pause() { # pause SECONDS: a trap does not wait for the end of it
+  sleep "$1" &
+  child=$!
+  wait "$child"
+  child=
+}
+
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin
+# its folder of privilege separation, where the distribution's unit would make it
+mkdir -p /run/sshd
+# a locked account may not log in, not even by a key; `*` is no password either (shadow(5))
+if grep -q '^root:!' /etc/shadow 2>/dev/null; then
+  usermod -p '*' root
+fi
+
+while :; do
+  while [ ! -s "$folder/ssh/sshd_config" ] || [ ! -s "$folder/ssh/host_key" ]; do
+    pause 1
+  done
+  # by its whole path: it executes itself again for each connection, and on HUP
+  "$(command -v sshd)" -D -e -f "$folder/ssh/sshd_config" &
+  child=$!
+  wait "$child"
+  echo "sshd ended with exit code $?, and is started again"
+  pause 2
+done

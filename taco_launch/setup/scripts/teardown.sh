@@ -1,0 +1,31 @@
+#!/bin/sh
+# Takes back a cluster's container, unit and files; idle.sh stands in front of this.
+#
+# usage: teardown.sh CLUSTER CONTAINER UNIT UNIT_FILE FOLDER
+#
+# A container of that name that is not ours, and records of jobs, stay.
+
+set -eu
+cluster=$1
+container=$2
+unit=$3
+unit_file=$4
+folder=$5
+
+idle "$container"
+if [ -e "$unit_file" ]; then
+  systemctl --quiet disable --now "$unit"
+  rm -f "$unit_file"
+  systemctl daemon-reload
+  systemctl reset-failed "$unit" 2>/dev/null || : # it has not failed
+fi
+label='{{index .Config.Labels "taco-launch.cluster"}}'
+for name in "$container" "$container.new"; do
+  if [ "$(docker container inspect --format "$label" "$name" 2>/dev/null)" = "$cluster" ]; then
+    docker rm --force --volumes "$name" >/dev/null
+  fi
+done
+if [ -e "$folder/firewall.sh" ]; then
+  /bin/sh "$folder/firewall.sh" remove
+fi
+rm -rf "$folder"

@@ -1,0 +1,53 @@
+"""The systemd unit that keeps the training container up, after every boot as well; and the files that belong to it."""
+
+from taco_launch.setup import paths, scripts
+from taco_launch.setup.definition import Definition
+from taco_launch.setup.ops import File
+
+# How long its start waits for the devices of drivers that come late.
+DEVICE_SECONDS = 300
+
+# `docker start` goes on while the container runs, and hands on the signal that ends it. In a unit file `%` and `$` mean
+# something, and a word may hold neither blanks nor quotes: names of clusters and paths of devices hold nothing such.
+_UNIT = """# Written by taco-launch setup: changes here are lost.
+[Unit]
+Description=Training container of the cluster {cluster}
+Wants=docker.service
+After=docker.service openibd.service nvidia-persistenced.service remote-fs.target
+
+[Service]
+ExecStartPre=/bin/sh {wait} {seconds}{devices}
+ExecStart=/bin/sh -c 'exec docker start --attach {container}'
+Restart=always
+RestartSec=5
+TimeoutStartSec={timeout}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def wait_script(cluster: str) -> str:
+    """Place what the unit runs before it starts the container."""
+    return f"{paths.folder(cluster)}/wait.sh"
+
+
+def unit(definition: Definition) -> str:
+    """Give the unit's text."""
+    return _UNIT.format(
+        cluster=definition.cluster,
+        container=paths.container(definition.cluster),
+        wait=wait_script(definition.cluster),
+        seconds=DEVICE_SECONDS,
+        devices="".join(f" {device}" for device in definition.devices),
+        timeout=DEVICE_SECONDS + 90,
+    )
+
+
+def files(definition: Definition) -> tuple[File, ...]:
+    """Give what has to lie on the host for the container to start; nothing of it is mounted but by its folder."""
+    return (
+        File(paths.main_script(definition.cluster), scripts.text("main.sh").encode()),
+        File(wait_script(definition.cluster), scripts.text("wait.sh").encode()),
+        File(paths.unit_file(definition.cluster), unit(definition).encode()),
+    )

@@ -1,0 +1,91 @@
+"""Names of images in a lab's registry, and what the images of docker/ are made from; no engine is asked."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.lab import registry, training, wheels
+
+
+@pytest.mark.parametrize(
+    ("image", "name"),
+    [
+        ("mine", "mine:latest"),
+        ("mine:1", "mine:1"),
+        ("team/train:cu12.1_a", "team/train:cu12.1_a"),
+        ("registry.test/team/train:2", "team/train:2"),
+        ("registry:5000/train", "train:latest"),
+        ("localhost/train:2", "train:2"),
+    ],
+)
+def test_names_of_images(image: str, name: str) -> None:
+    assert registry.name_of(image) == name
+
+
+@pytest.mark.parametrize(
+    "image", ["", "Mine:1", "mine:", "mine@sha256:00", "a b", "-x", "mine:1;reboot", "registry.test/"]
+)
+def test_names_of_images_that_are_none(image: str) -> None:
+    with pytest.raises(UsageError, match="is no name of an image"):
+        registry.name_of(image)
+
+
+@given(st.text())
+def test_no_name_of_an_image_reaches_a_shell_as_code(image: str) -> None:
+    try:
+        name = registry.name_of(image)
+    except UsageError:
+        return
+    assert re.fullmatch(r"[a-z0-9][a-z0-9._/-]*:\w[\w.-]*", name, re.ASCII)
+
+
+def test_the_training_image_is_the_hash_of_what_it_is_made_of(tmp_path: Path) -> None:
+    checkout = Path(training.__file__).parents[2]
+    if not Path("/etc/apt").is_dir():
+        pytest.skip("cannot: images are made on Debian or Ubuntu")
+    copy = tmp_path / "copy"
+    for name in training._FILES:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / name).write_bytes((checkout / name).read_bytes())
+    found = training.recipe(checkout)
+    assert training.recipe(copy).tag == found.tag
+    assert re.fullmatch(r"train-cpu:[0-9a-f]{12}", found.name)
+    assert found.pins == wheels.Pins("2.13.0", "0.28.1", "numpy>=1.26,<3")
+    (copy / "scripts/benchmark_run.py").write_text("other")
+    assert (training.recipe(copy).tag == found.tag, training.recipe(copy).base == found.base) == (False, True)
+    (copy / "docker/train-cpu/Dockerfile").unlink()
+    with pytest.raises(TacoLaunchError, match="docker/train-cpu/Dockerfile is not in") as caught:
+        training.recipe(copy)
+    assert "taco-launch lab push IMAGE" in str(caught.value.hint)
+
+
+def copied(dockerfile: Path) -> list[str]:
+    """What a Dockerfile takes from its context, as paths there."""
+    instructions = re.findall(r"^COPY (?!--from)(.+)$", dockerfile.read_text("utf-8"), re.MULTILINE)
+    return [path for words in instructions for path in words.split()[:-1]]
+
+
+def test_dockerfiles_copy_what_is_there() -> None:
+    """Those of users are built from the checkout, of which .dockerignore lets only parts in, or from their own folder."""
+    checkout = Path(training.__file__).parents[2]
+    let_in = [line[1:] for line in (checkout / ".dockerignore").read_text("utf-8").splitlines() if line[0] == "!"]
+    for name, context in (("train", "."), ("train-from", "docker/train-from")):
+        paths = copied(checkout / "docker" / name / "Dockerfile")
+        assert paths
+        for path in paths:
+            assert (checkout / context / path).is_file()
+            assert context != "." or any(path == each or path.startswith(f"{each}/") for each in let_in)
+    assert copied(checkout / "docker/train-cpu/Dockerfile") == ["wheels", "benchmark"]
+
+
+def test_the_wheel_cache_is_the_one_of_the_scripts(tmp_path: Path) -> None:
+    assert wheels.cache({"TACO_LAUNCH_WHEEL_CACHE": "/kept", "HOME": "/root"}, tmp_path) == Path("/kept")
+    assert wheels.cache({"XDG_CACHE_HOME": "/x", "HOME": "/root"}, tmp_path) == Path("/x/taco-launch/wheels")
+    assert wheels.cache({"HOME": "/root"}, tmp_path) == Path("/root/.cache/taco-launch/wheels")
+    assert wheels.cache({}, tmp_path) == tmp_path / ".cache/wheels"
+    target = wheels.Target("3.11", "cpython-311-x86_64-linux-gnu", "4.1.4", "glibc 2.36")
+    assert target.key("2.13.0+cpu") == "cpython-311-x86_64-linux-gnu-torch2.13.0+cpu-openmpi4.1.4-glibc2.36-cpu"

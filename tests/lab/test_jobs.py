@@ -1,0 +1,238 @@
+"""Jobs over SSH as a person runs them: two lab hosts that `setup` made ready, and more than one controller."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import eventually
+from tests.lab.conftest import LabUser, may_use_an_engine
+
+# The first test waits for the hosts to be set up.
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+TICKS = "i=0; while [ $i -lt 400 ]; do echo tick $i; i=$((i+1)); sleep 0.1; done"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Two hosts ready to train, and a person with an inventory of them."""
+
+    lab: LabUser
+    inventory: str
+    env: dict[str, str]
+
+    def argv(self, *args: str) -> list[str]:
+        return self.lab.argv("-i", self.inventory, *args)
+
+    def __call__(self, *args: str, **more: str) -> "subprocess.CompletedProcess[str]":
+        env = {**self.env, **more}
+        return subprocess.run(self.argv(*args), env=env, capture_output=True, text=True, timeout=200, check=False)
+
+    def start(self, *args: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            self.argv(*args), env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def job(self, name: str) -> dict[str, Any]:
+        """Give a job, empty where there is none."""
+        found: dict[str, Any] = json.loads(self("get", name, "--json").stdout or "{}")
+        return found
+
+    def runs(self, name: str) -> None:
+        """Wait until a job runs."""
+        eventually(lambda: self.job(name).get("state") == "RUNNING", 30, f"{name} to run")
+
+    def processes(self, host: str, pattern: str) -> list[str]:
+        return self.lab.inside(host, "pgrep", "-af", pattern).stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    if not may_use_an_engine():
+        pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
+    lab = LabUser(f"jobs-{os.getpid()}", tmp_path_factory.mktemp("lab-state"))
+    try:
+        up = lab.verb("up", "--hosts", "2", "--slots", "2")  # with its training image
+        assert up.returncode == 0, up.stderr
+        made = Cluster(lab, f"lab:{lab.name}", lab.env)
+        done = made("setup", "--yes")
+        assert done.returncode == 0, done.stderr
+        yield made
+    finally:
+        lab.verb("down")
+
+
+@pytest.fixture
+def second(cluster: Cluster, tmp_path: Path) -> Cluster:
+    """Another controller: a state folder of its own, and an inventory somebody wrote."""
+    hosts = json.loads(cluster("inventory", "--json").stdout)
+    lines = [
+        f"cluster: {hosts['cluster']}",
+        f"container: {{image: '{hosts['container']['image']}'}}",
+        f"ssh: {{user: root, identity_file: {cluster.lab.folder}/id_ed25519, known_hosts: {cluster.lab.folder}/known_hosts}}",
+        "hosts:",
+        *(f"  {host['name']}: {{address: {host['address']}, slots: {host['slots']}}}" for host in hosts["hosts"]),
+    ]
+    file = tmp_path / "cluster.yaml"
+    file.write_text("\n".join([*lines, ""]))
+    return Cluster(cluster.lab, str(file), {**cluster.env, "TACO_LAUNCH_STATE": str(tmp_path / "state")})
+
+
+def ticks(output: str) -> dict[str, list[int]]:
+    """Give what each rank counted, by its label."""
+    found: dict[str, list[int]] = {}
+    for line in output.splitlines():
+        label, tick, said = line.partition(" | tick ")
+        if tick:  # mpirun may have a word of its own
+            found.setdefault(label.strip(), []).append(int(said))
+    return found
+
+
+def is_whole(counted: Sequence[int]) -> bool:
+    return list(counted) == list(range(len(counted)))
+
+
+def test_ranks_on_both_hosts_and_the_jobs_own_exit_code(cluster: Cluster) -> None:
+    script = 'echo "$(hostname) $RANK of $WORLD_SIZE in $(pwd)"; [ "$RANK" != 3 ] || { sleep 1; exit 7; }'
+    done = cluster("run", "--name", "both", "--np", "4", "--", "sh", "-c", script)
+    assert done.returncode == 7, done.stderr
+    assert {line.split(" | ")[0].strip() for line in done.stdout.splitlines()} >= {
+        f"gpu{1 + n // 2}/{n}" for n in range(4)
+    }
+    assert "rank 3 on gpu2 exited with code 7" in done.stderr
+    assert f"its log: taco-launch -i {cluster.inventory} logs both" in done.stderr
+    assert cluster("wait", "both").returncode == 7
+    one = cluster("logs", "--rank", "3", "both")
+    assert one.stdout.startswith("gpu2 3 of 4 in ")
+    assert cluster("delete", "both").returncode == 0
+    assert cluster("get", "both").returncode == 1
+
+
+def test_a_job_has_the_containers_environment_and_what_is_named(cluster: Cluster) -> None:
+    job = ("run", "--name", "env", "--np", "2", "-H", "gpu1:1,gpu2:1", "-x", "SECRET", "-x", "PLAIN=1", "--")
+    done = cluster(*job, "sh", "-c", "echo $SECRET/$PLAIN/$MINE/$PATH", SECRET="hush-hush", MINE="mine")
+    assert done.returncode == 0, done.stderr
+    said = {line.partition(" | ")[2] for line in done.stdout.splitlines() if "/mpirun" not in line}
+    assert len(said) == 1
+    secret, plain, mine, path = said.pop().split("/", 3)
+    assert (secret, plain, mine) == ("hush-hush", "1", "")
+    assert "/usr/bin" in path
+    assert path != cluster.env["PATH"]
+    kept = cluster.lab.inside("gpu1", "grep", "-rl", "hush-hush", "/var/lib/taco-launch/jobs/env", "--exclude-dir=logs")
+    assert kept.stdout == ""
+    cluster("delete", "env")
+
+
+def test_two_controllers_see_the_same_jobs(cluster: Cluster, second: Cluster) -> None:
+    done = cluster("submit", "--name", "shared", "--np", "2", "--", "sh", "-c", TICKS)
+    assert (done.returncode, done.stdout) == (0, "shared\n"), done.stderr
+    assert "shared" in second("list").stdout
+    assert second.job("shared")["id"] == cluster.job("shared")["id"]
+    taken = second("submit", "--name", "shared", "--", "true")
+    assert taken.returncode == 2
+    assert "the name is taken" in taken.stderr
+    stopped = second("stop", "shared")
+    assert "CANCELLED" in stopped.stderr
+    assert cluster.job("shared")["state"] == "CANCELLED"
+    assert cluster("delete", "shared").returncode == 0
+    assert "shared" not in second("list").stdout
+
+
+def test_slots_that_are_held_are_named(cluster: Cluster, second: Cluster) -> None:
+    assert cluster("submit", "--name", "holds", "--", "sleep", "100").returncode == 0
+    busy = second("run", "--name", "waits", "--np", "4", "--", "true")
+    assert busy.returncode == 4, busy.stderr
+    assert "holds" in busy.stderr
+    assert second("get", "waits").returncode == 1
+    cluster("delete", "holds")
+
+
+def test_a_short_cut_harms_nobody_and_a_lost_connection_is_made_again(cluster: Cluster) -> None:
+    job = cluster.start("run", "--name", "cut", "--np", "4", "--", "sh", "-c", TICKS)
+    cluster.runs("cut")
+    cluster.lab.fault("gpu1", "cut", "5s")
+    time.sleep(6)
+    cluster.lab.inside("gpu1", "pkill", "-KILL", "-f", "^sshd: root@notty")
+    output, said = job.communicate(timeout=100)
+    assert job.returncode == 0, said
+    counted = ticks(output)
+    assert sorted(counted) == ["gpu1/0", "gpu1/1", "gpu2/2", "gpu2/3"]
+    assert all(is_whole(numbers) and len(numbers) == 400 for numbers in counted.values())
+    assert "trying to connect again" in said
+    assert "connected again, following job cut" in said
+    cluster("delete", "cut")
+
+
+def test_ctrl_c_stops_the_job_on_both_hosts(cluster: Cluster) -> None:
+    job = cluster.start("run", "--name", "stopped", "--np", "4", "--", "sh", "-c", "echo up; exec sleep 987")
+    cluster.runs("stopped")
+    assert cluster.processes("gpu2", "sleep 987")
+    job.send_signal(signal.SIGINT)
+    _output, said = job.communicate(timeout=60)
+    assert job.returncode == 130, said
+    assert "job stopped: CANCELLED" in said
+    assert [cluster.processes(host, "sleep 987") for host in ("gpu1", "gpu2")] == [[], []]
+    cluster("delete", "stopped")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_closed_terminal_leaves_the_job_and_says_how_to_go_on(cluster: Cluster, number: signal.Signals) -> None:
+    job = cluster.start("run", "--name", "left", "--np", "2", "--", "sh", "-c", "echo up; exec sleep 30")
+    assert job.stdout is not None
+    job.stdout.readline()
+    job.send_signal(number)
+    _output, said = job.communicate(timeout=10)
+    assert job.returncode == 128 + number
+    assert f"job left goes on: taco-launch -i {cluster.inventory} logs -f left" in said
+    assert cluster.job("left")["state"] == "RUNNING"
+    assert cluster("delete", "left").returncode == 0
+
+
+def test_followers_that_are_gone_leave_nothing_in_the_container_for_long(cluster: Cluster) -> None:
+    cluster("submit", "--name", "silent", "--np", "2", "--", "sleep", "300")
+    follower = cluster.start("logs", "-f", "silent")
+    eventually(lambda: cluster.processes("gpu1", "pyz logs"), 20, "a follower")
+    follower.kill()
+    follower.wait()
+    eventually(lambda: not cluster.processes("gpu1", "pyz logs"), 45, "the follower's agent to end")
+    cluster("delete", "silent")
+
+
+def test_a_dry_run_asks_the_container(cluster: Cluster) -> None:
+    done = cluster("run", "--np", "4", "--dry-run", "--", "true")
+    assert done.returncode == 0, done.stderr
+    assert "version of mpirun" in done.stderr
+    assert "not known" not in done.stderr
+    assert "-H gpu1:2,gpu2:2" in done.stdout
+
+
+def test_a_benchmark_at_two_sizes(cluster: Cluster) -> None:
+    benchmark = ("python3", "/opt/benchmark/pytorch_synthetic_benchmark.py", "--model", "tiny")
+    short = ("--batch-size", "2", "--num-warmup-batches", "1", "--num-batches-per-iter", "1", "--num-iters", "2")
+    done = cluster("bench", "run", "--np", "1,4", "--json", "--", *benchmark, *short)
+    assert done.returncode == 0, done.stderr
+    assert [row["np"] for row in json.loads(done.stdout)["rows"]] == [1, 4]
+
+
+def test_what_was_not_set_up_is_named_with_the_next_step(second: Cluster) -> None:
+    file = Path(second.inventory)
+    text = file.read_text()
+    file.write_text(text.replace(f"cluster: {second.lab.name}", "cluster: other"))
+    done = second("list")
+    assert done.returncode == 5
+    assert "gpu1: there is no container taco-launch-other" in done.stderr
+    assert f"taco-launch -i {file} setup prepares the hosts" in done.stderr
+    file.write_text("".join(line for line in text.splitlines(keepends=True) if not line.startswith("container")))
+    alone = second("list")  # a bare lab host has none
+    assert alone.returncode == 5
+    assert "gpu1: there is no python3\nhint: install Python 3.8 or newer there" in alone.stderr
+    across = second("run", "--", "true")
+    assert across.returncode == 2
+    assert "host gpu2: without a container a job runs on the head alone, which is gpu1" in across.stderr

@@ -1,0 +1,205 @@
+"""Set-up as an ops engineer meets it: from bare hosts to ready ones, cut off in the middle, with a bad host, and back."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import eventually
+from tests.lab.conftest import LabUser, may_use_an_engine
+
+pytestmark = pytest.mark.lab
+
+PASSWORD_FILE = "registry-password"
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabUser]:
+    """A lab of these tests' own: set-up leaves nothing bare."""
+    if not may_use_an_engine():
+        pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
+    user = LabUser(f"test-{os.getpid()}-setup", tmp_path_factory.mktemp("setup-state"))
+    try:
+        up = user.verb("up", "--hosts", "2", "--slots", "2")
+        assert up.returncode == 0, up.stderr
+        if json.loads(user.taco("-i", f"lab:{user.name}", "inventory", "--json").stdout)["container"] is None:
+            pytest.skip("cannot: this lab has no training image (lab up says why)")
+        yield user
+    finally:
+        user.verb("down")
+
+
+def setup(lab: LabUser, *words: str) -> "subprocess.CompletedProcess[str]":
+    return lab.taco("-i", f"lab:{lab.name}", "setup", *words)
+
+
+def ready(lab: LabUser, *words: str) -> None:
+    done = setup(lab, "--yes", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    check = setup(lab, "--check")
+    assert (check.returncode, check.stdout) == (0, ""), check.stderr
+
+
+def states(done: "subprocess.CompletedProcess[str]") -> dict[str, list[str]]:
+    rows = [line.split() for line in done.stdout.splitlines()]
+    return {row[0]: row[1:] for row in rows if len(row) == 3 and row[0].startswith("gpu")}
+
+
+def take_back(lab: LabUser, *words: str) -> None:
+    done = lab.taco("-i", f"lab:{lab.name}", "teardown", "--yes", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def engine_says(lab: LabUser, host: str, *words: str) -> str:
+    done = lab.inside(host, "docker", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_from_bare_to_ready(bare: LabUser) -> None:
+    nobody = setup(bare)
+    assert nobody.returncode == 2
+    assert "nobody to ask" in nobody.stderr
+    assert setup(bare, "--dry-run").returncode == 0
+    assert setup(bare, "--check").returncode == 3
+    assert bare.inside("gpu1", "sh", "-c", "command -v docker").stdout == "", "looking has installed something"
+
+    done = setup(bare, "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("gpu[1-2]: + docker: install docker.io")
+    assert {name: state for name, (state, _) in states(done).items()} == {"gpu1": "ready", "gpu2": "ready"}
+    logs = sorted((bare.state / "setup" / bare.name).glob("*/*.log"))
+    assert [log.name for log in logs] == ["gpu1.log", "gpu2.log"]
+    assert logs[0].stat().st_mode & 0o777 == 0o600
+    password = next(bare.folder.glob(f"*{PASSWORD_FILE}*")).read_text().strip()
+    told = done.stdout + done.stderr + "".join(log.read_text() for log in logs)
+    assert password not in told
+    assert "PRIVATE KEY" not in told
+
+    check = setup(bare, "--check")
+    assert (check.returncode, check.stdout) == (0, ""), check.stderr
+    again = setup(bare)
+    assert (again.returncode, states(again)) == (0, {"gpu1": ["ready", "0"], "gpu2": ["ready", "0"]}), again.stderr
+
+
+def test_drift_is_seen_shown_and_mended(bare: LabUser) -> None:
+    folder = f"/var/lib/taco-launch/clusters/{bare.name}"
+    bare.inside("gpu2", "sh", "-c", f"echo drifted >>{folder}/ssh/known_hosts; systemctl stop taco-launch-{bare.name}")
+    check = setup(bare, "--check", "--diff")
+    assert check.returncode == 3
+    assert "gpu2: + ssh_mesh: " in check.stdout
+    assert f"gpu2: + container: start taco-launch-{bare.name}.service" in check.stdout
+    assert "\n-drifted\n" in check.stdout
+    ready(bare)
+
+
+def test_one_host_of_two_is_broken(bare: LabUser) -> None:
+    bare.inside("gpu1", "rm", f"/var/lib/taco-launch/clusters/{bare.name}/session.sh")
+    bare.inside("gpu2", "rm", f"/var/lib/taco-launch/clusters/{bare.name}/session.sh")
+    bare.fault("gpu2", "disk-full")
+    done = setup(bare, "--yes")
+    bare.fault("gpu2", "disk-free")
+    assert done.returncode == 5
+    assert {name: state for name, (state, _) in states(done).items()} == {"gpu1": "ready", "gpu2": "failed"}
+    assert "error: gpu2: " in done.stderr
+    assert "No space left on device" in done.stderr
+    assert "1 of 2 hosts ready" in done.stderr
+    ready(bare)
+
+
+def test_a_host_that_is_off_keeps_no_other_from_being_set_up(bare: LabUser) -> None:
+    bare.inside("gpu1", "rm", f"/var/lib/taco-launch/clusters/{bare.name}/session.sh")
+    bare.fault("gpu2", "stop-sshd")
+    check = setup(bare, "--check")
+    done = setup(bare, "--yes")
+    bare.fault("gpu2", "start-sshd")
+    assert (check.returncode, done.returncode) == (5, 5)
+    assert {name: state for name, (state, _) in states(done).items()} == {"gpu1": "ready", "gpu2": "failed"}
+    assert "error: gpu2: no TCP connection" in done.stderr
+    ready(bare)
+
+
+def pulling(lab: LabUser) -> bool:
+    return lab.inside("gpu1", "sh", "-c", "ps -eo args | grep -q '^docker pull'").returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_cut_off_in_the_middle(bare: LabUser, number: int) -> None:
+    take_back(bare, "--images")
+    with subprocess.Popen(
+        bare.argv("-i", f"lab:{bare.name}", "setup", "--yes"),
+        env=bare.env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        eventually(lambda: pulling(bare), 60, "the image to be pulled")
+        running.send_signal(number)
+        _, said = running.communicate(timeout=20)
+    assert running.returncode == (130 if number == signal.SIGINT else -number)
+    if number == signal.SIGINT:
+        assert "interrupted: a step that has begun is finished by its host; to go on: taco-launch -i lab:" in said
+    ready(bare)
+
+
+def test_a_host_reboots_in_the_middle(bare: LabUser) -> None:
+    take_back(bare, "--images")
+    with subprocess.Popen(
+        bare.argv("-i", f"lab:{bare.name}", "setup", "--yes"),
+        env=bare.env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        eventually(lambda: pulling(bare), 60, "the image to be pulled")
+        bare.fault("gpu1", "power-off")
+        _, said = running.communicate(timeout=110)
+    assert running.returncode == 5
+    assert "error: gpu1: " in said
+    bare.fault("gpu1", "power-on")
+    eventually(lambda: bare.answers("gpu1"), 30, "gpu1 to answer")
+    ready(bare)
+
+
+def test_what_setup_made_is_taken_back_and_nothing_else(bare: LabUser) -> None:
+    image = json.loads(bare.taco("-i", f"lab:{bare.name}", "inventory", "--json").stdout)["container"]["image"]
+    bare.inside("gpu1", "docker", "create", "--name", "foreign", image)
+    listed = bare.taco("-i", f"lab:{bare.name}", "teardown", "--dry-run")
+    assert (listed.returncode, listed.stdout.count(": - ")) == (0, 2), listed.stderr
+    nobody = bare.taco("-i", f"lab:{bare.name}", "teardown")
+    assert nobody.returncode == 2
+
+    holder = subprocess.Popen(
+        bare.argv(
+            "lab", "exec", "--name", bare.name, "gpu1", "--",
+            "sh", "-c", "exec 9>/run/taco-launch/leases/slot-0; flock 9; printf '{\"job\": \"night\"}' >&9; echo held; sleep 60",
+        ),
+        env=bare.env,
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    busy = bare.taco("-i", f"lab:{bare.name}", "teardown", "--yes", "--hosts", "gpu1")
+    assert busy.returncode == 5
+    assert f"job night runs in taco-launch-{bare.name}, it holds slot-0" in busy.stderr
+    assert (
+        engine_says(bare, "gpu1", "container", "inspect", "-f", "{{.State.Running}}", f"taco-launch-{bare.name}")
+        == "true"
+    )
+    bare.inside("gpu1", "pkill", "-x", "sleep")
+    holder.wait(20)
+
+    take_back(bare)
+    for host in ("gpu1", "gpu2"):
+        left = bare.inside(
+            host, "sh", "-c", "ls -d /etc/systemd/system/taco* /var/lib/taco-launch/[!j]* /run/taco-launch/leases"
+        )
+        assert left.stdout == ""
+        assert image in engine_says(bare, host, "images", "--format", "{{.Repository}}:{{.Tag}}")
+    assert engine_says(bare, "gpu1", "ps", "-a", "--format", "{{.Names}}") == "foreign"
+    again = bare.taco("-i", f"lab:{bare.name}", "teardown", "--yes")
+    assert (again.returncode, again.stdout) == (0, "")
+    assert setup(bare, "--check").returncode == 3

@@ -1,0 +1,301 @@
+"""The image and container stages on a host with an engine: what they make, and what becomes of it when hosts change."""
+
+import json
+import secrets
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import eventually
+from tests.lab.conftest import LabUser, may_use_an_engine
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
+
+NAME = "taco-launch-c"
+LOCK = "/var/lib/taco-launch/jobs/train-1/lock"
+# Some megabytes with what main.sh calls, and programs that only have the right names.
+IMAGES = """
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq docker.io >/dev/null
+rm -rf /srv/image
+mkdir -p /srv/image/tmp /srv/image/bin /srv/image/etc
+cd /srv/image
+for program in sh sleep mkdir mv grep ls cat env; do
+  path=$(command -v $program)
+  cp -L $path bin/
+  for file in $(ldd $path | grep -o '/[^ ]*'); do cp -L --parents $file .; done
+done
+tar -c --sort=name --mtime=@0 . | docker import - bare:1
+printf '#!/bin/sh\\nexec sleep 1000\\n' >bin/sshd
+printf '#!/bin/sh\\nexit 0\\n' >bin/python3
+chmod 755 bin/*
+cp bin/python3 bin/mpirun
+cp bin/python3 bin/ssh
+tar -c --sort=name --mtime=@0 . | docker import --change 'ENV LD_LIBRARY_PATH=/opt/lib' - tiny:1
+"""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A lab of one host with an engine and small images; set up by the command line."""
+
+    lab: LabUser
+    folder: Path
+
+    def sh(self, script: str, host: str = "gpu1", **more: Any) -> str:
+        done = self.lab.inside(host, "/bin/sh", "-euc", script, **more)
+        assert done.returncode == 0, (script, done.stdout, done.stderr)
+        return done.stdout.strip()
+
+    def setup(
+        self, *args: str, cluster: str = "c", only: str = "image,container", **container: Any
+    ) -> "subprocess.CompletedProcess[str]":
+        file = self.folder / "cluster.yaml"
+        key, known = (str(self.lab.folder / name) for name in ("id_ed25519", "known_hosts"))
+        written = {
+            "cluster": cluster,
+            "ssh": {"user": "root", "identity_file": key, "known_hosts": known},
+            "hosts": {"gpu1": {"address": self.lab.host("gpu1")["address"], "slots": 2}},
+            "container": {"image": "tiny:1", "shm_size": "64m", **container},
+        }
+        file.write_text(json.dumps(written))
+        argv = self.lab.argv("-i", str(file), "setup", "--only", only, *args)
+        return subprocess.run(argv, env=self.lab.env, capture_output=True, text=True, timeout=150, check=False)
+
+    def ready(self, **container: Any) -> str:
+        """Set up; give the container's id."""
+        done = self.setup("--yes", **container)
+        assert done.returncode == 0, done.stderr
+        return self.id()
+
+    def id(self) -> str:
+        return self.sh(f"docker container inspect --format '{{{{.Id}}}}' {NAME}")
+
+    def runs(self) -> bool:
+        done = self.lab.inside("gpu1", "docker", "container", "inspect", "--format", "{{.State.Running}}", NAME)
+        return done.stdout.strip() == "true"
+
+    def reboot(self) -> None:
+        booted = self.sh("cat /proc/sys/kernel/random/boot_id; stat -c %Z /proc/1")
+        self.lab.fault("gpu1", "reboot")
+
+        def back() -> bool:
+            done = self.lab.inside("gpu1", "sh", "-c", "cat /proc/sys/kernel/random/boot_id; stat -c %Z /proc/1")
+            return done.returncode == 0 and done.stdout.strip() != booted
+
+        eventually(back, 60, "gpu1 to reboot")
+        eventually(lambda: self.lab.answers("gpu1"), 60, "gpu1 to answer")
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    if not may_use_an_engine():
+        pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
+    user = LabUser(f"test-container-{secrets.token_hex(2)}", tmp_path_factory.mktemp("lab-state"))
+    try:
+        user.up("--hosts", "1", "--slots", "2")
+        made = Engine(user, tmp_path_factory.mktemp("inventory"))
+        made.sh(IMAGES)
+        yield made
+    finally:
+        user.verb("down")
+
+
+def test_it_is_made_once_and_runs(engine: Engine) -> None:
+    first = engine.ready()
+    assert engine.runs()
+    assert engine.setup("--check").returncode == 0
+    assert engine.ready() == first
+    environment = engine.sh("cat /var/lib/taco-launch/clusters/c/environment")
+    assert "export LD_LIBRARY_PATH='/opt/lib'" in environment
+    assert "export TACO_LAUNCH_CLUSTER='c'" in environment
+    folders = engine.sh("stat -c '%a %n' /run/taco-launch/leases /var/lib/taco-launch/clusters/c/ssh")
+    assert {line.split()[0] for line in folders.splitlines()} == {"700"}
+    told = json.loads(engine.sh(f"docker container inspect {NAME}"))[0]["HostConfig"]
+    assert (told["NetworkMode"], told["PidMode"], told["ShmSize"], told["Privileged"]) == (
+        "host",
+        "host",
+        64 << 20,
+        False,
+    )
+    assert {"SYS_PTRACE"} <= {name.removeprefix("CAP_") for name in told["CapAdd"]}
+
+
+def test_what_the_engine_or_its_client_loses_comes_back(engine: Engine) -> None:
+    identity = engine.ready()
+    started = engine.sh(f"docker container inspect --format '{{{{.State.StartedAt}}}}' {NAME}")
+    engine.sh(f"systemctl kill --signal KILL {NAME}")  # the client that waits, not the container
+    time.sleep(7)
+    assert engine.sh(f"systemctl is-active {NAME}") == "active"
+    assert engine.sh(f"docker container inspect --format '{{{{.State.StartedAt}}}}' {NAME}") == started
+    engine.sh("systemctl restart docker")
+    eventually(engine.runs, 20, "the container to run again")
+    assert engine.id() == identity
+    begin = time.monotonic()
+    engine.sh(f"systemctl stop {NAME}")
+    assert time.monotonic() - begin < 5
+    assert not engine.runs()
+    assert engine.setup("--check").returncode == 3
+    assert engine.ready() == identity
+
+
+def test_after_a_reboot_it_waits_for_devices_and_runs(engine: Engine) -> None:
+    """The file of a driver that comes late; it is /dev/null's, since there is no driver here."""
+    engine.ready()
+    device = "/dev/infiniband/uverbs0"
+    make = f"mkdir -p /dev/infiniband && mknod {device} c 1 3"
+    late = (
+        f"[Unit]\\nBefore=shutdown.target\\n[Service]\\nExecStart=/bin/sh -c 'sleep 8; {make}'\\n"
+        "[Install]\\nWantedBy=multi-user.target\\n"
+    )
+    engine.sh(f'{make}; printf "{late}" >/etc/systemd/system/late.service; systemctl enable late')
+    try:
+        done = engine.setup("--dry-run")
+        assert f"now with --device={device}" in done.stdout
+        identity = engine.ready()
+        engine.reboot()
+        assert engine.sh(f"ls {device} || true") == ""
+        assert not engine.runs()
+        eventually(engine.runs, 40, "the container to run again")
+        assert engine.id() == identity
+        assert device in engine.sh(f"docker exec {NAME} ls {device}")
+        said = engine.sh(f"journalctl --boot --no-pager --output cat --unit {NAME}")
+        assert f"waiting for {device}" in said
+        assert f"{device} is there" in said
+        assert engine.setup("--check").returncode == 0
+    finally:
+        engine.sh("systemctl disable late; rm /etc/systemd/system/late.service /dev/infiniband -rf")
+    assert engine.ready() != identity
+
+
+@pytest.mark.parametrize(
+    ("lock", "says"),
+    [
+        (LOCK, "job train-1 runs in taco-launch-c: wait for it, or: taco-launch stop train-1"),
+        ("/run/taco-launch/leases/slot-1", "train-1"),
+    ],
+)
+def test_another_definition_waits_for_the_job(engine: Engine, lock: str, says: str) -> None:
+    def free() -> bool:
+        return engine.lab.inside("gpu1", "flock", "-n", lock, "true").returncode == 0
+
+    first = engine.ready()
+    folder = lock.rpartition("/")[0]
+    engine.sh(f'mkdir -p {folder}; echo \'{{"job": "train-1"}}\' >{lock}')
+    hold = f"exec 8<>{lock}; flock 8; exec sleep 100"
+    holder = engine.sh(f"setsid sh -c '{hold}' >/dev/null 2>&1 </dev/null & echo $!")
+    eventually(lambda: not free(), 10, "the lock to be held")
+    try:
+        assert engine.setup("--check").returncode == 0  # nothing has changed: nobody is in the way
+        done = engine.setup("--yes", shm_size="32m")
+        assert done.returncode == 5
+        assert says in done.stdout + done.stderr
+        assert engine.id() == first
+        assert engine.runs()
+    finally:
+        engine.sh(f"kill {holder}")
+    eventually(free, 10, "the lock to be free")
+    assert engine.ready(shm_size="32m") != first
+    engine.sh(f"rm {lock}")
+
+
+def test_what_the_engine_refuses_leaves_the_old_one_running(engine: Engine) -> None:
+    first = engine.ready()
+    done = engine.setup("--yes", mounts=["/nowhere:/data"])
+    assert done.returncode == 5
+    assert "bind source path does not exist: /nowhere" in done.stdout + done.stderr
+    assert engine.id() == first
+    assert engine.runs()
+
+
+def test_what_a_cut_run_left_is_in_nobodys_way_and_what_is_not_ours_stays(engine: Engine) -> None:
+    first = engine.ready()
+    left = "docker create --name taco-launch_c"
+    engine.sh(f"{left} --label taco-launch.cluster=c tiny:1 sh")
+    second = engine.ready(shm_size="32m")
+    assert second != first
+    assert engine.sh("docker ps --all --format '{{.Names}}'") == NAME
+    engine.sh(f"{left} bare:1 sleep 1")
+    try:
+        done = engine.setup("--yes")
+        assert done.returncode == 5
+        assert 'The container name "/taco-launch_c" is already in use' in done.stdout + done.stderr
+        assert engine.id() == second
+        assert engine.runs()
+        assert sorted(engine.sh("docker ps --all --format '{{.Names}}'").split()) == [NAME, "taco-launch_c"]
+    finally:
+        engine.sh("docker rm taco-launch_c")
+
+
+def test_a_container_of_somebody_else_stays(engine: Engine) -> None:
+    engine.sh("docker create --name taco-launch-d bare:1 sleep 1")
+    try:
+        done = engine.setup("--yes", cluster="d")
+        assert done.returncode == 5
+        assert "a container taco-launch-d is there that taco-launch did not make (image bare:1, created)" in (
+            done.stdout + done.stderr
+        )
+        assert "docker rename taco-launch-d NEW" in done.stdout + done.stderr
+        assert engine.sh("docker container inspect --format '{{.Config.Image}}' taco-launch-d") == "bare:1"
+    finally:
+        engine.sh("docker rm taco-launch-d")
+
+
+def test_an_image_without_what_training_takes_is_refused_with_the_recipe(engine: Engine) -> None:
+    done = engine.setup("--yes", cluster="d", image="bare:1")
+    assert done.returncode == 5
+    assert (
+        "bare:1 lacks sshd, ssh, mpirun, python3; make an image that has all: "
+        "docker build -t NAME docker/train-from --build-arg BASE=bare:1"
+    ) in done.stdout + done.stderr
+    assert "taco-launch-d" not in engine.sh("docker ps --all --format '{{.Names}}'")
+
+
+def test_an_image_is_pulled_with_the_registrys_password(engine: Engine) -> None:
+    """By the lab's registry, whose images all labs of this machine share: the name is this test's own."""
+    repository = f"test-setup-{secrets.token_hex(4)}"
+    image = f"registry:5000/{repository}:1"
+    password = (engine.lab.folder / "registry-password").read_text().strip()
+    push = f"""
+        export DOCKER_CONFIG=$(mktemp -d)
+        docker login --username lab --password-stdin registry:5000
+        docker tag tiny:1 {image}
+        docker push --quiet {image}
+        docker image rm {image}
+        rm -rf "$DOCKER_CONFIG"
+    """
+    engine.sh(push, input=password)
+    file = engine.folder / "password"
+    login = {"user": "lab", "password_file": str(file)}
+    try:
+        for written, name, says in (
+            ("wrong", image, "docker login registry:5000 as lab: login attempt to https://registry:5000/v2/ failed with status: 401"),
+            (password, f"{image}-not", "manifest unknown"),
+        ):  # fmt: skip
+            file.write_text(f"{written}\n")
+            done = engine.setup("--yes", only="image", image=name, registry=login)
+            assert done.returncode == 5
+            assert says in done.stdout + done.stderr
+        done = engine.setup("--yes", only="image", image=image, registry=login)
+        assert done.returncode == 0, done.stderr
+        assert password not in done.stdout + done.stderr
+        assert engine.setup("--check", only="image", image=image, registry=login).returncode == 0
+        assert repository in engine.sh("docker image ls --format '{{.Repository}}'")
+        left = engine.sh(
+            f"ls /run/taco-launch; ls -a /root; grep -rlF {password} /run /tmp /root /var/lib/taco-launch || :"
+        )
+        assert "registry-password" not in left
+        assert ".docker" not in left
+        assert not [line for line in left.splitlines() if line.startswith("/")]
+        logs = [log.read_text() for log in (engine.lab.state / "setup").rglob("*.log")]
+        assert logs
+        assert not [log for log in logs if password in log]
+    finally:
+        engine.sh(f"docker image rm --force {image} >/dev/null 2>&1 || :")
+        engine.sh(f"rm -r /var/lib/docker-registry/docker/registry/v2/repositories/{repository}", host="registry")

@@ -1,0 +1,257 @@
+"""SSH between the containers of a lab, as set-up makes it: who reaches whom, what is left alone, what is named."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from taco_launch.flows.apply import Step
+from taco_launch.flows.setup import Ask, Done, Setup
+from taco_launch.inventory import profile
+from taco_launch.lab import inventory as lab_inventory
+from taco_launch.model.hosts import Inventory
+from taco_launch.remote.access import Access
+from taco_launch.remote.fanout import connect
+from tests.conftest import eventually
+from tests.lab.conftest import LabUser
+from tests.lab.logins import inside
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """A lab of two hosts that are set up; each test changes the inventory as it likes, and has it set up."""
+
+    lab: LabUser
+    inventory: Inventory
+
+    def set_up(self, steps: list[Step] | None = None, **changes: Any) -> Done:
+        """Set up with another inventory; `steps` gets what was done."""
+        wanted, seen = replace(self.inventory, **changes), [] if steps is None else steps
+        with connect(wanted, wanted.hosts, Access()) as fanout:
+            work = Setup(wanted, wanted.hosts, fanout, Ask(profile.load("auto", "", os.environ)), seen.append)
+            work.look()
+            return work.apply()
+
+    def ready(self, **changes: Any) -> dict[str, int]:
+        """Set up without any fault; give how many changes of SSH each host took."""
+        steps: list[Step] = []
+        done = self.set_up(steps, **changes)
+        assert [(host.host, str(host.error)) for host in done.hosts if host.error] == []
+        assert [str(flaw) for flaw in done.found] == []
+        took = [step.host for step in steps if (step.stage, step.kind) == ("ssh_mesh", "done")]
+        return {host.host: took.count(host.host) for host in done.hosts}
+
+    def sh(self, host: str, script: str, *, check: bool = True) -> "subprocess.CompletedProcess[str]":
+        """Run a script in a host's container."""
+        name = f"taco-launch-{self.inventory.cluster}"
+        argv = (
+            "docker",
+            "exec",
+            "--interactive",
+            self.lab.container(host),
+            "docker",
+            "exec",
+            "--interactive",
+            name,
+            "sh",
+            "-s",
+        )
+        done = subprocess.run(argv, input=script, capture_output=True, text=True, timeout=60, check=False)
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
+    def container(self, host: str) -> str:
+        """Give what tells this host's container from one that is made or started anew."""
+        what = "{{.Id}} {{.State.StartedAt}}"
+        return inside(self.lab, host, f"docker inspect --format '{what}' taco-launch-{self.inventory.cluster}")
+
+    def sshd(self, host: str) -> str:
+        """Give the process number of its sshd."""
+        return inside(
+            self.lab, host, f"cat /var/lib/taco-launch/clusters/{self.inventory.cluster}/ssh/sshd.pid"
+        ).strip()
+
+
+@pytest.fixture(scope="module")
+def mesh(lab: LabUser) -> Iterator[Mesh]:
+    user = LabUser(f"{lab.name}-mesh", lab.state)
+    try:
+        user.up("--hosts", "2", "--slots", "2", "--image")
+        inventory = lab_inventory.load(f"lab:{user.name}", user.env)
+        if inventory.container is None:
+            pytest.skip("cannot: this lab has no training image (lab up says why)")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TACO_LAUNCH_STATE", str(user.state))
+            made = Mesh(user, inventory)
+            made.ready()
+            yield made
+    finally:
+        user.verb("down")
+
+
+def test_mpirun_and_ssh_just_work_inside(mesh: Mesh) -> None:
+    names = mesh.sh("gpu1", "mpirun --allow-run-as-root -H gpu1:2,gpu2:2 hostname").stdout.split()
+    assert sorted(names) == ["gpu1", "gpu1", "gpu2", "gpu2"]
+    for host, other in (("gpu1", "gpu2"), ("gpu2", "gpu1")):
+        assert mesh.sh(host, f"ssh {other} hostname; getent hosts {other} >&2").stdout == f"{other}\n"
+    assert mesh.sh("gpu1", "echo data >/tmp/a && scp -q /tmp/a gpu2:/tmp/b && ssh gpu2 cat /tmp/b").stdout == "data\n"
+    assert mesh.sh("gpu1", "echo 'get /tmp/b /tmp/c' | sftp -q -b - gpu2 >/dev/null && cat /tmp/c").stdout == "data\n"
+    assert mesh.sh("gpu1", "ssh gpu2 exit 3", check=False).returncode == 3
+    assert mesh.ready() == {"gpu1": 0, "gpu2": 0}
+
+
+def test_only_the_cluster_s_key_and_address_let_in(mesh: Mesh) -> None:
+    address = mesh.inventory.hosts[1].address
+    listening = inside(mesh.lab, "gpu2", "ss -ltnH 'sport = :12222'")
+    assert [line.split()[3] for line in listening.splitlines()] == [f"{address}:12222"]
+    stranger = (
+        "ssh-keygen -q -t ed25519 -N '' -f /tmp/stranger </dev/null; "
+        f"ssh -F none -i /tmp/stranger -o StrictHostKeyChecking=no -o UserKnownHostsFile=/tmp/known -p 12222 {address} true"
+    )
+    refused = mesh.sh("gpu1", stranger, check=False)
+    assert refused.returncode == 255
+    assert "Permission denied (publickey)." in refused.stderr
+    # another host key than the known one
+    folder = f"/var/lib/taco-launch/clusters/{mesh.inventory.cluster}/ssh"
+    wrong = f"sed 's/^\\[[0-9.]*\\]/[{address}]/' {folder}/known_hosts | head -n 1 >/tmp/wrong"
+    refused = mesh.sh("gpu1", f"{wrong}; ssh -o UserKnownHostsFile=/tmp/wrong gpu2 true", check=False)
+    assert (refused.returncode, "HOST IDENTIFICATION HAS CHANGED" in refused.stderr) == (255, True)
+
+
+def test_hosts_that_come_and_go_stop_nothing(mesh: Mesh) -> None:
+    before = {host: (mesh.container(host), mesh.sshd(host)) for host in ("gpu1", "gpu2")}
+    argv = ("docker", "exec", "--interactive", mesh.lab.container("gpu2"), "docker", "exec", "--interactive")
+    name = f"taco-launch-{mesh.inventory.cluster}"
+    with subprocess.Popen((*argv, name, "ssh", "gpu1", "cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:
+        assert mesh.ready(hosts=mesh.inventory.hosts[:1]) == {"gpu1": 1}
+        assert "gpu2" not in mesh.sh("gpu1", "cat /etc/hosts /etc/ssh/ssh_config").stdout
+        assert mesh.sh("gpu1", "ssh gpu2 true", check=False).returncode == 255
+        assert mesh.ready() == {"gpu1": 1, "gpu2": 0}
+        assert mesh.sh("gpu1", "ssh gpu2 hostname").stdout == "gpu2\n"
+        out, _ = job.communicate(b"the same session\n", timeout=20)
+        assert (job.returncode, out) == (0, b"the same session\n")
+    assert before == {host: (mesh.container(host), mesh.sshd(host)) for host in ("gpu1", "gpu2")}
+
+
+def test_another_port_leaves_sessions_and_containers(mesh: Mesh) -> None:
+    assert mesh.inventory.container is not None
+    before = mesh.container("gpu1"), mesh.sshd("gpu1")
+    argv = ("docker", "exec", "--interactive", mesh.lab.container("gpu2"), "docker", "exec", "--interactive")
+    name = f"taco-launch-{mesh.inventory.cluster}"
+    with subprocess.Popen((*argv, name, "ssh", "gpu1", "cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:
+        mesh.ready(container=replace(mesh.inventory.container, ssh_port=12223))
+        assert ":12223" in inside(mesh.lab, "gpu1", "ss -ltnH 'sport = :12223'")
+        assert inside(mesh.lab, "gpu1", "ss -ltnH 'sport = :12222'") == ""
+        out, _ = job.communicate(b"the same session\n", timeout=20)
+        assert (job.returncode, out) == (0, b"the same session\n")
+    assert before == (mesh.container("gpu1"), mesh.sshd("gpu1"))
+    mesh.ready()
+
+
+def test_a_port_that_is_taken(mesh: Mesh) -> None:
+    assert mesh.inventory.container is not None
+    serve = "systemd-run --quiet --unit=test-taker python3 -m http.server 12224"
+    inside(mesh.lab, "gpu2", f"command -v python3 || apt-get -qq install -y python3-minimal >/dev/null; {serve}")
+    try:
+        eventually(lambda: inside(mesh.lab, "gpu2", "ss -ltnH 'sport = :12224'"), 20, "the taker")
+        done = mesh.set_up(container=replace(mesh.inventory.container, ssh_port=12224))
+        first, second = done.hosts
+        assert first.error is None
+        assert str(second.error) == (
+            "gpu2: port 12224, for the container's sshd, is taken: python3 listens on 0.0.0.0:12224"
+        )
+        assert second.error is not None
+        assert "ssh_port: 12225" in str(second.error.hint)
+    finally:
+        inside(mesh.lab, "gpu2", "systemctl stop test-taker")
+    mesh.ready()
+
+
+def test_a_lost_host_key_and_a_dead_sshd_are_mended(mesh: Mesh) -> None:
+    folder = f"/var/lib/taco-launch/clusters/{mesh.inventory.cluster}/ssh"
+    before = mesh.container("gpu2")
+    inside(
+        mesh.lab, "gpu2", f"rm {folder}/host_key.pub; echo broken >{folder}/known_hosts; kill $(cat {folder}/sshd.pid)"
+    )
+    changes = mesh.ready()
+    assert changes["gpu1"] == 1
+    assert mesh.sh("gpu1", "ssh gpu2 hostname").stdout == "gpu2\n"
+    assert mesh.container("gpu2") == before
+
+
+def test_a_reboot(mesh: Mesh) -> None:
+    before = mesh.container("gpu2").split()[0]
+    mesh.lab.fault("gpu2", "reboot")
+    eventually(lambda: mesh.lab.answers("gpu2"), 60, "gpu2")
+    eventually(lambda: mesh.sh("gpu1", "ssh gpu2 hostname", check=False).stdout == "gpu2\n", 60, "its container")
+    assert mesh.ready() == {"gpu1": 0, "gpu2": 0}
+    assert mesh.container("gpu2").split()[0] == before
+
+
+DROP = "iptables -I INPUT -p tcp --dport 32768:60999 -m conntrack --ctstate NEW -j DROP"
+GUARD = """nft -f - <<'END'
+table inet guard {
+  chain input {
+    type filter hook input priority 0; policy drop;
+    iif lo accept
+    ct state established,related accept
+    tcp dport 22 accept
+  }
+}
+END
+"""
+
+
+def test_a_blocked_pair_is_named_and_opened_on_demand(mesh: Mesh) -> None:
+    where = [host.address for host in mesh.inventory.hosts]
+    managed = replace(mesh.inventory.network, firewall="manage")
+    inside(mesh.lab, "gpu1", DROP)
+    inside(mesh.lab, "gpu2", GUARD)
+    rules = {
+        host: inside(mesh.lab, host, "nft list ruleset | sed 's/packets.*bytes [0-9]*//'") for host in ("gpu1", "gpu2")
+    }
+    try:
+        first, second = sorted(mesh.set_up().found, key=lambda flaw: flaw.hosts)
+        assert str(first).startswith(f"gpu1 cannot reach gpu2 at {where[1]}:12222 and :")
+        assert ": timed out; firewall: nftables on gpu2 drops: policy drop (nft table inet guard)" in str(first)
+        assert str(second).startswith(f"gpu2 cannot reach gpu1 at {where[0]}:")
+        assert ":12222" not in str(second)
+        assert "firewall: nftables on gpu1 drops: " in str(second)
+        assert "network: {firewall: manage}" in second.hint
+
+        assert mesh.ready(network=managed) == {"gpu1": 1, "gpu2": 1}
+        assert mesh.ready(network=managed) == {"gpu1": 0, "gpu2": 0}
+        for host in ("gpu1", "gpu2"):
+            inside(mesh.lab, host, f"systemctl restart taco-launch-{mesh.inventory.cluster}-firewall")
+            rules_now = inside(mesh.lab, host, "iptables -S INPUT; nft list table inet guard 2>&1 || :")
+            assert rules_now.count(f"taco-launch:{mesh.inventory.cluster}") == 1
+        mesh.ready(network=managed)
+
+        assert len(mesh.set_up().found) == 2, "what was opened was not closed again"
+        for host, before in rules.items():
+            assert inside(mesh.lab, host, "nft list ruleset | sed 's/packets.*bytes [0-9]*//'") == before
+            assert "firewall" not in inside(mesh.lab, host, f"ls /var/lib/taco-launch/clusters/{mesh.inventory.cluster} /etc/systemd/system")  # fmt: skip
+    finally:
+        inside(mesh.lab, "gpu1", DROP.replace("-I", "-D"))
+        inside(mesh.lab, "gpu2", "nft delete table inet guard")
+    mesh.ready()
+
+
+def test_sessions_and_ranks_have_the_environment_of_the_container(mesh: Mesh) -> None:
+    assert mesh.inventory.container is not None
+    odd = (("LD_LIBRARY_PATH", "/opt/nccl:/opt/it's odd"), ("NCCL_ALGO", "Ring"), ("HOME", "/root"))
+    mesh.ready(container=replace(mesh.inventory.container, env=odd))
+    told = mesh.sh("gpu1", "ssh gpu2 'echo $LD_LIBRARY_PATH $NCCL_ALGO; ulimit -l; umask'").stdout.splitlines()
+    assert told[0] == "/opt/nccl:/opt/it's odd Ring"
+    assert told[1:] == mesh.sh("gpu2", "ulimit -l; umask").stdout.splitlines()
+    # a start-up file of the image that sets it anew
+    folder = f"/var/lib/taco-launch/clusters/{mesh.inventory.cluster}"
+    inside(mesh.lab, "gpu2", f"sed -i '/NCCL_ALGO/d' {folder}/environment")
+    wanted = replace(mesh.inventory.container, env=odd)
+    (flaw,) = mesh.set_up(container=wanted).found
+    assert str(flaw) == "gpu2 does not give ranks the environment of its container: NCCL_ALGO is another there"

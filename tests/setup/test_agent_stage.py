@@ -1,0 +1,126 @@
+"""The agent's stage, planned; and its script on a real folder: the link, and which old agents stay."""
+
+import fcntl
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from taco_launch.model.facts import HostFacts, MadeFile
+from taco_launch.model.found import NOT_ASKED
+from taco_launch.setup import agent, paths, scripts
+from taco_launch.setup.ops import Cluster, Op, Problem
+from tests.setup.mesh import World, bare, inventory
+from tests.setup.training import made
+
+NEW = "agent-0123456789abcdef.pyz"
+THERE = (
+    MadeFile(paths.STATE, None, 0o700),
+    MadeFile(f"{paths.AGENT}/{NEW}", "ab" * 32, 0o600),
+    MadeFile(paths.AGENT_LINK, None, 0o777, NEW),
+)
+
+
+def planned(*files: MadeFile, data: bytes = b"zip") -> tuple[Op | Problem, ...]:
+    facts = replace(bare("gpu1"), made=made(files=files))
+    cluster = replace(World(inventory()).cluster, agent=(NEW, data))
+    return tuple(agent.plan(cluster.host("gpu1"), facts, cluster))
+
+
+def test_a_bare_host_gets_it() -> None:
+    (op,) = planned()
+    assert isinstance(op, Op)
+    assert [(file.path, file.data, file.mode) for file in op.files] == [(f"{paths.AGENT}/{NEW}", b"zip", 0o600)]
+    assert op.args == (paths.STATE, paths.AGENT, NEW)
+    after: HostFacts = op.expect(replace(bare("gpu1"), made=made()))
+    cluster = replace(World(inventory()).cluster, agent=(NEW, b"zip"))
+    assert list(agent.plan(cluster.host("gpu1"), after, cluster)) == []
+
+
+def test_what_is_there_is_known_by_its_name() -> None:
+    assert planned(*THERE) == ()
+    assert planned(*THERE, data=b"") == ()
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ((*THERE[:2], replace(THERE[2], link="agent-old.pyz")), "the link names another one"),
+        (THERE[:2], "the link names another one"),
+        ((replace(THERE[0], mode=0o755), *THERE[1:]), f"others may look into {paths.STATE}"),
+    ],
+)
+def test_what_is_not_right(files: tuple[MadeFile, ...], why: str) -> None:
+    (op,) = planned(*files)
+    assert isinstance(op, Op)
+    assert (op.why, op.files) == (why, ())
+
+
+def test_nothing_to_do_without_one() -> None:
+    world = World(inventory())
+    facts = world.facts["gpu1"]
+    bare_cluster: Cluster = world.cluster
+    assert list(agent.plan(bare_cluster.host("gpu1"), facts, bare_cluster)) == []
+    (problem,) = agent.plan(
+        bare_cluster.host("gpu1"), replace(facts, made=NOT_ASKED), replace(bare_cluster, agent=(NEW, b""))
+    )
+    assert isinstance(problem, Problem)
+
+
+# --- the script
+
+
+def install(state: Path, name: str) -> None:
+    argv = ("sh", "-euc", scripts.text("agent.sh"), "agent.sh", str(state), str(state / "agent"), name)
+    subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    folder = tmp_path / "state"
+    (folder / "agent").mkdir(parents=True)
+    for name in ("agent-1.pyz", "agent-2.pyz", NEW):
+        (folder / "agent" / name).touch()
+    (folder / "agent" / "current").symlink_to("agent-1.pyz")
+    return folder
+
+
+def agents(state: Path) -> set[str]:
+    return {path.name for path in (state / "agent").glob("*.pyz")}
+
+
+def test_the_link_is_set_and_old_ones_go(state: Path) -> None:
+    install(state, NEW)
+    assert (state / "agent" / "current").readlink() == Path(NEW)
+    assert agents(state) == {NEW}
+    assert state.stat().st_mode & 0o777 == 0o700
+    assert not (state / "agent" / ".current").is_symlink()
+    install(state, NEW)
+    assert agents(state) == {NEW}
+
+
+def test_one_that_a_process_runs_stays(state: Path) -> None:
+    script = "import sys; sys.stdin.read()"
+    argv = (sys.executable, "-c", script, str(state / "agent" / "agent-1.pyz"), "guard")
+    with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
+        install(state, NEW)
+        assert agents(state) == {NEW, "agent-1.pyz"}
+        process.communicate(b"")
+    install(state, NEW)
+    assert agents(state) == {NEW}
+
+
+def test_one_that_a_running_job_names_stays(state: Path) -> None:
+    job = state / "jobs" / "train"
+    job.mkdir(parents=True)
+    (job / "events.jsonl").write_text('{"agent": "agent-2.pyz"}\n')
+    lock = os.open(job / "lock", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    install(state, NEW)
+    assert agents(state) == {NEW, "agent-2.pyz"}
+    os.close(lock)
+    install(state, NEW)
+    assert agents(state) == {NEW}

@@ -1,0 +1,70 @@
+"""Stages in their order, each on the facts that those before it should leave; a problem is the end of a host's."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from taco_launch.model.facts import HostFacts
+from taco_launch.model.found import NOT_ASKED, Absent
+from taco_launch.model.hosts import Container, Host, Inventory
+from taco_launch.setup.chain import Chain, Plan, chain
+from taco_launch.setup.ops import STAGES, Cluster, Op, Problem, Stage
+
+HOST = Host("gpu1", "10.0.0.1")
+CLUSTER = Cluster(Inventory("c", "gpu1", (HOST,), Container("image")), {})
+BARE = HostFacts("gpu1", NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED)
+
+
+def simulated(stage: Stage) -> Plan:
+    """A stage that counts the subjects which are Absent: each operation makes one more of them so."""
+    subjects = ("system", "network", "docker", "gpu", "rdma")
+
+    def plan(_host: Host, facts: HostFacts, _cluster: Cluster) -> Iterator[Op | Problem]:
+        there = [name for name in subjects if getattr(facts, name) == Absent()]
+        if len(there) <= STAGES.index(stage):
+            one_more: dict[str, Any] = {subjects[len(there)]: Absent()}
+            yield Op(stage, f"{stage} after {len(there)}", "", expect=lambda facts: replace(facts, **one_more))
+
+    return plan
+
+
+PLANS: dict[Stage, Plan] = {stage: simulated(stage) for stage in STAGES}
+
+
+def test_facts_are_handed_on() -> None:
+    made = chain(HOST, BARE, CLUSTER, PLANS)
+    assert [op.name for op in made.ops] == [f"{stage} after {number}" for number, stage in enumerate(STAGES)]
+    assert not made.empty
+    after = BARE
+    for op in made.ops:
+        after = op.expect(after)
+    assert chain(HOST, after, CLUSTER, PLANS) == Chain("gpu1")
+    assert chain(HOST, after, CLUSTER, PLANS).empty
+
+
+def test_only_some_stages_in_their_own_order() -> None:
+    made = chain(HOST, BARE, CLUSTER, PLANS, ("agent", "image"))
+    assert [op.name for op in made.ops] == ["image after 0", "agent after 1"]
+
+
+@pytest.mark.parametrize("number", range(len(STAGES)))
+def test_a_problem_ends_the_chain(number: int) -> None:
+    problem = Problem(STAGES[number], "the disk is full", "make room")
+
+    def refuses(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+        yield from simulated(STAGES[number])(host, facts, cluster)
+        yield problem
+
+    made = chain(HOST, BARE, CLUSTER, {**PLANS, STAGES[number]: refuses})
+    assert made.problems == (problem,)
+    assert [op.stage for op in made.ops] == list(STAGES[: number + 1])
+    assert not made.empty
+
+
+def test_a_problem_alone_is_not_nothing() -> None:
+    def refuses(_host: Host, _facts: HostFacts, _cluster: Cluster) -> Iterator[Op | Problem]:
+        yield Problem("docker", "podman answers as docker")
+
+    assert not chain(HOST, BARE, CLUSTER, {**PLANS, "docker": refuses}).empty

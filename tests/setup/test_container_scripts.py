@@ -1,0 +1,166 @@
+"""main.sh and wait.sh as they run in the container and on the host, with programs that change nothing here."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from taco_launch.agent.processes import identify
+from taco_launch.setup import scripts
+from tests.conftest import eventually
+from tests.setup.fakes import SHELLS, Fakes
+
+
+@pytest.fixture(params=SHELLS)
+def fakes(tmp_path: Path, request: pytest.FixtureRequest) -> Fakes:
+    made = Fakes(tmp_path / "bin", request.param)
+    for name in ("mkdir", "usermod"):
+        made.make(name)
+    made.make("grep", "exit 1")  # of /etc/shadow
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The cluster's folder."""
+    made = tmp_path / "hcc"
+    (made / "ssh").mkdir(parents=True)
+    (made / "main.sh").write_text(scripts.text("main.sh"))
+    return made
+
+
+Main = Iterator["subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def main(fakes: Fakes, folder: Path) -> Main:
+    """The container's main process; sshd lives until it is killed."""
+    fakes.make("sshd", "exec /bin/sleep 60")
+    fakes.make("sleep", "exec /bin/sleep 0.1")
+    env = fakes.env({"LD_LIBRARY_PATH": "/opt/a b'c", "TWO_LINES": "one\ntwo"})
+    argv = (*fakes.sh, str(folder / "main.sh"))
+    with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        yield process
+        process.kill()
+
+
+def sshds(fakes: Fakes) -> list[str]:
+    return [call for call in fakes.calls if call.startswith("sshd ")]
+
+
+def ready(folder: Path) -> None:
+    for name in ("sshd_config", "host_key"):
+        (folder / "ssh" / name).write_text("x")
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def ended(pid: int) -> bool:
+    found = identify(pid)
+    return found is None or found.state == "Z"  # nobody may have asked for it yet
+
+
+def test_the_environment_is_kept_for_sessions(main: "subprocess.Popen[str]", fakes: Fakes, folder: Path) -> None:
+    file = folder / "environment"
+    eventually(file.exists, 10)
+    assert file.stat().st_mode & 0o777 == 0o600
+    script = f'unset LD_LIBRARY_PATH TWO_LINES; . {file}; printf "%s|%s" "$LD_LIBRARY_PATH" "$TWO_LINES"'
+    said = subprocess.run((*fakes.sh, "-c", script), capture_output=True, text=True, check=True)
+    assert said.stdout == "/opt/a b'c|one\ntwo"
+    assert main.poll() is None
+
+
+@pytest.mark.parametrize("fakes", ["dash"], indirect=True)
+def test_sshd_is_started_once_its_files_are_there_and_again_when_it_ends(
+    main: "subprocess.Popen[str]", fakes: Fakes, folder: Path
+) -> None:
+    eventually((folder / "environment").exists, 10)
+    (folder / "ssh" / "host_key").write_text("")  # on its way
+    (folder / "ssh" / "sshd_config").write_text("x")
+    with pytest.raises(AssertionError, match="in vain"):
+        eventually(lambda: sshds(fakes), 0.5)
+    ready(folder)
+    eventually(lambda: sshds(fakes), 10)
+    assert sshds(fakes) == [f"sshd -D -e -f {folder}/ssh/sshd_config"]
+    (sshd,) = children(main.pid)
+    os.kill(sshd, signal.SIGKILL)
+    eventually(lambda: len(sshds(fakes)) == 2, 10)
+    main.terminate()
+    assert main.wait(5) == 0
+    assert main.stdout is not None
+    assert main.stdout.read().splitlines()[-1] == "sshd ended with exit code 137, and is started again"
+
+
+@pytest.mark.parametrize("with_sshd", [True, False])
+def test_it_ends_at_once_and_takes_sshd_with_it(
+    main: "subprocess.Popen[str]", fakes: Fakes, folder: Path, *, with_sshd: bool
+) -> None:
+    eventually((folder / "environment").exists, 10)
+    if with_sshd:
+        ready(folder)
+        eventually(lambda: sshds(fakes), 10)
+    child = eventually(lambda: children(main.pid), 10)[0]
+    main.terminate()
+    assert main.wait(2) == 0
+    eventually(lambda: ended(child), 5, "its child to end")
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_a_locked_root_is_opened_for_keys(fakes: Fakes, folder: Path, *, locked: bool) -> None:
+    fakes.make("grep", f"exit {0 if locked else 1}")
+    fakes.make("sleep", "kill -s TERM $PPID")
+    subprocess.run((*fakes.sh, str(folder / "main.sh")), env=fakes.env(), timeout=20, check=True)
+    assert ("usermod -p * root" in fakes.calls) is locked
+    assert "mkdir -p /run/sshd" in fakes.calls
+
+
+# --- wait.sh
+
+
+def wait(fakes: Fakes, *args: str) -> "subprocess.CompletedProcess[str]":
+    """Run it as the unit does, which does not end it at a command that fails."""
+    argv = (*fakes.sh, "-c", scripts.text("wait.sh"), "wait.sh", *args)
+    return subprocess.run(argv, env=fakes.env(), capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_nothing_to_wait_for_takes_no_word(fakes: Fakes, tmp_path: Path) -> None:
+    done = wait(fakes, "300", str(tmp_path))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert fakes.calls == ["mkdir -p /run/taco-launch/leases"]
+
+
+def test_a_late_device_is_waited_for_and_named(fakes: Fakes, tmp_path: Path) -> None:
+    device = tmp_path / "uverbs0"
+    fakes.make("sleep", f"[ $(wc -l <{fakes.folder}.calls) -lt 4 ] || : >{device}")
+    done = wait(fakes, "300", str(tmp_path), str(device))
+    assert (done.returncode, done.stdout) == (0, f"waiting for {device}\n{device} is there\n")
+    assert fakes.calls.count("sleep 1") == 3
+
+
+def test_what_never_comes_is_named_and_ends_the_wait_for_all(fakes: Fakes, tmp_path: Path) -> None:
+    fakes.make("sleep")
+    gone, other = tmp_path / "uverbs0", tmp_path / "uverbs1"
+    done = wait(fakes, "5", str(gone), str(other))
+    assert done.returncode == 0
+    assert fakes.calls.count("sleep 1") == 5
+    for device in (gone, other):
+        assert f"{device} has not come: is its driver loaded? trying without it" in done.stdout
+
+
+def test_devices_of_gpus_are_asked_for(fakes: Fakes, tmp_path: Path) -> None:
+    (tmp_path / "dev").mkdir()
+    device = tmp_path / "dev/nvidia0"
+    fakes.make("nvidia-smi", f": >{device}")
+    done = wait(fakes, "300", str(device))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "nvidia-smi -L" in fakes.calls
+
+
+def test_without_a_folder_for_leases_nothing_starts(fakes: Fakes) -> None:
+    fakes.make("mkdir", "echo 'mkdir: no' >&2; exit 1")
+    assert wait(fakes, "300").returncode == 1

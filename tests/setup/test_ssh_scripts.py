@@ -1,0 +1,108 @@
+"""The scripts of SSH between containers, in the shells that images and hosts have: sessions, and key pairs."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from taco_launch.setup import scripts
+
+SHELLS = [("dash",), ("bash", "--posix"), ("busybox", "sh")]
+ODD = 'it\'s "odd" $HOME `id`\nand \\ more'
+# What sshd gives a session.
+SESSION = {"HOME": "/tmp", "USER": "me", "LOGNAME": "me", "PATH": "/usr/bin:/bin", "SSH_CLIENT": "10.0.0.9 5 6"}
+
+
+@pytest.fixture(params=SHELLS, ids=lambda shell: shell[0])
+def shell(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    found: tuple[str, ...] = request.param
+    if shutil.which(found[0]) is None:
+        pytest.skip(f"{found[0]} is not installed")
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path, shell: tuple[str, ...]) -> Path:
+    """A cluster's folder, the environment in it written as the container's main process does it."""
+    (tmp_path / "session.sh").write_text(scripts.text("session.sh"))
+    image = {
+        "PATH": "/opt/image:/usr/bin:/bin",
+        "LD_LIBRARY_PATH": "/opt/lib",
+        "ODD": ODD,
+        "HOME": "/root",
+        "SHLVL": "0",
+    }
+    argv = (*shell, "-c", 'export -p >"$0"', str(tmp_path / "environment"))
+    subprocess.run(argv, env=image, check=True)
+    return tmp_path
+
+
+def session(
+    shell: tuple[str, ...], folder: Path, command: str | None, stdin: str = "", **env: str
+) -> "subprocess.CompletedProcess[str]":
+    asked = {} if command is None else {"SSH_ORIGINAL_COMMAND": command}
+    argv = (*shell, str(folder / "session.sh"))
+    given = {**SESSION, "SHELL": "/bin/sh", **asked, **env}
+    return subprocess.run(argv, env=given, input=stdin, capture_output=True, text=True, check=False)
+
+
+def test_a_session_has_the_environment_of_the_image(shell: tuple[str, ...], folder: Path) -> None:
+    done = session(shell, folder, "env -0")
+    told = dict(line.split("=", 1) for line in done.stdout.split("\0") if "=" in line)
+    assert (told["PATH"], told["LD_LIBRARY_PATH"], told["ODD"]) == ("/opt/image:/usr/bin:/bin", "/opt/lib", ODD)
+    assert (told["HOME"], told["USER"], told["SSH_CLIENT"]) == ("/tmp", "me", "10.0.0.9 5 6")
+    assert "SSH_ORIGINAL_COMMAND" not in told
+    assert "TERM" not in told
+
+
+def test_a_command_goes_to_the_login_shell_as_it_is(shell: tuple[str, ...], folder: Path) -> None:
+    done = session(shell, folder, "printf '%s|' \"it's\" 'a\nb' $((1 + 1)); exit 7")
+    assert (done.stdout, done.stderr, done.returncode) == ("it's|a\nb|2|", "", 7)
+    assert session(shell, folder, "cat", stdin="bytes").stdout == "bytes"
+
+
+def test_without_a_command_there_is_a_shell(shell: tuple[str, ...], folder: Path) -> None:
+    assert session(shell, folder, None, stdin="echo $LD_LIBRARY_PATH; exit 3").stdout == "/opt/lib\n"
+    assert session(shell, folder, None, stdin="exit 3").returncode == 3
+
+
+def test_bash_reads_no_file_that_could_change_it(shell: tuple[str, ...], folder: Path) -> None:
+    (folder / ".bashrc").write_text("PATH=/changed\necho noise\n")
+    done = session(shell, folder, "echo $PATH", SHELL="/bin/bash", HOME=str(folder))
+    assert done.stdout == "/opt/image:/usr/bin:/bin\n"
+
+
+def test_before_the_environment_is_written(shell: tuple[str, ...], folder: Path) -> None:
+    (folder / "environment").unlink()
+    assert session(shell, folder, "echo $PATH $HOME").stdout == "/usr/bin:/bin /tmp\n"
+
+
+def test_sftp(shell: tuple[str, ...], folder: Path) -> None:
+    done = session(shell, folder, "sftp-server")
+    if not os.path.exists("/usr/lib/openssh/sftp-server"):  # noqa: PTH110
+        assert (done.returncode, done.stderr) == (127, "there is no sftp-server in this image\n")
+    else:
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+# --- keys
+
+
+def keygen(path: Path, comment: str, shell: tuple[str, ...] = ("sh",)) -> None:
+    subprocess.run((*shell, "-c", scripts.text("keygen.sh"), "keygen.sh", str(path), comment), check=True)
+
+
+def test_a_pair_is_made_and_made_anew(tmp_path: Path, shell: tuple[str, ...]) -> None:
+    key = tmp_path / "ssh" / "key"
+    keygen(key, "gpu1 of hcc", shell)
+    first = key.with_suffix(".pub").read_text()
+    assert first.startswith("ssh-ed25519 ")
+    assert first.endswith(" gpu1 of hcc\n")
+    assert key.stat().st_mode & 0o777 == 0o600
+    whose = subprocess.run(("ssh-keygen", "-y", "-f", str(key)), capture_output=True, text=True, check=True).stdout
+    assert whose.split()[:2] == first.split()[:2]
+    keygen(key, "gpu1 of hcc", shell)
+    assert key.with_suffix(".pub").read_text() != first
+    assert sorted(path.name for path in key.parent.iterdir()) == ["key", "key.pub"]

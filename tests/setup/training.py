@@ -1,0 +1,53 @@
+"""Hosts for tests of the image and container stages, and set-up applied to them on paper."""
+
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from typing import Any
+
+from taco_launch.model.facts import ContainerState, Docker, HostFacts, Image, Made
+from taco_launch.model.found import Absent
+from taco_launch.model.hosts import Container, Host, Inventory
+from taco_launch.setup.ops import Cluster, Op, Problem
+from tests.facts.hosts import host
+
+ALL = ("IPC_LOCK", "SYS_ADMIN", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO", "SYS_RESOURCE")
+ONE, TWO = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+
+
+def made(**of: Any) -> Made:
+    none = Absent()
+    given: dict[str, Any] = dict.fromkeys((field.name for field in fields(Made)), none)
+    return Made(**{**given, "files": (), "devices": (), "capabilities": ALL, "memlock": None, **of})
+
+
+def bare(name: str = "gpu1", *images: Image, containers: Iterable[ContainerState] = (), **of: Any) -> HostFacts:
+    """Give a host with an engine, GPUs that it hands to no container, and nothing of ours."""
+    facts = host(name, made=made(**of))
+    assert isinstance(facts.docker, Docker)
+    return replace(facts, docker=replace(facts.docker, images=images, containers=tuple(containers)))
+
+
+def image(reference: str = "train:1", identity: str = ONE, digest: str | None = None, size: int | None = None) -> Image:
+    return Image(reference, identity, digest, size)
+
+
+def inventory(names: Iterable[str] = ("gpu1", "gpu2"), head: str = "gpu1", **container: Any) -> Inventory:
+    hosts = tuple(Host(name, f"10.0.0.{number}", user="root") for number, name in enumerate(names, 1))
+    return Inventory("hcc", head, hosts, Container(**{"image": "train:1", **container}))
+
+
+def cluster(*facts: HostFacts, head: str = "gpu1", container: dict[str, Any] | None = None, **of: Any) -> Cluster:
+    names = [each.host for each in facts]
+    return Cluster(inventory(names, head, **(container or {})), {each.host: each for each in facts}, **of)
+
+
+def op(found: Iterable[Op | Problem]) -> Op:
+    (one,) = found
+    assert isinstance(one, Op), one
+    return one
+
+
+def problem(found: Iterable[Op | Problem]) -> Problem:
+    (one,) = found
+    assert isinstance(one, Problem), one
+    return one

@@ -28,15 +28,17 @@ def main(op: str, agent: str, arguments: List[str]) -> int:
         return _say(_cleared(folder, job_id))
     if op == "remove":
         return _say(_removed(folder, job_id))
+    connection = None
     if op == "guard-start":
         try:
-            _prepare(folder, job_id)
+            connection = _prepare(folder, job_id)
         except (OSError, TacoLaunchError) as error:
             return _say({"op": "refused", "reason": str(error)})
-        environment = {**os.environ, leases.VARIABLE: arguments[2]}
-        with open(folder.debug, "ab") as debug:
-            program.start(agent, "guard", str(folder.path), job_id, stderr=debug, environment=environment)
-    connection = _connect(folder, _GUARD_SECONDS if op == "guard-start" else 0.0)
+        if connection is None:
+            environment = {**os.environ, leases.VARIABLE: arguments[2]}
+            with open(folder.debug, "ab") as debug:
+                program.start(agent, "guard", str(folder.path), job_id, stderr=debug, environment=environment)
+    connection = connection or _connect(folder, _GUARD_SECONDS if op == "guard-start" else 0.0)
     if connection is None:
         _say({"op": "no-guard", "boot": facts.boot_id(), "debug": str(folder.debug)})
         return FAILED
@@ -45,8 +47,10 @@ def main(op: str, agent: str, arguments: List[str]) -> int:
     return OK
 
 
-def _prepare(folder: JobFolder, job_id: str) -> None:
+def _prepare(folder: JobFolder, job_id: str) -> Optional[socket.socket]:
     """Make the job's folder; what an earlier job of that name has left is ended and removed.
+
+    Where the connection that had the job's guard started broke before it could tell, gives another to that guard.
 
     Raises:
         TacoLaunchError: the name is taken, or jobs cannot be kept there.
@@ -56,7 +60,11 @@ def _prepare(folder: JobFolder, job_id: str) -> None:
         earlier = roots.kept(folder)
         if folder.spec.exists():
             raise TacoLaunchError(f"it is the head of another job of the name {folder.name}: choose another --name")
-        if _connect(folder, 0.0) is not None:
+        ours = earlier is not None and earlier.job_id == job_id
+        connection = _connect(folder, _GUARD_SECONDS if ours else 0.0)  # ours may be starting still
+        if connection is not None and ours:
+            return connection
+        if connection is not None:
             raise TacoLaunchError(f"a job of the name {folder.name} runs there for another head: choose another --name")
         if earlier is not None and earlier.job_id != job_id:
             left = roots.end(folder, earlier.job_id)
@@ -67,6 +75,7 @@ def _prepare(folder: JobFolder, job_id: str) -> None:
     make_private(folder.logs)
     require_local_disk(folder.path)
     roots.keep(folder, job_id)
+    return None
 
 
 def _cleared(folder: JobFolder, job_id: str) -> Dict[str, Any]:

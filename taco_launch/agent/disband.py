@@ -1,7 +1,7 @@
 """The end of a gang: every guard ends what is the job's, and what it has of the logs comes over."""
 
 import time
-from typing import Callable, List, Tuple
+from typing import Callable, Dict, List, Tuple
 
 from taco_launch.agent.gang import GUARD_SECONDS, Gang, Note
 from taco_launch.agent.links import KILLED, Link
@@ -17,26 +17,36 @@ def end_all(
     whole: Callable[[str], bool],
     meanwhile: Callable[[], None],
     timeout: float,
-) -> None:
+) -> List[str]:
     """Have every guard end the job; wait until each has said so, is given up, or is gone.
 
     `orphans` (pid, start) are processes of this host that the job has left to us. `whole(host)` says whether all logs of
-    a host are here; a host is given up when it was silent for `timeout` seconds.
+    a host are here; a host is given up when it was silent for `timeout` seconds, or its logs came no further for as
+    long. Gives the hosts that have ended the job but whose logs are not all here.
     """
     for link in gang.links:
         # Where one is gone already, its last words are read all the same.
         link.order("end", roots=orphans if link is gang.here else [])
     begin = time.monotonic()
+    further: Dict[str, Tuple[object, float]] = {}
+    stuck: List[str] = []
 
     def over(link: Link) -> bool:
         late = link is gang.here and time.monotonic() - begin > GUARD_SECONDS
-        return bool(link.gone) or late or ("ended" in link.answers and whole(link.name))
+        return bool(link.gone) or late or link.name in stuck or ("ended" in link.answers and whole(link.name))
 
     while not all(over(link) for link in gang.links):
         gang.pump(note)
         for remote in gang.remote:
             remote.lost_after(timeout)
+            now = time.monotonic()
+            have = ("ended" in remote.answers, sum(remote.offsets.values()))
+            before, since = further.get(remote.name, (None, now))
+            further[remote.name] = (have, since if have == before else now)
+            if not over(remote) and now - further[remote.name][1] > timeout:
+                stuck.append(remote.name)
         meanwhile()
+    return [link.name for link in gang.links if link.name in stuck and "ended" in link.answers]
 
 
 def end_of(link: Link, here: Link) -> Tuple[JobState, int, str]:

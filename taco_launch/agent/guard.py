@@ -152,7 +152,18 @@ class _Guard:
         self._told = [told for told in self._told if told["op"] != "leased"]
 
     def _prepare(self, message: Dict[str, Any]) -> None:
+        first = not self._welcome
         self._welcome = {"op": "welcome", **message["welcome"]}
+        if first:  # the connection broke just before, and mpirun was faster than the next
+            for line in self._ranks:
+                self._greet(line)
+
+    def _greet(self, line: Line) -> None:
+        """Tell a rank how to start; what it was told before that it has not heard."""
+        if self._welcome:
+            line.send(self._welcome)
+            if self._terminating:
+                line.send({"op": "terminate"})
 
     def _terminate(self, message: Dict[str, Any]) -> None:
         if not self._terminating:
@@ -199,9 +210,7 @@ class _Guard:
         self._remember(*message["roots"])
         if self._elsewhere:
             self._sender.add(message["rank"])
-        line.send(self._welcome)
-        if self._terminating:
-            line.send({"op": "terminate"})
+        self._greet(line)
         self._tell(op="started", rank=message["rank"], roots=message["roots"])
 
     def _remember(self, *more: List[int]) -> None:

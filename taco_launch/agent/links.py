@@ -23,6 +23,8 @@ _SSH_FAILED, _NO_FILE = 255, 2
 # A host that refuses at once (its sshd has too many callers) is asked again at the start of a job; one that is silent not.
 _FIRST_TRIES = 3
 _SLOW_SECONDS = 5.0
+# Of these orders only the last one holds.
+_SLOTS = frozenset(("lease", "unlease"))
 
 
 class Link:
@@ -47,6 +49,8 @@ class Link:
     def order(self, op: str, **more: Any) -> None:
         """Give an order that holds over every connection."""
         message = {"op": op, **more}
+        if op in _SLOTS:  # given again, an earlier one would let the slots go for a moment
+            self._orders = [earlier for earlier in self._orders if earlier["op"] not in _SLOTS]
         self._orders.append(message)
         self.post(message)
 
@@ -199,7 +203,8 @@ class RemoteLink(Link):
         code = None
         if process is not None:
             try:
-                code = process.wait(0.0 if self._joined else 1.0)
+                # Only of the first connection the code matters. Later ssh may hang, and all other hosts would wait with us.
+                code = process.wait(0.0 if self._was_joined else 1.0)
             except subprocess.TimeoutExpired:
                 code = None
         said = errors.last_line() if errors is not None else ""

@@ -1,5 +1,6 @@
 """The agent on the other hosts of a job, by the plain `ssh` of PATH; whom it reaches, and how, its configuration says."""
 
+import os
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,13 @@ _PYTHON = ("python3", "-I", "-S")
 _OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 # More at a time only compete for the head's cores, as with mpirun's own.
 MOST_AT_ONCE = 64
-_PUT = 'set -eu; umask 077; mkdir -p "${1%/*}"; cat >"$1.$$"; mv "$1.$$" "$1"'
+# A connection that is cut looks like the end of the file. The login shell there reads this, csh too: one line, no single
+# quotes, no exclamation mark.
+_PUT = (
+    'set -eu; umask 077; mkdir -p "${1%/*}"; part=$1.$$; cat >"$part"'
+    ' && { [ "$(wc -c <"$part")" -eq "$2" ] || { echo only a part arrived >&2; false; }; }'
+    ' && chmod 600 "$part" && mv -f "$part" "$1" || { rm -f "$part"; exit 1; }'
+)
 _PUT_SECONDS = 60.0
 
 
@@ -23,9 +30,10 @@ def argv(host: str, agent: str, *words: str) -> Tuple[str, ...]:
 
 def put(host: str, agent: str) -> str:
     """Bring the agent to a host that has not got this one; give why that failed, empty where it did not."""
-    command = ("ssh", *_OPTIONS, host, shell(("/bin/sh", "-c", _PUT, "put", agent)))
     try:
         with open(agent, "rb") as content:
+            size = str(os.fstat(content.fileno()).st_size)
+            command = ("ssh", *_OPTIONS, host, shell(("/bin/sh", "-c", _PUT, "put", agent, size)))
             done = subprocess.run(command, stdin=content, capture_output=True, timeout=_PUT_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)

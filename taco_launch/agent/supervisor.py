@@ -327,7 +327,7 @@ class _Supervisor:
 
     def _end_processes(self) -> str:
         """Have every guard end all that belongs to the job; do it without them where there is none. Say what is left."""
-        disband.end_all(
+        stuck = disband.end_all(
             self._gang,
             self._note,
             self._orphans(),
@@ -339,6 +339,7 @@ class _Supervisor:
         remote = self._gang.remote
         left += [recovery.left(link.answers["ended"], link.name) for link in remote if "ended" in link.answers]
         left += self._clear([link for link in remote if "ended" not in link.answers])
+        left += [f"the logs of {name} are not all here" for name in stuck]
         self._gang.dismiss(self._gang.remote, self._note, remove=self._np == 0)
         return "; ".join(filter(None, left))
 

@@ -56,7 +56,8 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
 @click.option(
     "--disrupt",
     type=click.Choice(["docker", "host"]),
-    help="What may stop, if it has to, although containers run on a host: its engine with all of them, or the host.",
+    help="What may stop, if it has to, although containers run on a host: its engine with all of them (docker), or the "
+    "host as well (host: no stage of this version needs that).",
 )
 @click.pass_context
 def setup(
@@ -75,7 +76,8 @@ def setup(
     """Make hosts able to train: docker, image, container, SSH between the containers, agent; then prove it.
 
     What is right already is left as it is, so it can be run again at any time: after a failure, for a new host, or
-    --check every night. One host that fails keeps no other from being set up.
+    --check every night. One host that fails keeps no other from being set up. After --hosts with a new host, those that
+    are set up already have to be told of it: --only ssh_mesh.
 
     \b
     Examples:
@@ -87,7 +89,8 @@ def setup(
 
     \b
     Exit codes: 0 all hosts are ready (with --check: nothing to do), 2 usage or inventory, or nobody to ask, 3 there is
-    something to do (--check), 5 a host failed or the proof found a fault, 130 after Ctrl-C.
+    something to do (--check), 5 a host failed, the proof found a fault, or others are to be told of a new host, 130
+    after Ctrl-C.
     """
     from taco_launch.command import shell
     from taco_launch.flows.setup import Ask, Setup

@@ -228,7 +228,7 @@ def profile_of(inventory: "Inventory", wanted: str | None) -> "Profile":
 
 def _head(inventory: "Inventory", hosts: "tuple[Host, ...]") -> str:
     """Name the host that mpirun runs on; this machine may go under another name that -H gave it."""
-    if any(host.name == inventory.head for host in hosts):
+    if inventory.container is not None or any(host.name == inventory.head for host in hosts):
         return inventory.head
     return next((host.name for host in hosts if host.connection == "local"), inventory.head)
 

@@ -77,7 +77,7 @@ def _request(head: Head, spec: JobSpec, environ: Mapping[str, str]) -> dict[str,
     if head.seat.inherit:
         named = (name for name, value in spec.env if value is None)
         environ = {name: environ[name] for name in named if name in environ}
-        spec = _for_elsewhere(spec)
+        spec = for_elsewhere(spec)
     caller = {"environment": dict(environ), "umask": _umask(), "inherit": head.seat.inherit}
     return {"spec": to_json(spec), "caller": caller}
 
@@ -99,11 +99,12 @@ def _is_at(head: Head, spec: JobSpec, host: Host) -> bool:
     return host.name == spec.head if head.seat.inherit else host.connection == "local"
 
 
-def _for_elsewhere(spec: JobSpec) -> JobSpec:
-    """Leave out what only the controller has: its folder, paths of keys and passwords."""
-    hosts = tuple(replace(host, identity_file=None) for host in spec.hosts)
+def for_elsewhere(spec: JobSpec) -> JobSpec:
+    """Leave out what only the controller has: its folder, paths of keys and passwords, which host it is itself."""
     if spec.container is None:  # for the agent its host is this machine
-        return replace(spec, cwd="", hosts=tuple(replace(host, connection="local") for host in hosts))
+        hosts = tuple(replace(host, identity_file=None, connection="local") for host in spec.hosts)
+        return replace(spec, cwd="", hosts=hosts)
+    hosts = tuple(replace(host, identity_file=None, connection="ssh") for host in spec.hosts)
     return replace(spec, cwd="", hosts=hosts, container=replace(spec.container, registry=None))
 
 

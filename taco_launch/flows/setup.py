@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from taco_launch.agent.folders import state_folder
+from taco_launch.command import shell
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.facts import MADE
 from taco_launch.flows import setup_sources as sources
 from taco_launch.flows.apply import Log, Step, apply
 from taco_launch.flows.facts import gather
 from taco_launch.flows.verify import Flaw, verify
+from taco_launch.inventory.ranges import fold
 from taco_launch.model.facts import Docker, HostFacts, Made
 from taco_launch.model.found import asked
 from taco_launch.model.hosts import Host, Inventory
@@ -24,6 +26,7 @@ from taco_launch.setup.chain import Chain, chain
 from taco_launch.setup.diff import diffs, wanted
 from taco_launch.setup.image import resolve
 from taco_launch.setup.ops import STAGES, Cluster, Op, Stage
+from taco_launch.setup.ssh_mesh import unaware
 from taco_launch.setup.stages import PLANS
 
 SUBJECTS = ("system", "network", "docker", "gpu", "rdma", MADE)
@@ -155,6 +158,8 @@ class Setup:
         found: tuple[Flaw, ...] = ()
         if ready and self._ask.stages == STAGES:
             found = self._verify()
+        if ready and "ssh_mesh" in self._ask.stages:
+            found += self._unaware()
         hosts = tuple(Ready(name, self._changes.get(name, 0), self.failed.get(name)) for name in self._chosen)
         return Done(hosts, found, str(log.folder) if log.written else "")
 
@@ -197,8 +202,18 @@ class Setup:
         told = {name: self._facts[name] for name in ready}
         return verify(self._inventory, self._on(ready), told, self._proof, self._ask.profile)
 
+    def _unaware(self) -> tuple[Flaw, ...]:
+        """Say which hosts that are not set up by this call have yet to be told of those that are."""
+        hosts = tuple(name for name in unaware(self._cluster) if name not in self._chosen)
+        if not hosts:
+            return ()
+        typed = shell(("taco-launch", "-i", self._inventory.source, "setup", "--only", "ssh_mesh"))
+        evidence = f"only {fold(tuple(self._chosen))} {'was' if len(self._chosen) == 1 else 'were'} set up"
+        return (Flaw(hosts, "does not know all hosts as they are now", evidence, f"tell them of all: {typed}"),)
+
     def _chain(self, name: str, stages: Collection[Stage]) -> Chain:
-        return chain(self._chosen[name], self._facts[name], self._cluster, PLANS, stages)
+        cluster = replace(self._cluster, with_head=self._inventory.head in self._alive())
+        return chain(self._chosen[name], self._facts[name], cluster, PLANS, stages)
 
     def _alive(self) -> tuple[str, ...]:
         return tuple(name for name in self._chosen if name in self._facts and name not in self.failed)

@@ -96,7 +96,8 @@ class Teardown:
         for answer in answers:
             if answer.error is not None:
                 self.failed[answer.host] = answer.error
-        return {answer.host: answer.value.get(ADDED, b"").decode() for answer in answers if answer.value is not None}
+        texts = [(answer.host, answer.value) for answer in answers if answer.value is not None]
+        return {host: text.get(ADDED, b"").decode("utf-8", "replace") for host, text in texts}
 
     def _run(self, transport: Transport, ops: Sequence[Op], log: Log) -> None:
         def tell(step: Step) -> None:

@@ -4,7 +4,8 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from taco_launch.command import Command, Result
 from taco_launch.diagnose import explain
 from taco_launch.errors import HostError
+from taco_launch.flows.jobs import for_elsewhere
 from taco_launch.inventory.ranges import fold
 from taco_launch.launch import mpirun
 from taco_launch.launch.found import over_ssh
@@ -267,18 +269,14 @@ def _train(head: Transport, cluster: _Cluster, seen: Mapping[str, _Seen], profil
     names = sorted({name for each in seen.values() for name in each.env} - _OWN)
     command = ("python3", "-I", "-S", "-c", _RANK, json.dumps(names))
     plan = _plan(cluster, tuple(seen), command, profile)
-    for file in plan.files:
-        head.put(file.text.encode(), file.path, sudo=True)
     limit = _LOOK_SECONDS + len(seen)
     env = (word for name, value in plan.env for word in ("--env", f"{name}={value}"))
     inside = ("timeout", "-k", "5", str(limit), *plan.executed)
     try:
-        result = head.run(Command(("docker", "exec", *env, cluster.name, *inside), sudo=True, timeout=limit + 10))
+        with _put(head, plan):
+            result = head.run(Command(("docker", "exec", *env, cluster.name, *inside), sudo=True, timeout=limit + 10))
     except HostError as error:
         return _silent([Answer(head.name, error=error)])
-    finally:
-        if plan.files:
-            head.run(Command(("rm", "-f", *(file.path for file in plan.files)), sudo=True, timeout=_LOOK_SECONDS))
     told = _ranks(result, plan)
     missing = [host for number, host in enumerate(seen) if number not in told]
     if result.exit_code or missing:
@@ -290,6 +288,27 @@ def _train(head: Transport, cluster: _Cluster, seen: Mapping[str, _Seen], profil
         for number, host in enumerate(seen)
         for flaw in _differences(host, cluster.inventory.cluster, seen[host], *told[number])
     ]
+
+
+@contextmanager
+def _put(head: Transport, plan: LaunchPlan) -> Iterator[None]:
+    """Have the plan's files on the head for as long as the block lasts.
+
+    Raises:
+        HostError: they cannot be put there, or not be removed; what the block raises itself comes first.
+    """
+    remove = Command(("rm", "-f", *(file.path for file in plan.files)), sudo=True, timeout=_LOOK_SECONDS)
+    try:
+        for file in plan.files:
+            head.put(file.text.encode(), file.path, sudo=True)
+        yield
+    except BaseException:
+        if plan.files:
+            with suppress(HostError):
+                head.run(remove)
+        raise
+    if plan.files:
+        head.run(remove)
 
 
 def _plan(cluster: _Cluster, hosts: tuple[str, ...], command: tuple[str, ...], profile: Profile) -> LaunchPlan:
@@ -306,6 +325,7 @@ def _plan(cluster: _Cluster, hosts: tuple[str, ...], command: tuple[str, ...], p
         mpirun=inventory.mpirun,
         cluster=inventory.cluster,
     )
+    spec = for_elsewhere(spec)
     facts = over_ssh(JobFacts(root=True), spec, [cluster.facts[host] for host in hosts])
     placement = Placement(tuple(Share(host, 1) for host in hosts), "one rank on every host")
     return mpirun.plan(spec, "verify", placement, facts, (), paths.folder(inventory.cluster))

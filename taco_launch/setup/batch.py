@@ -41,6 +41,11 @@ taco_file() {{ # taco_file PATH MODE WAY <BASE64
     *) taco_umask=022 ;;
   esac
   (umask $taco_umask && mkdir -p "$taco_folder") || return
+  if [ "$3" = place ] && [ -L "$1" ]; then
+    echo "error: $1 is a symbolic link, and what it leads to would be overwritten: look who made it, and remove it"
+    return 1
+  fi
+  rm -f "$1.taco-new" # of a run that was cut; nor is a link of that name followed
   if ! (umask 077 && base64 -d >"$1.taco-new" && chmod "$2" "$1.taco-new"); then
     rm -f "$1.taco-new"
     return 1

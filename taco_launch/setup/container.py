@@ -7,7 +7,7 @@ from dataclasses import replace
 from taco_launch.model.facts import ContainerState, Docker, HostFacts, Made, MadeFile
 from taco_launch.model.hosts import Container, Host
 from taco_launch.setup import paths, scripts, unit
-from taco_launch.setup.definition import Definition, cannot, changes, define
+from taco_launch.setup.definition import Definition, cannot, changes, define, lost, unread
 from taco_launch.setup.ops import Cluster, File, Op, Problem
 
 _CREATE_SECONDS = 300
@@ -29,6 +29,10 @@ def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Proble
         yield Problem("container", f"the image {container.image} is not here", "set up the stage image before this one")
         return
     there = _find(facts, paths.container(definition.cluster))
+    gone = lost(definition, there, facts) if there else ()
+    if gone:
+        yield _gone(paths.container(definition.cluster), gone)
+        return
     why = changes(definition, there) if there else "it is not there"
     if why:
         create = _create(definition, there, why, cluster.inventory.mpirun)
@@ -56,7 +60,19 @@ def _refuse(container: Container, facts: HostFacts, cluster: Cluster) -> Problem
     lacking = cannot(container, facts)
     if lacking:
         return Problem("container", f"{name}: {lacking}", "leave container.privileged out of the inventory")
+    unknown = unread(facts)
+    if unknown:
+        return Problem("container", f"{name}: {unknown}", "is the driver loaded? see nvidia-smi on the host")
     return None
+
+
+def _gone(name: str, gone: tuple[str, ...]) -> Problem:
+    return Problem(
+        "container",
+        f"{name} was made with {', '.join(gone)}, which this host does not show now",
+        "is the driver loaded? has docker the NVIDIA container toolkit? Where they are gone for good, remove the "
+        f"container on the host (docker rm --force {name}), then run setup again",
+    )
 
 
 def _find(facts: HostFacts, name: str) -> ContainerState | None:

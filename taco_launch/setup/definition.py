@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from taco_launch.model.facts import ContainerState, Docker, HostFacts, Made, System
+from taco_launch.model.found import Unknown, asked
 from taco_launch.model.hardware import Gpus
 from taco_launch.model.hosts import Container, Inventory
 from taco_launch.setup import paths, scripts
@@ -18,6 +19,7 @@ _CAPABILITIES = ("IPC_LOCK", "SYS_PTRACE")
 # Of /dev/infiniband: what libibverbs and librdmacm open; not umad and issm, which manage the fabric.
 _RDMA_DEVICE = re.compile(r"/dev/infiniband/(?:uverbs[0-9]+|rdma_cm)")
 _GPU_DEVICE = re.compile(r"/dev/nvidia(?:[0-9]+|ctl)")
+_GPUS = "--gpus=all"
 # Where a container of ours keeps its options, so that a plan can say which of them have changed.
 _OPTIONS_LABEL = "taco-launch.options"
 # What `--privileged` gives, and some containers and virtual machines cannot (capabilities(7)).
@@ -80,11 +82,12 @@ def define(inventory: Inventory, container: Container, facts: HostFacts) -> Defi
     limits, limit_remarks = _limits(container, facts)
     options = (
         "--entrypoint=/bin/sh",
+        "--user=0",  # whatever user the image names: sshd and what sessions do to it are root's
         "--network=host",
         "--pid=host",
         f"--shm-size={container.shm_size}",
         *limits,
-        *(("--gpus=all",) if gpus else ()),
+        *((_GPUS,) if gpus else ()),
         *privileges,
         *_mounts(inventory.cluster, container),
         *(f"--env={name}={value}" for name, value in container.env),
@@ -109,14 +112,21 @@ def changes(definition: Definition, there: ContainerState) -> str:
     was = labels.get(paths.IMAGE_LABEL)
     if was != definition.name:
         return f"it was made from {was}"
-    try:
-        told = json.loads(labels.get(_OPTIONS_LABEL, ""))
-        before = [option for option in told if isinstance(option, str)]
-    except (ValueError, TypeError):
+    before = _before(there)
+    if before is None:
         return "it was made otherwise"
     differing = [f"with {_shown(option)}" for option in definition.options if option not in before]
     differing += [f"without {_shown(option)}" for option in before if option not in definition.options]
     return f"now {', '.join(differing)}" if differing else "its image or its main.sh has changed"
+
+
+def _before(there: ContainerState) -> tuple[str, ...] | None:
+    """Give the options that a container of ours was made with; None where its label does not tell."""
+    try:
+        told = json.loads(dict(there.labels).get(_OPTIONS_LABEL, ""))
+        return tuple(option for option in told if isinstance(option, str))
+    except (ValueError, TypeError):
+        return None
 
 
 def _shown(option: str) -> str:
@@ -131,6 +141,33 @@ def cannot(container: Container, facts: HostFacts) -> str:
     if container.privileged and lacking:
         return f"a privileged container needs {', '.join(lacking)}, which this host lacks itself"
     return ""
+
+
+def unread(facts: HostFacts) -> str:
+    """Say which devices of a host could not be read, so that nobody knows what its container gets; empty where none."""
+    made, docker = facts.made, facts.docker
+    if isinstance(made, Made) and isinstance(made.devices, Unknown):
+        return f"the devices of this host cannot be read: {made.devices.reason}"
+    gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else facts.gpu
+    if isinstance(gpus, Unknown) and asked(gpus):
+        return f"the GPUs of this host cannot be read: {gpus.reason}"
+    # An engine that is not there yet tells nothing; it is asked once it runs.
+    if not isinstance(docker, Docker) or not isinstance(docker.version, str) or not isinstance(gpus, tuple):
+        return ""
+    if gpus and isinstance(docker.toolkit, Unknown) and not _toolkit(docker):
+        return f"whether docker has the NVIDIA container toolkit cannot be read: {docker.toolkit.reason}"
+    return ""
+
+
+def lost(definition: Definition, there: ContainerState, facts: HostFacts) -> tuple[str, ...]:
+    """Name the devices that a container of ours was made with, and that its host has no more."""
+    before = _before(there) or ()
+    here = facts.made.devices if isinstance(facts.made, Made) and isinstance(facts.made.devices, tuple) else ()
+    devices = [option.partition("=")[2] for option in before if option.startswith("--device=")]
+    gone = [device for device in devices if device not in here]
+    if _GPUS in before and _GPUS not in definition.options:
+        gone.append("the GPUs")
+    return tuple(gone)
 
 
 def _devices(facts: HostFacts, kind: re.Pattern[str]) -> tuple[str, ...]:
@@ -149,13 +186,13 @@ def _gpus(facts: HostFacts) -> tuple[tuple[str, ...], tuple[str, ...]]:
     gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else ()
     if not isinstance(gpus, tuple) or not gpus:
         return (), ()
-    docker = facts.docker
-    toolkit = isinstance(docker, Docker) and (
-        isinstance(docker.toolkit, str) or (isinstance(docker.runtimes, tuple) and "nvidia" in docker.runtimes)
-    )
-    if not toolkit:
+    if not isinstance(facts.docker, Docker) or not _toolkit(facts.docker):
         return (), (f"without its {len(gpus)} GPUs: docker has no NVIDIA container toolkit",)
     return _devices(facts, _GPU_DEVICE) or ("/dev/nvidiactl",), ()
+
+
+def _toolkit(docker: Docker) -> bool:
+    return isinstance(docker.toolkit, str) or (isinstance(docker.runtimes, tuple) and "nvidia" in docker.runtimes)
 
 
 def _privileges(container: Container, facts: HostFacts) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:

@@ -89,13 +89,15 @@ def _change(docker: Docker, made: Made, cluster: Cluster, merged: daemon_json.Me
     looked_at = _hash(made.daemon_json.encode()) if isinstance(made.daemon_json, str) else "absent"
     allowed = "no" if cluster.disrupt == "nothing" else "yes"
     proxied = "yes" if cluster.inventory.engine.proxy else "no"
+    files = tuple(file for change in changes for file in change.files)
+    names = tuple(file.path.rpartition("/")[2] for file in files)
     yield Op(
         "docker",
         f"{'; '.join(change.name for change in changes)} ({how})",
         why="; ".join((*(change.why for change in changes), *_hidden(docker, merged))),
         script=text("docker_settings.sh"),
-        args=(how, allowed, MARKS, ENGINE_CONFIG, looked_at, ENGINE_PROXY, proxied),
-        files=(File(f"{MARKS}/{how}", b"", 0o600), *(file for change in changes for file in change.files)),
+        args=(how, allowed, MARKS, ENGINE_CONFIG, looked_at, ENGINE_PROXY, proxied, *names),
+        files=files,
         disrupts="docker" if running and how == "restart" else "nothing",
         seconds=300,
         old=tuple(pair for change in changes for pair in change.old),

@@ -73,9 +73,10 @@ class Cluster:
     `facts` holds the hosts that answered. `disrupt` is what the user allows (`--disrupt`). `digest` is the image's, once
     a host has resolved the tag. `cluster_key` is (private, public) of the cluster's SSH key, once the head has made it;
     `host_keys` the public host keys of the containers' sshd, once they are there: (host, key); `known_hosts` the text of
-    the head's file of them as it is now. `agent` is (file name, content) of the agent, where every host has a file of
-    that name without the content; `packages` those of the docker packages that are on the controller. `password` is the
-    registry's.
+    the head's file of them as it is now. `with_head` says whether this call sets the head up as well, and it has not
+    failed: only then a key that is not there will be. `agent` is (file name, content) of the agent, where every host
+    has a file of that name without the content; `packages` those of the docker packages that are on the controller.
+    `password` is the registry's.
     """
 
     inventory: Inventory
@@ -85,6 +86,7 @@ class Cluster:
     cluster_key: tuple[bytes, str] | None = field(default=None, repr=False)
     host_keys: tuple[tuple[str, str], ...] = ()
     known_hosts: str = ""
+    with_head: bool = True
     agent: tuple[str, bytes] | None = None
     packages: tuple[tuple[str, bytes], ...] = ()
     password: str | None = field(default=None, repr=False)

@@ -24,6 +24,11 @@ def container(cluster: str) -> str:
     return f"taco-launch-{cluster}"
 
 
+def unfinished(cluster: str) -> str:
+    """Name the training container while it is made (create.sh does): no cluster's container can have this name."""
+    return f"taco-launch_{cluster}"
+
+
 def unit(cluster: str) -> str:
     """Name the systemd unit that runs the container."""
     return f"taco-launch-{cluster}.service"

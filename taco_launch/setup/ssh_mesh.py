@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from taco_launch.command import shell
 from taco_launch.facts.interface import Carrier, carrier
 from taco_launch.model.facts import Docker, HostFacts, Listener, Made, Network
 from taco_launch.model.found import Absent, Unknown
@@ -85,6 +86,19 @@ def members(cluster: Cluster) -> tuple[Member, ...]:
     return tuple(found)
 
 
+def unaware(cluster: Cluster) -> tuple[str, ...]:
+    """Name the hosts that are in the mesh already and whose files do not name all members as they are now."""
+    inventory, known = cluster.inventory, members(cluster)
+    port = inventory.container.ssh_port if inventory.container else 0
+    return tuple(
+        host.name
+        for host in inventory.hosts
+        if host.name in cluster.facts
+        and paths.sshd_config(inventory.cluster) in (files_of(cluster.facts[host.name]) or {})
+        and differing(cluster.facts[host.name], _naming(host, cluster.facts[host.name], inventory.cluster, port, known))
+    )
+
+
 def _taken(facts: HostFacts, own: str, container: Container, cluster: str) -> Problem | None:
     """Say whose the port is, where it is not free and not ours."""
     listener = _listener(facts, own, container.ssh_port)
@@ -125,27 +139,24 @@ def _keys(host: Host, made: Made, cluster: Cluster) -> Iterator[Op | Problem]:
         if public_key(made.cluster_key) is None:
             script, args = scripts.text("keygen.sh"), (paths.key(name), f"taco-launch {name}")
             yield Op(_STAGE, "cluster's key: make it", "there is none on the head", script, args)
-    elif cluster.cluster_key is None and inventory.head not in cluster.facts and isinstance(made.cluster_key, Absent):
-        yield Problem(
-            _STAGE,
-            f"the cluster's key is made on the head, {inventory.head}, which did not answer",
-            f"set up again when it does, or name another one: head: {host.name}",
-        )
+    elif cluster.cluster_key is None and not cluster.with_head:
+        silent = inventory.head not in cluster.facts
+        if silent and public_key(made.cluster_key) is not None:
+            return  # it has the key, as far as anybody knows
+        if silent:
+            why, hint = "did not answer", f"set up again when it does, or name another one: head: {host.name}"
+        else:
+            typed = shell(("taco-launch", "-i", inventory.source, "setup", "--hosts", inventory.head))
+            why, hint = "is not set up", f"set the head up first: {typed}"
+        yield Problem(_STAGE, f"the cluster's key is made on the head, {inventory.head}, which {why}", hint)
 
 
 def _files(
     host: Host, facts: HostFacts, cluster: Cluster, container: Container, known: tuple[Member, ...]
 ) -> Iterator[Op]:
     """Write what differs of the files that name all members, and of the cluster's key."""
-    name, port = cluster.inventory.cluster, container.ssh_port
-    system = facts.system if not isinstance(facts.system, (Absent, Unknown)) else None
-    hostname = system.hostname if system is not None and isinstance(system.hostname, str) else None
-    wanted = [
-        _text(paths.hosts(name), ssh_files.hosts_file(known, host.name, hostname), in_place=True),
-        _text(paths.ssh_config(name), ssh_files.ssh_config(name, known, port), in_place=True),
-    ]
-    if any(member.key for member in known):
-        wanted.append(_text(paths.known_hosts(name), ssh_files.known_hosts(known, port)))
+    name = cluster.inventory.cluster
+    wanted = _naming(host, facts, name, container.ssh_port, known)
     pair = cluster.cluster_key
     own_key = facts.made.cluster_key if isinstance(facts.made, Made) else None
     public = public_key(pair[1] if pair else own_key)
@@ -161,6 +172,19 @@ def _files(
         missing = differing(facts, halves)
         if missing:
             yield _written("cluster's key: copy it", f"{cluster.inventory.head} has another one", missing)
+
+
+def _naming(host: Host, facts: HostFacts, cluster: str, port: int, known: tuple[Member, ...]) -> list[File]:
+    """Give the files that name all members, as they are to be."""
+    system = facts.system if not isinstance(facts.system, (Absent, Unknown)) else None
+    hostname = system.hostname if system is not None and isinstance(system.hostname, str) else None
+    wanted = [
+        _text(paths.hosts(cluster), ssh_files.hosts_file(known, host.name, hostname), in_place=True),
+        _text(paths.ssh_config(cluster), ssh_files.ssh_config(cluster, known, port), in_place=True),
+    ]
+    if any(member.key for member in known):
+        wanted.append(_text(paths.known_hosts(cluster), ssh_files.known_hosts(known, port)))
+    return wanted
 
 
 def _sshd(facts: HostFacts, cluster: str, own: str, port: int) -> Iterator[Op]:

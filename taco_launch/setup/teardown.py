@@ -1,14 +1,20 @@
 """Taking back what set-up made on a host, and only that: docker, images unless asked for, and foreign things stay."""
 
+import json
 from collections.abc import Iterator
+from hashlib import sha256
 
 from taco_launch.model.facts import Docker, HostFacts, Made, MadeFile
+from taco_launch.model.found import Absent, Unknown
 from taco_launch.setup import daemon_json, paths, scripts
 from taco_launch.setup.docker_settings import MARKS
+from taco_launch.setup.image import held, parse_reference
 from taco_launch.setup.ops import File, Op, Problem
 
 # What set-up put into daemon.json, as docker_settings keeps it.
 ADDED = f"{MARKS}/added"
+# What daemon.json is without that: scripts/teardown_host.sh puts it there.
+_WITHOUT = f"{MARKS}/daemon.json.without"
 _STOP_SECONDS = 180
 
 
@@ -22,19 +28,36 @@ def plan(facts: HostFacts, cluster: str, image: str | None, added: str) -> Itera
         yield Problem("container", f"what set-up made there cannot be told: {getattr(why, 'reason', '')}")
         return
     files = {file.path: file for file in facts.made.files}
-    if _has_cluster(facts, files, cluster):
+    has_cluster = _has_cluster(facts, files, cluster)
+    silent = _silent(facts.docker, images=image is not None) if has_cluster or image is not None else None
+    if silent is not None:
+        yield Problem(
+            "container",
+            f"docker does not tell what it holds, so not all can be taken back: {silent}",
+            "have it run first: systemctl start docker",
+        )
+        return
+    if has_cluster:
         name = paths.container(cluster)
         yield Op(
             "container",
             f"remove {name}, its unit and {paths.folder(cluster)}",
             "",
             scripts.text("idle.sh") + scripts.text("teardown.sh"),
-            (cluster, name, paths.unit(cluster), paths.unit_file(cluster), paths.folder(cluster)),
+            (
+                cluster,
+                name,
+                paths.unfinished(cluster),
+                paths.unit(cluster),
+                paths.unit_file(cluster),
+                paths.folder(cluster),
+            ),
             disrupts="container",
             seconds=_STOP_SECONDS,
         )
     if image is not None and _has_image(facts, image):
-        yield Op("image", f"remove {image}", "--images", 'docker rmi "$1" >/dev/null', (image,))
+        name = parse_reference(image).name
+        yield Op("image", f"remove {image}", "--images", 'docker rmi "$1" >/dev/null', (name,))
     others = [path for path in files if _is_cluster(path) and path != paths.folder(cluster)]
     if not others:
         yield from _shared(facts.made, files, added)
@@ -44,6 +67,13 @@ def _shared(made: Made, files: dict[str, MadeFile], added: str) -> Iterator[Op |
     """Plan to take back what all clusters of a host share."""
     ours = [path for path in (paths.AGENT, MARKS, paths.ENGINE_PROXY) if path in files]
     if not ours:
+        return
+    if ADDED in files and isinstance(made.daemon_json, Unknown):
+        yield Problem(
+            "docker",
+            f"{paths.ENGINE_CONFIG}: what set-up put into it cannot be taken out: {made.daemon_json.reason}",
+            f"{ADDED} says what that is: make the file readable, then run this again",
+        )
         return
     config = made.daemon_json if isinstance(made.daemon_json, str) else None
     put: tuple[File, ...] = ()
@@ -57,16 +87,30 @@ def _shared(made: Made, files: dict[str, MadeFile], added: str) -> Iterator[Op |
                 "it stays as it is: correct it on the host, then run this again",
             )
             return
+        except json.JSONDecodeError as error:
+            yield Problem(
+                "docker",
+                f"{ADDED}, which says what set-up put into {paths.ENGINE_CONFIG}, has a line of no JSON: {error.msg}",
+                "an interrupted set-up wrote half of it: remove that line on the host, and what it names from "
+                "daemon.json, then run this again",
+            )
+            return
         if text != config:
-            put = (File(f"{MARKS}/daemon.json", text.encode(), 0o600, shown=paths.ENGINE_CONFIG),)
+            put = (File(_WITHOUT, text.encode(), 0o600, shown=paths.ENGINE_CONFIG),)
     parts = ["the agent and the leases", *(["what set-up put into daemon.json"] if put else [])]
     proxy = paths.ENGINE_PROXY in files
     yield Op(
         "docker",
         f"remove {', '.join([*parts, *(['the proxy of docker.service'] if proxy else [])])}",
         "no other cluster uses them" + ("; docker goes on as it is until it starts anew" if put or proxy else ""),
-        scripts.text("teardown_host.sh"),
-        (paths.STATE, paths.LEASES, paths.ENGINE_PROXY, paths.ENGINE_CONFIG),
+        scripts.text("idle.sh") + scripts.text("teardown_host.sh"),
+        (
+            paths.STATE,
+            paths.LEASES,
+            paths.ENGINE_PROXY,
+            paths.ENGINE_CONFIG,
+            *((_WITHOUT, sha256(config.encode()).hexdigest()) if put and config is not None else ()),
+        ),
         put,
         old=((paths.ENGINE_CONFIG, config),) if put and config is not None else (),
     )
@@ -77,13 +121,24 @@ def _has_cluster(facts: HostFacts, files: dict[str, MadeFile], cluster: str) -> 
     containers = docker.containers if isinstance(docker, Docker) and isinstance(docker.containers, tuple) else ()
     ours = (one for one in containers if dict(one.labels).get(paths.CLUSTER_LABEL) == cluster)
     made = (paths.unit_file(cluster), paths.folder(cluster))
-    return any(path in files for path in made) or any(one.name == paths.container(cluster) for one in ours)
+    names = (paths.container(cluster), paths.unfinished(cluster))
+    return any(path in files for path in made) or any(one.name in names for one in ours)
 
 
 def _has_image(facts: HostFacts, image: str) -> bool:
-    docker = facts.docker
-    images = docker.images if isinstance(docker, Docker) and isinstance(docker.images, tuple) else ()
-    return any(one.reference == image for one in images)
+    return isinstance(facts.docker, Docker) and held(parse_reference(image), facts.docker) is not None
+
+
+def _silent(docker: Docker | Absent | Unknown, *, images: bool) -> str | None:
+    """Say why docker does not tell its containers, or its images where they matter; one that is not there has none."""
+    if isinstance(docker, Absent):
+        return None
+    if isinstance(docker, Unknown):
+        return docker.reason
+    if not isinstance(docker.version, str):
+        return docker.version.reason
+    asked = (docker.containers, *((docker.images,) if images else ()))
+    return next((each.reason for each in asked if not isinstance(each, tuple)), None)
 
 
 def _is_cluster(path: str) -> bool:

@@ -139,6 +139,22 @@ def test_a_rank_that_comes_late_hears_of_it(supervisor: Mail, connect: Connect) 
     late.wait("terminate")
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_rank_that_was_faster_than_its_welcome_gets_it(supervisor: Mail, connect: Connect, stopped: bool) -> None:
+    early = register(connect(), 0)
+    supervisor.wait("started")
+    if stopped:
+        supervisor.send("terminate")
+        early.wait("terminate")  # a rank hears nothing before its welcome, so this comes again
+    for _connection in range(2):  # orders may come twice
+        supervisor.send("prepare", welcome={"log_max_bytes": 7})
+    assert early.wait("welcome") == {"op": "welcome", "log_max_bytes": 7}
+    if stopped:
+        early.wait("terminate")
+    early.receive(0.2)
+    assert early.box == []
+
+
 def test_the_end_leaves_nothing(
     supervisor: Mail, connect: Connect, guard: "subprocess.Popen[bytes]", family: Family
 ) -> None:

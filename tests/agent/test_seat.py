@@ -11,7 +11,9 @@ import pytest
 
 from taco_launch.agent.folders import state_folder
 from taco_launch.errors import HostError
-from taco_launch.model.hosts import Container, Host, Inventory
+from taco_launch.flows import jobs
+from taco_launch.model.hosts import Container, Host, Inventory, Registry
+from taco_launch.model.jobs import JobSpec
 from taco_launch.remote import bundle, seat
 from taco_launch.remote.head import Head
 from taco_launch.remote.local import Local
@@ -166,6 +168,19 @@ def test_the_seat_of_an_inventory() -> None:
     here = of(near, None)
     assert (here.sudo, here.inherit, here.turn) == (False, False, None)
     assert here.argv("a.pyz", "get")[-2:] == ("/home/u/.local/state/taco-launch/agent/a.pyz", "get")
+
+
+@pytest.mark.parametrize(
+    ("container", "connection"), [(Container("image", registry=Registry("me")), "ssh"), (None, "local")]
+)
+def test_what_is_local_to_the_controller_is_not_to_the_head(container: Container | None, connection: str) -> None:
+    """Only the host that the agent knows as another one is asked for a lease, the head's own as well."""
+    hosts = (Host("gpu1", "10.0.0.1", identity_file="key"), Host("gpu2", "10.0.0.2", connection="local"))
+    spec = jobs.for_elsewhere(JobSpec("job", ("true",), hosts, head="gpu1", container=container, cwd="/home/u"))
+    assert [(host.connection, host.identity_file) for host in spec.hosts] == [(connection, None)] * 2
+    assert [host.name for host in spec.hosts if spec.is_here(host)] == (["gpu1"] if container else ["gpu1", "gpu2"])
+    assert spec.cwd == ""
+    assert spec.container is None or spec.container.registry is None
 
 
 def test_hints_have_the_inventory_in_them(head: Head) -> None:

@@ -140,6 +140,19 @@ def test_without_a_container_a_job_stays_on_the_head_over_ssh(tmp_path: Path) ->
     assert "host gpu2: without a container a job runs on the head alone, which is gpu1" in result.stderr
 
 
+@pytest.mark.parametrize("container", [True, False])
+def test_the_head_is_the_inventory_s_where_there_is_a_container(
+    tmp_path: Path, container: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "c.yaml"
+    image = "container: {image: x}\n" if container else ""
+    file.write_text(f"cluster: c\nhead: gpu1\n{image}hosts: {{gpu1: {{}}, gpu2: {{connection: local}}}}\n")
+    specs: list[JobSpec] = []
+    monkeypatch.setattr("taco_launch.flows.jobs.submit", lambda _head, spec, _environ: specs.append(spec))
+    call("-i", str(file), "submit", "-H", "gpu2:1", "--", "true")
+    assert [spec.head for spec in specs] == ["gpu1" if container else "gpu2"]
+
+
 @pytest.mark.parametrize(
     ("declared", "asked", "seconds"),
     [("", (), 60.0), ("host_loss_timeout: 20\n", (), 20.0), ("host_loss_timeout: 20\n", ("7",), 7.0)],

@@ -19,7 +19,7 @@ from taco_launch.flows import setup_sources
 from taco_launch.flows.verify import Flaw
 from taco_launch.model.facts import Docker, HostFacts, Made, MadeFile
 from taco_launch.model.found import Absent
-from taco_launch.model.hosts import Container, Engine, Host, Inventory, Registry
+from taco_launch.model.hosts import Host
 from taco_launch.remote import fanout
 from taco_launch.remote.fanout import Answer, Fanout
 from taco_launch.remote.local import Local
@@ -197,6 +197,31 @@ def test_some_hosts_and_some_stages(world: World) -> None:
     assert set(world.clusters[-1].facts) == {"gpu1", "gpu2", "gpu3"}
 
 
+def test_the_stages_know_whether_the_head_is_set_up_as_well(world: World) -> None:
+    setup(world, "--yes", "--hosts", "gpu[2-3]")
+    assert not any(cluster.with_head for cluster in world.clusters)
+    world.clusters.clear()
+    world.refused["gpu1", "image"] = Problem("image", "no room", "make some")
+    setup(world, "--yes", "--only", "image,ssh_mesh")
+    assert world.clusters[0].with_head
+    assert not world.clusters[-1].with_head, "it has failed in a stage before"
+
+
+def test_hosts_that_are_to_be_told_of_a_new_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow, "unaware", lambda _cluster: ("gpu1", "gpu2", "gpu3"))
+    done = setup(world, "--yes", "--hosts", "gpu3")
+    assert (code(done), rows(done)) == (5, {"gpu3": ["ready", "5"]})
+    assert "error: gpu[1-2] does not know all hosts as they are now: only gpu3 was set up\nhint: " in done.stderr
+    assert f"taco-launch -i {world.folder.parent}/cluster.yaml setup --only ssh_mesh\n" in done.stderr
+    assert code(setup(world, "--yes")) == 0, "none is left out"
+    assert code(setup(world, "--yes", "--hosts", "gpu3", "--only", "agent")) == 0, "the mesh was not asked for"
+
+
+def test_disrupting_a_host_is_explained() -> None:
+    told = CliRunner().invoke(cli, ["setup", "--help"]).stdout
+    assert "no stage of this version needs that" in " ".join(told.split())
+
+
 def test_a_host_that_fails_keeps_no_other_from_it(world: World) -> None:
     world.scripts["gpu2", "image"] = "echo pulling; echo 'error: registry: no route to host' >&2; exit 1"
     done = setup(world, "--yes")
@@ -317,79 +342,6 @@ def test_an_inventory_without_a_container(world: World) -> None:
 def test_a_login_without_a_password(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(setup_sources.VARIABLE)
     assert str(setup(world).exception) == "container.registry: user me has no password"
-
-
-def registry(file: str | None) -> Inventory:
-    return Inventory("c", "a", (), Container("i", registry=Registry("me", file)), source="cluster.yaml")
-
-
-def test_the_password_of_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "password"
-    file.write_text(f"{PASSWORD}\nanother line\n")
-    assert setup_sources.password(registry(str(file)), {}) == PASSWORD
-    for text in ("", "\nx\n"):
-        file.write_text(text)
-        with pytest.raises(Exception, match="its first line is empty"):
-            setup_sources.password(registry(str(file)), {})
-    file.unlink()
-    with pytest.raises(Exception, match=r"password_file: .*: No such file or directory"):
-        setup_sources.password(registry(str(file)), {setup_sources.VARIABLE: "x"})
-    assert setup_sources.password(Inventory("c", "a", ()), {}) is None
-
-
-def test_packages_of_a_folder(tmp_path: Path) -> None:
-    engine = Engine("packages", packages=str(tmp_path))
-    with pytest.raises(Exception, match=r"there is no \.deb or \.rpm file"):
-        setup_sources.packages(engine)
-    for name in ("b.deb", "a.deb", "read.me"):
-        (tmp_path / name).write_text(name)
-    assert setup_sources.packages(engine) == (("a.deb", b"a.deb"), ("b.deb", b"b.deb"))
-    assert setup_sources.packages(Engine()) == ()
-
-
-def test_files_are_fetched_whole_or_not_there(tmp_path: Path) -> None:
-    data = bytes(range(256)) * 3 + b"\nnone\n7\n"
-    (tmp_path / "a b").write_bytes(data)
-    (tmp_path / "empty").touch()
-    wanted = [str(tmp_path / name) for name in ("gone", "a b", "empty")]
-    assert setup_sources.fetch(Simulated("gpu1"), wanted) == {wanted[1]: data, wanted[2]: b""}
-
-
-def test_the_head_s_files_are_read_when_they_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = {paths.key("c"): b"PRIVATE", paths.known_hosts("c"): b"one\n"}
-    asked: list[list[str]] = []
-
-    def fetch(_transport: Any, files: Sequence[str]) -> dict[str, bytes]:
-        asked.append(list(files))
-        return {path: there[path] for path in files}
-
-    def made() -> Made:
-        files = tuple(MadeFile(path, hashlib.sha256(data).hexdigest(), 0o600) for path, data in there.items())
-        return Made(files, (), (), None, Absent(), "ssh-ed25519 AAAA", *[Absent()] * 7)
-
-    monkeypatch.setattr(setup_sources, "fetch", fetch)
-    head = setup_sources.HeadFiles("c")
-    assert (head.cluster_key, head.known_hosts) == (None, "")
-    for _ in range(2):
-        head.read(Simulated("gpu1"), made())
-    assert (head.cluster_key, head.known_hosts) == ((b"PRIVATE", "ssh-ed25519 AAAA"), "one\n")
-    there[paths.known_hosts("c")] = b"two\n"
-    head.read(Simulated("gpu1"), made())
-    assert head.known_hosts == "two\n"
-    del there[paths.key("c")]
-    head.read(Simulated("gpu1"), made())
-    assert head.cluster_key is None
-    assert asked == [[paths.key("c"), paths.known_hosts("c")], [paths.known_hosts("c")]]
-
-
-def test_the_agent_is_packed_only_where_it_is_missing() -> None:
-    agent = setup_sources.Agent()
-    bare = Made((), (), (), None, Absent(), Absent(), *[Absent()] * 7)
-    name, data = agent.file([])
-    assert data == b""
-    there = replace(bare, files=(MadeFile(f"{paths.AGENT}/{name}", "0" * 64, 0o600),))
-    assert agent.file([there]) == (name, b"")
-    assert agent.file([there, bare])[1][:2] == b"PK"
 
 
 def test_nothing_runs_on_this_machine_by_mistake() -> None:

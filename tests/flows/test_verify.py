@@ -219,6 +219,46 @@ def test_mpirun_fails(code: int, out: bytes, err: bytes, words: str) -> None:
     assert flaw.hint.endswith(" hostname")
 
 
+@pytest.mark.parametrize("lost_at", ["put", "mpirun", "rm"])
+def test_a_head_that_is_lost_is_a_finding(lost_at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line of more than 64 ranks names a file, which is put before it and removed after it."""
+    cluster = Cluster(65)
+    head = cluster.hosts["gpu1"]
+    done: list[str] = []
+    lost = False
+
+    def step(what: str) -> None:
+        nonlocal lost
+        done.append(what)
+        lost = lost or what == lost_at
+        if lost:
+            raise HostError(f"gpu1: lost at {what}", "is it up?")
+
+    monkeypatch.setattr(head, "put", lambda *_args, **_more: step("put"))
+    answer = head._answer
+
+    def answered(argv: tuple[str, ...]) -> tuple[int, bytes, bytes]:
+        if argv[0] == "rm":
+            step("rm")
+            return 0, b"", b""
+        if argv[:2] == ("docker", "exec") and "ask" not in argv:
+            step("mpirun")
+            return 0, b"", b""
+        return answer(argv)
+
+    monkeypatch.setattr(head, "_answer", answered)
+    assert cluster.flaws() == (Flaw(("gpu1",), "cannot be asked", f"lost at {lost_at}", "is it up?"),)
+    assert done[-1] == "rm"
+
+
+def test_local_to_the_controller_is_not_local_to_the_head() -> None:
+    cluster = Cluster()
+    first, second = cluster.inventory.hosts
+    cluster.inventory = replace(cluster.inventory, hosts=(first, replace(second, connection="local")))
+    assert cluster.flaws() == ()
+    assert "-H gpu1:1,gpu2:1" in " ".join(cluster.hosts["gpu1"].seen[-1].argv)
+
+
 def test_ranks_that_are_not_as_their_container() -> None:
     cluster = Cluster()
     cluster.hosts["gpu1"].ranks["gpu2"] = (65536, told_env(NCCL_ALGO=None, PATH="/usr/bin"))

@@ -29,7 +29,9 @@ class LabUser:
 
     @property
     def env(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("TACO_LAUNCH")}
+        ours = "TACO_LAUNCH"
+        wheels = "TACO_LAUNCH_WHEEL_CACHE"  # where the training image's are kept
+        kept = {name: value for name, value in os.environ.items() if name == wheels or not name.startswith(ours)}
         return {**kept, "TACO_LAUNCH_STATE": str(self.state)}
 
     @property

@@ -50,7 +50,14 @@ class World:
         head = found.get(self.inventory.head)
         pair = (b"private\n", f"{head.cluster_key} taco\n") if head and isinstance(head.cluster_key, str) else None
         keys = tuple((name, each.host_key) for name, each in found.items() if isinstance(each.host_key, str))
-        return Cluster(self.inventory, self.facts, cluster_key=pair, host_keys=keys, known_hosts=self.known_hosts)
+        return Cluster(
+            self.inventory,
+            self.facts,
+            cluster_key=pair,
+            host_keys=keys,
+            known_hosts=self.known_hosts,
+            with_head=head is not None,
+        )
 
     def plan(self, name: str) -> tuple[Op | Problem, ...]:
         return tuple(ssh_mesh.plan(self.cluster.host(name), self.facts[name], self.cluster))

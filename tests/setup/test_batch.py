@@ -95,6 +95,21 @@ def test_a_file_is_replaced_or_rewritten_in_place(shell: str, tmp_path: Path) ->
 
 
 @each_shell
+def test_no_link_is_followed(shell: str, tmp_path: Path) -> None:
+    foreign, linked, beside = tmp_path / "foreign", tmp_path / "linked", tmp_path / "beside"
+    foreign.write_text("theirs\n")
+    linked.symlink_to(foreign)
+    (tmp_path / "beside.taco-new").symlink_to(foreign)
+    step = op("echo never", files=(File(str(linked), b"ours\n", in_place=True),))
+    failed = run(shell, step).failed
+    assert failed is not None
+    assert why(step, failed).startswith(f"{step.name}: {linked} is a symbolic link, and what it leads to would be")
+    assert run(shell, op(files=(File(str(linked), b"ours\n"), File(str(beside), b"ours\n")))).failed is None
+    assert (foreign.read_text(), linked.read_text(), beside.read_text()) == ("theirs\n", "ours\n", "ours\n")
+    assert not linked.is_symlink()
+
+
+@each_shell
 def test_a_file_that_cannot_be_written_fails_its_operation(shell: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     failed = run(shell, op("echo never", files=(File(f"{tmp_path}/file/below", b"x"),))).failed

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from taco_launch.model.facts import ContainerState, Docker, HostFacts, Limit, Made, System
-from taco_launch.model.found import Absent, Unknown
+from taco_launch.model.found import NOT_ASKED, Absent, Unknown
+from taco_launch.model.hardware import Gpus
 from taco_launch.setup import container as stage
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.definition import Definition, define
@@ -63,6 +64,7 @@ def options(facts: HostFacts, **container: Any) -> list[str]:
 def test_the_guides_options_with_the_least_privileges() -> None:
     assert options(with_toolkit(ready(devices=(*RDMA, "/dev/nvidia0")))) == [
         "--entrypoint=/bin/sh",
+        "--user=0",
         "--network=host",
         "--pid=host",
         f"--shm-size={32 << 30}",
@@ -171,6 +173,67 @@ def test_gpus_take_the_toolkit() -> None:
         assert defined(given).devices == ("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl")
     none = replace(facts, gpu=Absent("none"), docker=replace(facts.docker, toolkit="1.17.0"))
     assert "--gpus=all" not in options(none)
+
+
+# --- devices that cannot be read, or are not there now
+
+
+def with_gpus(gpus: Any, facts: HostFacts | None = None) -> HostFacts:
+    facts = facts or with_toolkit(ready())
+    assert isinstance(facts.gpu, Gpus)
+    return replace(facts, gpu=replace(facts.gpu, gpus=gpus))
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        (
+            with_gpus(Unknown("nvidia-smi: exit code 124")),
+            "GPUs of this host cannot be read: nvidia-smi: exit code 124",
+        ),
+        (replace(ready(), gpu=Unknown("cut off")), "the GPUs of this host cannot be read: cut off"),
+        (ready(devices=Unknown("ls: no")), "the devices of this host cannot be read: ls: no"),
+    ],
+)
+def test_what_cannot_be_read_is_not_taken_for_none(facts: HostFacts, message: str) -> None:
+    found = problem(plan(facts))
+    assert found.message.startswith(f"{NAME}: ")
+    assert message in found.message
+    assert "is the driver loaded?" in found.hint
+
+
+def test_a_toolkit_that_cannot_be_read_is_told_once_the_engine_is_there() -> None:
+    facts = ready()
+    assert isinstance(facts.docker, Docker)
+    unread = replace(facts, docker=replace(facts.docker, toolkit=Unknown("it hangs")))
+    assert "container toolkit cannot be read: it hangs" in problem(plan(unread)).message
+    assert isinstance(unread.docker, Docker)
+    assert len(ops(replace(unread, docker=replace(unread.docker, version=Absent("installed first"))))) == 2
+    assert len(ops(with_gpus((), unread))) == 2
+    assert "--gpus=all" in options(replace(unread, docker=replace(unread.docker, runtimes=("nvidia",))))
+
+
+def test_what_nobody_asked_for_is_no_problem() -> None:
+    assert len(ops(replace(ready(), gpu=NOT_ASKED))) == 2
+
+
+def test_a_container_is_not_made_anew_without_the_devices_it_has() -> None:
+    facts = after(with_toolkit(ready(devices=RDMA)))
+    assert isinstance(facts.made, Made)
+    assert isinstance(facts.docker, Docker)
+    gone = replace(facts, made=replace(facts.made, devices=("/dev/infiniband/rdma_cm",)))
+    found = problem(plan(gone))
+    assert found.message == f"{NAME} was made with /dev/infiniband/uverbs0, which this host does not show now"
+    assert "is the driver loaded?" in found.hint
+    assert f"docker rm --force {NAME}" in found.hint
+    for without in (
+        with_gpus((), facts),
+        replace(facts, gpu=Absent("no driver")),
+        replace(facts, docker=replace(facts.docker, toolkit=Absent())),
+    ):
+        assert "was made with the GPUs, which" in problem(plan(without)).message
+    (create, _start) = ops(facts, privileged=True)
+    assert create.name.startswith("recreate")
 
 
 # --- when it is made, and made anew

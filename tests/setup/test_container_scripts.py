@@ -1,4 +1,4 @@
-"""main.sh and wait.sh as they run in the container and on the host, with programs that change nothing here."""
+"""create.sh, main.sh and wait.sh as they run in the container and on the host, with programs that change nothing here."""
 
 import os
 import signal
@@ -164,3 +164,36 @@ def test_devices_of_gpus_are_asked_for(fakes: Fakes, tmp_path: Path) -> None:
 def test_without_a_folder_for_leases_nothing_starts(fakes: Fakes) -> None:
     fakes.make("mkdir", "echo 'mkdir: no' >&2; exit 1")
     assert wait(fakes, "300").returncode == 1
+
+
+# --- create.sh
+
+
+@pytest.mark.parametrize("busy", [0, 1, 2])
+def test_a_job_that_begins_while_it_is_made_keeps_the_old_one(fakes: Fakes, tmp_path: Path, busy: int) -> None:
+    """`busy` is the look, if any, at which a job is found to run."""
+    fakes.make("docker", """case "$*" in *taco-launch_hcc | *create*) exit ;; *inspect*) echo hcc ;; esac""")
+    fakes.make("systemctl")
+    (tmp_path / "ssh").mkdir()
+    looks = (
+        f'looks={tmp_path}/looks; idle() {{ echo >>"$looks"; [ "$(wc -l <"$looks")" -ne {busy} ]; }}\nlook() {{ :; }}\n'
+    )
+    text = looks + scripts.text("create.sh").replace("/run/taco-launch", str(tmp_path))
+    args = ("taco-launch-hcc", "taco-launch-hcc.service", "hcc", str(tmp_path), "t:1", "mpirun", "--user=0", "t:1")
+    done = subprocess.run((*fakes.sh, "-euc", text, "setup", *args), env=fakes.env(), timeout=20, check=False)
+    assert done.returncode == (1 if busy else 0)
+    changes = [each for each in fakes.calls if not each.startswith(("docker container inspect", "mkdir"))]
+    made = ["docker create --name taco-launch_hcc --user=0 t:1"]
+    assert (
+        changes
+        == {
+            0: [
+                *made,
+                "systemctl stop taco-launch-hcc.service",
+                "docker rm --force --volumes taco-launch-hcc",
+                "docker rename taco-launch_hcc taco-launch-hcc",
+            ],
+            1: [],
+            2: [*made, "docker rm --force --volumes taco-launch_hcc"],
+        }[busy]
+    )

@@ -218,7 +218,8 @@ def test_what_can_be_reloaded_is_not_restarted() -> None:
     assert op.args[4] == hashlib.sha256(text.encode()).hexdigest()
     assert op.old[0] == (CONFIG, text)
     assert file(op, CONFIG) == '{"data-root": "/data", "live-restore": true, "registry-mirrors": ["https://m"]}\n'
-    assert op.files[0].path == "/var/lib/taco-launch/docker/reload"
+    assert [each.path.rpartition("/")[2] for each in op.files] == ["adding", "daemon.json"]
+    assert op.args[7:] == ("adding", "daemon.json")
 
 
 @pytest.mark.parametrize("state", ["running", "paused", "restarting"])

@@ -45,6 +45,11 @@ def test_an_installation_that_was_cut_off_is_finished_first(machine: Machine, ho
     assert names.index("apt-get") > machine.calls.index("dpkg --force-confold --configure -a")
 
 
+def test_an_installation_that_is_ended_leaves_nothing_behind(machine: Machine) -> None:
+    machine.tool("apt-get", "kill -TERM $PPID")  # run() has no shell of its own
+    assert machine.run("docker_install.sh", "apt")[0] == 143  # which sees to it that nothing is left
+
+
 def locked(machine: Machine, times: int, words: str) -> None:
     """Have apt-get find its lock held, the first `times` times."""
     install = (machine.root / "bin/apt-get").read_text().partition("\n")[2].partition("\n")[2]

@@ -37,12 +37,17 @@ class Settings:
         return self.machine.root / "etc/systemd/system/docker.service.d/taco-launch.conf"
 
     def run(
-        self, how: str = "restart", allowed: str = "no", old: str | None = OLD, wanted: str = "yes"
+        self,
+        how: str = "restart",
+        allowed: str = "no",
+        old: str | None = OLD,
+        wanted: str = "yes",
+        files: tuple[str, ...] | None = None,
     ) -> tuple[int, str]:
-        (self.folder / how).touch()
+        files = ("daemon.json", "adding", "proxy.conf") if files is None else files
         looked_at = hashlib.sha256(old.encode()).hexdigest() if old is not None else "absent"
         paths = (str(self.folder), str(self.config))
-        return self.machine.run("docker_settings.sh", how, allowed, *paths, looked_at, str(self.part), wanted)
+        return self.machine.run("docker_settings.sh", how, allowed, *paths, looked_at, str(self.part), wanted, *files)
 
     @property
     def left(self) -> list[str]:
@@ -148,6 +153,41 @@ def test_a_container_that_was_started_meanwhile_is_not_stopped(settings: Setting
     assert (code, "systemctl restart docker" in settings.machine.calls) == (1, False)
     assert last.startswith("error: docker would have to be restarted, and containers have been started meanwhile (busy")
     assert (settings.config.read_text(), settings.left) == (OLD, [])
+
+
+def test_what_an_earlier_set_up_left_to_be_taken_stays_to_be_taken(settings: Settings) -> None:
+    (settings.folder / "restart").touch()
+    settings.machine.tool("docker", '[ "$1" != ps ] || echo busy')
+    assert settings.run()[0] == 1
+    assert settings.left == ["restart"]
+
+
+def test_what_an_earlier_set_up_put_there_is_not_taken(settings: Settings) -> None:
+    (settings.folder / "proxy.conf").touch()
+    assert settings.run(files=()) == (0, "")
+    assert (settings.config.read_text(), settings.part.exists(), settings.left) == (OLD, False, [])
+
+
+def test_what_is_being_changed_is_marked(settings: Settings) -> None:
+    mark = settings.folder / "restart"
+    shutil.rmtree(settings.folder)
+    seen = settings.machine.root / "seen"
+    settings.machine.tool("systemctl", f'[ "$1" != restart ] || ls {mark} >{seen}; [ "$1" != is-failed ]')
+    assert settings.run(files=())[0] == 0
+    assert seen.read_text() == f"{mark}\n"
+    assert settings.folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("allowed", ["yes", "no"])
+def test_an_engine_that_does_not_answer_is_restarted_only_where_that_is_allowed(
+    settings: Settings, allowed: str
+) -> None:
+    settings.machine.tool("docker", f"grep -q false {settings.config}")
+    code, last = settings.run("reload", allowed)
+    assert (code, settings.config.read_text()) == (1, OLD)
+    assert last.startswith("error: the engine does not start with the new daemon.json, and runs with the old one again")
+    assert ("systemctl restart docker" in settings.machine.calls) is (allowed == "yes")
+    assert settings.machine.calls.count("systemctl reload docker") == (1 if allowed == "yes" else 2)
 
 
 def test_a_container_that_runs_is_stopped_where_that_is_allowed(settings: Settings) -> None:

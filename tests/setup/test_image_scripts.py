@@ -1,10 +1,15 @@
 """pull.sh and look.sh, with an engine that only says what engines say."""
 
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from taco_launch.setup import scripts
+from tests.conftest import eventually
 from tests.setup.fakes import SHELLS, Fakes
 
 # docker's words, of 20.10 and 26.1
@@ -62,7 +67,7 @@ def test_it_pulls_tags_and_looks(fakes: Fakes) -> None:
     done = fakes.run("look.sh", "pull.sh", "t@sha256:a", "t:1", *LEAST, "", "", "", names=2)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert verbs(fakes)[1:3] == ["pull t@sha256:a", "tag t@sha256:a t:1"]
-    assert verbs(fakes)[3].startswith("run --rm --network none --entrypoint /bin/sh t:1 -c")
+    assert verbs(fakes)[3].startswith("run --rm --user 0 --network none --entrypoint /bin/sh t:1 -c")
 
 
 @pytest.mark.parametrize(("words", "next_step"), REFUSALS)
@@ -121,6 +126,22 @@ def test_a_login_leaves_nothing_behind(fakes: Fakes, tmp_path: Path, *, right: b
         assert not [each for each in verbs(fakes) if each.startswith("pull")]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_pull_that_is_ended_leaves_no_login_behind(fakes: Fakes, tmp_path: Path, number: signal.Signals) -> None:
+    password, seen = tmp_path / "password", tmp_path / "seen"
+    password.write_text("geheim")
+    engine(fakes, pull=f'echo "$DOCKER_CONFIG" >{seen}.part; mv {seen}.part {seen}; exec /bin/sleep 60')
+    text = scripts.text("look.sh") + scripts.text("pull.sh")
+    argv = (*fakes.sh, "-euc", text, "setup", "r:5/t:1", "", *LEAST, "r:5", "lab", str(password))
+    with subprocess.Popen(argv, env=fakes.env(), stderr=subprocess.DEVNULL, start_new_session=True) as process:
+        eventually(seen.exists, 10)
+        os.killpg(process.pid, number)  # as timeout does
+        process.wait(10)
+    assert process.returncode == 143
+    assert not password.exists()
+    assert not Path(seen.read_text().strip()).exists()
+
+
 def test_dockers_own_registry_goes_without_a_name(fakes: Fakes, tmp_path: Path) -> None:
     (tmp_path / "password").write_text("x")
     engine(fakes)
@@ -153,7 +174,7 @@ def test_an_image_that_cannot_be_entered_is_named(fakes: Fakes) -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         "exec: /bin/sh: no such file",
-        "error: t:1: cannot be looked into by: docker run --rm --entrypoint /bin/sh t:1",
+        "error: t:1: cannot be looked into by: docker run --rm --user 0 --entrypoint /bin/sh t:1",
     ]
 
 
@@ -183,7 +204,7 @@ def test_what_is_looked_for_inside(fakes: Fakes, tmp_path: Path, programs: list[
         else:
             inside.make(name)
     # /usr/sbin and the like would be this machine's own
-    run = f"""shift 8; text=$(printf '%s' "$1" | sed 's#^PATH=.*#PATH={inside.folder}#'); shift
+    run = f"""shift 10; text=$(printf '%s' "$1" | sed 's#^PATH=.*#PATH={inside.folder}#'); shift
 exec /bin/sh -c "$text" "$@" """
     fakes.make("docker", f"case $1 in info) echo / ;; run) {run} ;; esac")
     done = fakes.run("look.sh", "pull.sh", "t:1", "", "1", mpirun, "", "", "", names=2)

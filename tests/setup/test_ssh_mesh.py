@@ -121,6 +121,46 @@ def test_the_head_did_not_answer() -> None:
     assert "head: gpu2" in problem.hint
 
 
+def without_head(world: World, name: str) -> list[Problem]:
+    cluster = replace(world.cluster, with_head=False)
+    plan = ssh_mesh.plan(cluster.host(name), world.facts[name], cluster)
+    return [item for item in plan if isinstance(item, Problem)]
+
+
+def test_the_head_is_not_set_up() -> None:
+    world = World(inventory(2))
+    (problem,) = without_head(world, "gpu2")
+    assert problem.message == "the cluster's key is made on the head, gpu1, which is not set up"
+    assert problem.hint.startswith("set the head up first: taco-launch -i ")
+    assert problem.hint.endswith(" setup --hosts gpu1")
+    world.converge()
+    assert without_head(world, "gpu2") == []
+
+
+def test_a_head_that_lost_its_key_is_set_up_first() -> None:
+    world = World(inventory(2))
+    world.converge()
+    world.facts["gpu1"] = bare("gpu1")
+    (problem,) = without_head(world, "gpu2")
+    assert "which is not set up" in problem.message
+
+
+def test_members_that_have_not_heard_of_a_new_host() -> None:
+    world = World(inventory(2))
+    world.converge()
+    assert ssh_mesh.unaware(world.cluster) == ()
+    world.inventory = inventory(3)
+    world.facts["gpu3"] = bare("gpu3")
+    assert ssh_mesh.unaware(world.cluster) == ("gpu1", "gpu2"), "gpu3 is no member yet"
+    while world.plan("gpu3"):
+        for op in world.plan("gpu3"):
+            assert isinstance(op, Op)
+            world.apply("gpu3", op)
+    assert ssh_mesh.unaware(world.cluster) == ("gpu1", "gpu2")
+    world.converge()
+    assert ssh_mesh.unaware(world.cluster) == ()
+
+
 def test_a_member_goes_on_without_its_head() -> None:
     world = World(inventory(2))
     world.converge()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.setup import scripts
+from tests.setup.fakes import Fakes
 
 SHELLS = [("dash",), ("bash", "--posix"), ("busybox", "sh")]
 ODD = 'it\'s "odd" $HOME `id`\nand \\ more'
@@ -106,3 +107,11 @@ def test_a_pair_is_made_and_made_anew(tmp_path: Path, shell: tuple[str, ...]) ->
     keygen(key, "gpu1 of hcc", shell)
     assert key.with_suffix(".pub").read_text() != first
     assert sorted(path.name for path in key.parent.iterdir()) == ["key", "key.pub"]
+
+
+def test_a_key_that_is_cut_off_leaves_nothing(tmp_path: Path, shell: tuple[str, ...]) -> None:
+    fakes = Fakes(tmp_path / "bin")
+    fakes.make("ssh-keygen", "kill -TERM $PPID")
+    argv = (*shell, "-euc", scripts.text("keygen.sh"), "keygen.sh", str(tmp_path / "ssh/key"), "x")
+    assert subprocess.run(argv, env=fakes.env(), check=False).returncode == 143
+    assert os.listdir(tmp_path / "ssh") == []

@@ -4,15 +4,19 @@ import hashlib
 import json
 from dataclasses import replace
 
+import pytest
+
 from taco_launch.model.facts import ContainerState, Docker, HostFacts, Image, Made, MadeFile
 from taco_launch.model.found import Absent, Unknown
-from taco_launch.setup import paths
+from taco_launch.setup import paths, scripts
 from taco_launch.setup.docker_settings import MARKS
 from taco_launch.setup.ops import Op, Problem
+from taco_launch.setup.teardown import ADDED as ADDED_FILE
 from taco_launch.setup.teardown import plan
 from tests.facts.hosts import host
 
 IMAGE = "registry/train:1"
+DIGEST = f"sha256:{'1' * 64}"
 MIRRORS = {"registry-mirrors": ["https://mirror"]}
 ADDED = json.dumps({"registry-mirrors": {"is": ["https://mirror"]}}) + "\n"
 
@@ -53,6 +57,33 @@ def test_any_rest_of_a_cluster_is_taken_back() -> None:
     assert names(facts(labels=((paths.CLUSTER_LABEL, "c"),))) == whole
 
 
+def test_a_container_that_was_not_finished_is_taken_back() -> None:
+    there = facts()
+    assert isinstance(there.docker, Docker)
+    half = ContainerState(paths.unfinished("c"), IMAGE, "created", ((paths.CLUSTER_LABEL, "c"),))
+    (op,) = plan(replace(there, docker=replace(there.docker, containers=(half,))), "c", None, "")
+    assert isinstance(op, Op)
+    assert paths.unfinished("c") in op.args
+    assert f"new={paths.unfinished('$cluster')} " in scripts.text("create.sh")
+
+
+@pytest.mark.parametrize("why", [Unknown("the engine gives no answer"), Absent("Cannot connect to the Docker daemon")])
+@pytest.mark.parametrize("made", [paths.folder("c"), paths.unit_file("c")])
+def test_an_engine_that_does_not_tell(made: str, why: Unknown | Absent) -> None:
+    there = facts(made)
+    assert isinstance(there.docker, Docker)
+    down = replace(there, docker=replace(there.docker, version=why, containers=Unknown("later"), images=Unknown("")))
+    for found in (down, replace(there, docker=replace(there.docker, containers=why))):
+        (problem,) = plan(found, "c", None, "")
+        assert isinstance(problem, Problem)
+        assert problem.message.endswith(f"not all can be taken back: {why.reason}")
+    assert names(replace(there, docker=Absent("docker: not found")))  # then no container is there
+    nothing = replace(facts(), docker=down.docker)
+    assert names(nothing) == []
+    (problem,) = plan(nothing, "c", IMAGE, "")
+    assert isinstance(problem, Problem)
+
+
 def test_a_foreign_container_of_that_name_is_none_of_ours() -> None:
     assert names(facts(labels=())) == []
     assert names(facts(labels=((paths.CLUSTER_LABEL, "d"),))) == []
@@ -70,6 +101,23 @@ def test_an_image_only_where_it_is_asked_for() -> None:
     assert names(facts(), "registry/other:1") == []
 
 
+@pytest.mark.parametrize(
+    ("asked", "listed", "digest", "removed"),
+    [
+        ("docker.io/library/train", "train:latest", None, "train:latest"),
+        ("registry.lab/train", "registry.lab/train:latest", None, "registry.lab/train:latest"),
+        (f"registry.lab/train:1@{DIGEST}", "registry.lab/train:<none>", DIGEST, f"registry.lab/train@{DIGEST}"),
+    ],
+)
+def test_an_image_by_any_of_its_names(asked: str, listed: str, digest: str | None, removed: str) -> None:
+    there = facts()
+    assert isinstance(there.docker, Docker)
+    there = replace(there, docker=replace(there.docker, images=(Image(listed, "id", digest, 1),)))
+    (op,) = plan(there, "c", asked, "")
+    assert isinstance(op, Op)
+    assert (op.name, op.args) == (f"remove {asked}", (removed,))
+
+
 def test_what_was_put_into_daemon_json_is_taken_out() -> None:
     config = json.dumps({**MIRRORS, "debug": True})
     (op,) = plan(facts(MARKS, config=config), "c", None, ADDED)
@@ -81,6 +129,38 @@ def test_what_was_put_into_daemon_json_is_taken_out() -> None:
         ((paths.ENGINE_CONFIG, config),),
     )
     assert op.name == "remove the agent and the leases, what set-up put into daemon.json"
+
+
+def test_it_is_put_only_where_it_is_as_it_was_looked_at() -> None:
+    config = json.dumps({**MIRRORS, "debug": True})
+    (op,) = plan(facts(MARKS, config=config), "c", None, ADDED)
+    assert isinstance(op, Op)
+    assert op.args[4:] == (op.files[0].path, hashlib.sha256(config.encode()).hexdigest())
+    # set-up's own file of that folder may be of a set-up that was interrupted
+    assert op.files[0].path != f"{MARKS}/daemon.json"
+    (op,) = plan(facts(MARKS, config='{"debug": true}'), "c", None, ADDED)
+    assert isinstance(op, Op)
+    assert len(op.args) == 4
+
+
+def test_a_daemon_json_that_cannot_be_read_keeps_the_record_of_it() -> None:
+    there = facts(MARKS, ADDED_FILE)
+    assert isinstance(there.made, Made)
+    unknown = replace(there, made=replace(there.made, daemon_json=Unknown("cat: Input/output error")))
+    (problem,) = plan(unknown, "c", None, ADDED)
+    assert isinstance(problem, Problem)
+    assert problem.message.endswith("cannot be taken out: cat: Input/output error")
+    (gone,) = plan(there, "c", None, ADDED)
+    assert isinstance(gone, Op)
+
+
+def test_half_a_line_of_the_record() -> None:
+    config = json.dumps(MIRRORS)
+    (problem,) = plan(facts(MARKS, config=config), "c", None, ADDED + ADDED[:-9])
+    assert isinstance(problem, Problem)
+    assert problem.message.startswith(
+        f"{ADDED_FILE}, which says what set-up put into {paths.ENGINE_CONFIG}, has a line"
+    )
 
 
 def test_what_somebody_changed_since_stays() -> None:

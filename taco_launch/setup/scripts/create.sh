@@ -40,6 +40,10 @@ if ours "$new"; then # of a run that was cut
 fi
 docker create --name "$new" "$@" >/dev/null
 if ours "$container"; then
+  if ! idle "$container"; then # a job has begun meanwhile
+    docker rm --force --volumes "$new" >/dev/null
+    exit 1
+  fi
   systemctl stop "$unit" 2>/dev/null || : # it may not be there yet
   docker rm --force --volumes "$container" >/dev/null
 fi

@@ -19,6 +19,7 @@ umask 022
 work=$(mktemp -d)
 temporary= # a file or folder that set-up put here
 trap 'rm -rf "$work" "$temporary"' EXIT
+trap 'exit 143' TERM INT HUP # else dash ends without the one above
 said=$work/said # what the last tool said
 sources=$work/sources
 : >"$said"

@@ -1,18 +1,19 @@
 #!/bin/sh
 # Gives dockerd new settings: daemon.json is checked and replaced, then the engine takes them, or the old ones are back.
 #
-# usage: docker_settings.sh reload|restart ALLOWED FOLDER CONFIG SHA256 PART WANTED
+# usage: docker_settings.sh reload|restart ALLOWED FOLDER CONFIG SHA256 PART WANTED FILE...
 #
-# ALLOWED is `yes` where running containers may be stopped. FOLDER holds `reload` or `restart`, which stay until the
-# engine has taken its settings; `daemon.json`, if it is to be replaced, and `adding`, what that adds, a line for
-# `added`; and `proxy.conf`, if PART, a part of docker.service, is to be replaced. CONFIG is /etc/docker/daemon.json,
-# SHA256 is of what was looked at, or `absent`. Where WANTED is `no`, PART is removed.
+# ALLOWED is `yes` where running containers may be stopped. FOLDER gets a mark, `reload` or `restart`, which stays until
+# the engine has taken what was changed. It holds FILE...: `daemon.json`, if it is to be replaced, and `adding`, what that
+# adds, a line for `added`; and `proxy.conf`, if PART, a part of docker.service, is to be replaced. CONFIG is
+# /etc/docker/daemon.json, SHA256 is of what was looked at, or `absent`. Where WANTED is `no`, PART is removed.
 
 set -eu
 
 export LC_ALL=C
 umask 022
 how=$1 allowed=$2 folder=$3 config=$4 looked_at=$5 part=$6 wanted=$7
+shift 7
 [ ! -L "$config" ] || config=$(readlink -f "$config")
 began=$(date '+%Y-%m-%d %H:%M:%S')
 
@@ -37,8 +38,12 @@ complaint() { # what the engine said when it did not start
     grep -E 'failed to start daemon|[Uu]nable to configure|level=(fatal|error)|[Ee]rror' | tail -n 1
 }
 
-give_up() { # nothing has been changed
-  rm -f "$folder/daemon.json" "$folder/adding" "$folder/proxy.conf" "$folder/before" "$folder/$how"
+give_up() { # nothing has been changed; a mark is of an earlier set-up, whose changes the engine has still to take
+  rm -f "$folder/daemon.json" "$folder/adding" "$folder/proxy.conf" "$folder/before"
+}
+
+mark() { # from here on something has been changed
+  (umask 077 && mkdir -p "$folder" && : >"$folder/$how")
 }
 
 check() { # whether an engine that can tell beforehand would start with a daemon.json
@@ -67,6 +72,7 @@ replace() {
   fi
   cat "$folder/daemon.json" >"$config.taco-launch"
   check "$config.taco-launch"
+  mark
   cat "$folder/adding" >>"$folder/added"
   rm -f "$folder/adding"
   mv -f "$config.taco-launch" "$config"
@@ -87,6 +93,14 @@ restart() {
   systemctl restart docker >/dev/null 2>&1 && answers
 }
 
+recover() { # with the old settings; to reload never stops a container
+  if [ "$how" = restart ] || [ "$allowed" = yes ]; then
+    restart
+  else
+    systemctl reload docker >/dev/null 2>&1 && answers
+  fi
+}
+
 put_back() { # the engine does not start with what is new
   why=$(complaint)
   if [ -n "$replaced" ]; then
@@ -98,21 +112,31 @@ put_back() { # the engine does not start with what is new
     fi
     sed '$d' "$folder/added" >"$folder/added.new"
     mv -f "$folder/added.new" "$folder/added"
-    if restart; then
+    if recover; then
       rm -f "$folder/before" "$folder/$how"
       fail "the engine does not start with the new daemon.json, and runs with the old one again: $why"
     fi
+    [ "$how" = restart ] || [ "$allowed" = yes ] ||
+      fail "the engine gives no answer since it was to take the new daemon.json; the old one is back, and the engine was" \
+        "not restarted, which would stop containers: look at it, or systemctl restart docker on the host: $why"
     fail "the engine starts neither with the new daemon.json nor with the old one, which is back: $why"
   fi
   fail "the engine does not start: ${why:-journalctl -u docker}"
 }
 
+for file in daemon.json adding proxy.conf; do
+  case " $* " in
+    *" $file "*) ;;
+    *) rm -f "$folder/$file" ;; # of an earlier set-up, which was interrupted
+  esac
+done
 [ "$how" = reload ] || may_restart
 replaced=
 if [ -e "$folder/daemon.json" ]; then
   replaced=yes
   replace
 fi
+mark
 if [ -e "$folder/proxy.conf" ]; then
   mkdir -p "${part%/*}"
   cp "$folder/proxy.conf" "$part.taco-launch"

@@ -13,6 +13,7 @@ fi
 mkdir -p "${1%/*}"
 part=$(mktemp -d "${1%/*}/.new-XXXXXX")
 trap 'rm -rf "$part"' EXIT
+trap 'exit 143' TERM INT HUP # else dash ends without the one above
 ssh-keygen -q -t ed25519 -N '' -C "$2" -f "$part/key"
 rm -f "$1.pub"
 mv -f "$part/key" "$1"

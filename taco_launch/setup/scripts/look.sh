@@ -17,8 +17,8 @@ fi
 '
 
 look() {
-  if ! lacks=$(docker run --rm --network none --entrypoint /bin/sh "$1" -c "$inside" look "$2"); then
-    echo "error: $1: cannot be looked into by: docker run --rm --entrypoint /bin/sh $1" >&2
+  if ! lacks=$(docker run --rm --user 0 --network none --entrypoint /bin/sh "$1" -c "$inside" look "$2"); then
+    echo "error: $1: cannot be looked into by: docker run --rm --user 0 --entrypoint /bin/sh $1" >&2
     return 1
   fi
   [ -n "$lacks" ] || return 0

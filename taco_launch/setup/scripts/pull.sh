@@ -20,6 +20,7 @@ end() {
   rm -rf ${password:+"$password"} ${settings:+"$settings"}
 }
 trap end EXIT
+trap 'exit 143' TERM INT HUP # else dash ends without the one above
 
 again() { # again WHAT COMMAND...: up to five times, unless the answer would be the same; else its words, and what to do
   what=$1

@@ -1,19 +1,46 @@
 #!/bin/sh
-# Takes back what the last cluster of a host leaves: agent, leases, and what was set of docker.
+# Takes back what the last cluster of a host leaves: agent, leases, and what was set of docker; idle.sh stands in front.
 #
-# usage: teardown_host.sh STATE_FOLDER LEASES PROXY CONFIG
+# usage: teardown_host.sh STATE_FOLDER LEASES PROXY CONFIG [WITHOUT SHA256]
 #
-# STATE_FOLDER/docker/daemon.json, if it is there, is what CONFIG was without us. Records of jobs stay.
+# WITHOUT is a file of what CONFIG is without us, SHA256 is of CONFIG as it was looked at. Records of jobs stay.
 
 set -eu
 state=$1
 leases=$2
 proxy=$3
 config=$4
+without=${5-}
+looked_at=${6-}
 
-if [ -e "$state/docker/daemon.json" ]; then
-  cat "$state/docker/daemon.json" >"$config" # its owner and mode stay
-  [ "$(tr -d '[:space:]' <"$config")" != '{}' ] || rm -f "$config"
+fail() { # fail [TEXT...]: nothing has been changed
+  [ -z "$without" ] || rm -f "$without"
+  [ $# = 0 ] || echo "error: $*" >&2
+  exit 1
+}
+
+for folder in "$state"/clusters/*; do
+  if [ -e "$folder" ]; then
+    fail "cluster ${folder##*/} has been set up on this host meanwhile, and uses the agent and the leases, which stay"
+  fi
+done
+idle "a container of this host" || fail
+if [ -n "$without" ]; then
+  [ ! -L "$config" ] || config=$(readlink -f "$config")
+  now=absent
+  [ ! -e "$config" ] || now=$(sha256sum <"$config")
+  if [ "${now%% *}" != "$looked_at" ]; then
+    fail "$config is not as it was looked at, and stays as it is: it changed meanwhile (run teardown again), or it" \
+      "holds carriage returns or bytes that are no UTF-8 (take them out)"
+  fi
+  if [ "$(tr -d '[:space:]' <"$without")" = '{}' ]; then
+    rm -f "$config"
+  else
+    rm -f "$config.taco-launch"
+    cp -p "$config" "$config.taco-launch" # its owner and mode stay
+    cat "$without" >"$config.taco-launch"
+    mv -f "$config.taco-launch" "$config"
+  fi
   if systemctl is-active --quiet docker; then
     systemctl reload docker
   fi

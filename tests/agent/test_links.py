@@ -1,0 +1,72 @@
+"""The supervisor's connections to guards: what is said again over a new one, and that nobody waits for a silent host."""
+
+import os
+import select
+import time
+from pathlib import Path
+
+import pytest
+
+from taco_launch.agent.folders import JobFolder
+from taco_launch.agent.links import Link, RemoteLink
+from taco_launch.agent.protocol import Line
+from taco_launch.model.hosts import Host
+from tests.agent.conftest import Mail
+
+HOST = Host("n2", "10.0.0.2")
+# The first connection joins and ends at once; every later one is made to a host that says nothing.
+SSH = """#!/bin/sh
+echo x >>"$0.calls"
+[ "$(wc -l <"$0.calls")" -eq 1 ] || exec sleep 60
+echo '{"op":"attached"}'
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "holds"),
+    [
+        (("lease", "unlease", "lease"), "lease"),
+        (("lease", "unlease", "lease", "unlease"), "unlease"),
+    ],
+)
+def test_of_taking_slots_and_letting_them_go_only_the_last_is_said_again(
+    folder: JobFolder, given: tuple[str, ...], holds: str
+) -> None:
+    with folder.listen() as server:
+        link = Link(HOST, folder)
+        link.order("supervise")
+        for number, op in enumerate(given):
+            link.order(op, number=number)
+        link.order("prepare")
+        link.step()
+        guard = Mail(Line(server.accept()[0]))
+        guard.wait("prepare")
+        assert guard.box == [{"op": "supervise"}, {"op": holds, "number": len(given) - 1}]
+        guard.close()
+        link.close()
+
+
+def test_a_host_that_is_silent_keeps_nobody_waiting(
+    folder: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "bin" / "ssh"
+    script.parent.mkdir()
+    script.write_text(SSH)
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    link = RemoteLink(HOST, folder, "agent.pyz", ["id", "leases"], beat=0.1)
+    longest, silent = 0.0, 0
+    deadline = time.monotonic() + 20
+    try:
+        while silent < 2:
+            assert time.monotonic() < deadline
+            before, begin = link.pid(), time.monotonic()
+            link.step()
+            longest = max(longest, time.monotonic() - begin)
+            silent += before is not None and link.pid() is None
+            if link.line is not None and select.select([link.line], [], [], 0.02)[0]:
+                link.read()
+    finally:
+        link.close()
+    assert not link.gone
+    assert longest < 0.5

@@ -1,0 +1,43 @@
+"""The agent comes whole to another host, or not at all; an `ssh` of the test's own stands first on PATH."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from taco_launch.agent import ssh
+
+CONTENT = bytes(range(256)) * 40
+
+
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An agent that is there until the other host, which is this one, is asked to take it."""
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    found = tmp_path / "there" / "agent.pyz"
+    found.parent.mkdir()
+    found.write_bytes(CONTENT)
+    return found
+
+
+def way(agent: Path, through: str) -> None:
+    """Make the ssh whose connection is `through`."""
+    script = agent.parents[1] / "bin" / "ssh"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nrm "{agent}"\nfor last; do :; done\n{through} | sh -c "$last"\n')
+    script.chmod(0o755)
+
+
+def test_the_agent_is_put(agent: Path) -> None:
+    way(agent, "cat")
+    assert ssh.put("n2", str(agent)) == ""
+    assert agent.read_bytes() == CONTENT
+    assert agent.stat().st_mode & 0o777 == 0o600
+    assert list(agent.parent.iterdir()) == [agent]
+
+
+@pytest.mark.parametrize("arrived", [0, 1, len(CONTENT) - 1])
+def test_a_part_of_the_agent_is_not_kept(agent: Path, arrived: int) -> None:
+    way(agent, f"head -c {arrived}")
+    assert ssh.put("n2", str(agent)) == "only a part arrived"
+    assert list(agent.parent.iterdir()) == []

@@ -180,4 +180,6 @@ def _package(text: Found[str]) -> Found[str]:
     if not isinstance(text, str):
         return text
     match = re.search(r"(?m)^ii ([\w.+-]+ [\w.:+~-]+)$", text, re.ASCII)
+    if match is None and re.search("(?m)^ii ", text):
+        return Unknown(f"the installed packages: {shown(text)} is not understood")
     return match[1] if match else Absent("no package of docker is installed")

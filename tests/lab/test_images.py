@@ -85,7 +85,7 @@ def test_dockerfiles_copy_what_is_there() -> None:
 def test_the_wheel_cache_is_the_one_of_the_scripts(tmp_path: Path) -> None:
     assert wheels.cache({"TACO_LAUNCH_WHEEL_CACHE": "/kept", "HOME": "/root"}, tmp_path) == Path("/kept")
     assert wheels.cache({"XDG_CACHE_HOME": "/x", "HOME": "/root"}, tmp_path) == Path("/x/taco-launch/wheels")
-    assert wheels.cache({"HOME": "/root"}, tmp_path) == Path("/root/.cache/taco-launch/wheels")
+    assert wheels.cache({"HOME": "/h"}, tmp_path) == Path("/h/.cache/taco-launch/wheels")
     assert wheels.cache({}, tmp_path) == tmp_path / ".cache/wheels"
     target = wheels.Target("3.11", "cpython-311-x86_64-linux-gnu", "4.1.4", "glibc 2.36")
     assert target.key("2.13.0+cpu") == "cpython-311-x86_64-linux-gnu-torch2.13.0+cpu-openmpi4.1.4-glibc2.36-cpu"

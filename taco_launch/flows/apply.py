@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,26 @@ class Step:
     stage: Stage
     what: str
     kind: Literal["begins", "done", "failed", "waits"]
+
+
+class Changes:
+    """How many operations were done on each host; `report` is told of every step, of one host at a time."""
+
+    def __init__(self, report: Callable[[Step], None]) -> None:
+        """Begin with none."""
+        self._report = report
+        self._lock = threading.Lock()
+        self._done: dict[str, int] = {}
+
+    def take(self, step: Step) -> None:
+        """Count a step, and hand it on."""
+        with self._lock:
+            self._done[step.host] = self.of(step.host) + (step.kind == "done")
+            self._report(step)
+
+    def of(self, host: str) -> int:
+        """Give how many were done on a host."""
+        return self._done.get(host, 0)
 
 
 class Log:

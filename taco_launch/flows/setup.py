@@ -1,7 +1,6 @@
 """Set hosts up: look at all of them, plan, apply stage by stage on all side by side, look again, prove."""
 
 import os
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -11,7 +10,7 @@ from taco_launch.command import shell
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.facts import MADE
 from taco_launch.flows import setup_sources as sources
-from taco_launch.flows.apply import Log, Step, apply
+from taco_launch.flows.apply import Changes, Log, Step, apply
 from taco_launch.flows.facts import gather
 from taco_launch.flows.verify import Flaw, verify
 from taco_launch.inventory.ranges import fold
@@ -101,11 +100,9 @@ class Setup:
         self._chosen = {host.name: host for host in chosen}
         self._fanout = fanout
         self._ask = ask
-        self._lock = threading.Lock()
-        self._report = report
         self._proof = proof
         self._facts: dict[str, HostFacts] = {}
-        self._changes: dict[str, int] = {}
+        self._changes = Changes(report)
         self._cluster = Cluster(inventory, {}, ask.disrupt, password=sources.password(inventory, os.environ))
         self._agent = sources.Agent()
         self._of_head = sources.HeadFiles(inventory.cluster)
@@ -132,7 +129,7 @@ class Setup:
         def fetch(transport: Transport) -> Mapping[str, bytes]:
             return sources.fetch(transport, needed[transport.name])
 
-        answers = self._on([host for host, files in needed.items() if files]).each(fetch)
+        answers = self._fanout.only([host for host, files in needed.items() if files]).each(fetch)
         for answer in answers:
             if answer.error is not None:
                 self.failed[answer.host] = answer.error
@@ -160,7 +157,7 @@ class Setup:
             found = self._verify()
         if ready and "ssh_mesh" in self._ask.stages:
             found += self._unaware()
-        hosts = tuple(Ready(name, self._changes.get(name, 0), self.failed.get(name)) for name in self._chosen)
+        hosts = tuple(Ready(name, self._changes.of(name), self.failed.get(name)) for name in self._chosen)
         return Done(hosts, found, str(log.folder) if log.written else "")
 
     def _stage(self, stage: Stage, log: Log) -> bool:
@@ -174,33 +171,27 @@ class Setup:
                 work[name] = made.ops
         if not work:
             return False
-        done = self._on(work).each(lambda transport: self._run(transport, work[transport.name], log))
+        done = self._fanout.only(work).each(
+            lambda transport: apply(transport, work[transport.name], log, self._changes.take)
+        )
         for answer in done:
             if answer.error is not None:
                 self.failed[answer.host] = answer.error
-        whole = self._on([name for name in work if name in self._alive()])
+        whole = self._fanout.only([name for name in work if name in self._alive()])
         self._take(gather(whole, _CHANGES[stage], sudo=True, cluster=self._inventory.cluster))
         self._know()
         return True
 
-    def _run(self, transport: Transport, ops: Sequence[Op], log: Log) -> None:
-        """Have a host do these operations, and count them."""
-
-        def tell(step: Step) -> None:
-            with self._lock:
-                self._changes[step.host] = self._changes.get(step.host, 0) + (step.kind == "done")
-                self._report(step)
-
-        apply(transport, ops, log, tell)
-
     def _verify(self) -> tuple[Flaw, ...]:
         ready = self._alive()
-        inside = gather(self._on(ready), ("image",), sudo=True, container=paths.container(self._inventory.cluster))
+        inside = gather(
+            self._fanout.only(ready), ("image",), sudo=True, container=paths.container(self._inventory.cluster)
+        )
         for answer in inside:
             if answer.value is not None:
                 self._facts[answer.host] = replace(self._facts[answer.host], image=answer.value.image)
         told = {name: self._facts[name] for name in ready}
-        return verify(self._inventory, self._on(ready), told, self._proof, self._ask.profile)
+        return verify(self._inventory, self._fanout.only(ready), told, self._proof, self._ask.profile)
 
     def _unaware(self) -> tuple[Flaw, ...]:
         """Say which hosts that are not set up by this call have yet to be told of those that are."""
@@ -217,10 +208,6 @@ class Setup:
 
     def _alive(self) -> tuple[str, ...]:
         return tuple(name for name in self._chosen if name in self._facts and name not in self.failed)
-
-    def _on(self, names: Collection[str]) -> Fanout:
-        """Give the connections to some hosts; they stay open."""
-        return Fanout(tuple(each for each in self._fanout.transports if each.name in names))
 
     def _take(self, answers: Sequence[Answer[HostFacts]]) -> None:
         for answer in answers:
@@ -240,7 +227,7 @@ class Setup:
         head = self._inventory.head
         if head in made and head not in self.failed:
             try:
-                self._of_head.read(self._on((head,)).transports[0], made[head])
+                self._of_head.read(self._fanout.only((head,)).transports[0], made[head])
             except HostError as error:
                 self.failed[head] = error
         bare = any(not isinstance(facts[name].docker, Docker) for name in alive)

@@ -1,20 +1,18 @@
 """Take back what set-up made on hosts: look, plan, apply, and look whether it is gone."""
 
 import os
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from taco_launch.agent.folders import state_folder
 from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.facts import MADE
-from taco_launch.flows.apply import Log, Step, apply
+from taco_launch.flows.apply import Changes, Log, Step, apply
 from taco_launch.flows.facts import gather
 from taco_launch.flows.setup import Done, Ready, not_converged, refused
 from taco_launch.flows.setup_sources import fetch
 from taco_launch.model.facts import HostFacts, Made
 from taco_launch.model.hosts import Inventory
 from taco_launch.remote.fanout import Answer, Fanout
-from taco_launch.remote.transport import Transport
 from taco_launch.setup.chain import Chain
 from taco_launch.setup.ops import Op, Problem
 from taco_launch.setup.teardown import ADDED, plan
@@ -43,10 +41,8 @@ class Teardown:
         self._cluster = inventory.cluster
         self._image = inventory.container.image if images else None
         self._fanout = fanout
-        self._report = report
-        self._lock = threading.Lock()
         self._plans: dict[str, Chain] = {}
-        self._changes: dict[str, int] = {}
+        self._changes = Changes(report)
         self.failed: dict[str, TacoLaunchError] = {}
 
     def look(self, answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None) -> tuple[Chain, ...]:
@@ -61,15 +57,15 @@ class Teardown:
             if made.problems:
                 self.failed[name] = refused(made)
         work = {name: made.ops for name, made in self._plans.items() if made.ops and name not in self.failed}
-        busy = self._on(work)
-        for answer in busy.each(lambda transport: self._run(transport, work[transport.name], log)):
+        busy = self._fanout.only(work)
+        for answer in busy.each(lambda transport: apply(transport, work[transport.name], log, self._changes.take)):
             if answer.error is not None:
                 self.failed[answer.host] = answer.error
-        for name, left in self._planned(self._on([name for name in work if name not in self.failed])).items():
+        for name, left in self._planned(self._fanout.only([name for name in work if name not in self.failed])).items():
             if not left.empty:
                 self.failed[name] = not_converged(left, log)
         names = [transport.name for transport in self._fanout.transports]
-        hosts = tuple(Ready(name, self._changes.get(name, 0), self.failed.get(name)) for name in names)
+        hosts = tuple(Ready(name, self._changes.of(name), self.failed.get(name)) for name in names)
         return Done(hosts, (), str(log.folder) if log.written else "")
 
     def _planned(
@@ -92,23 +88,12 @@ class Teardown:
     def _added(self, found: Mapping[str, HostFacts]) -> Mapping[str, str]:
         """Read what set-up put into daemon.json where it did."""
         with_it = [name for name, facts in found.items() if _has(facts, ADDED)]
-        answers = self._on(with_it).each(lambda transport: fetch(transport, (ADDED,)))
+        answers = self._fanout.only(with_it).each(lambda transport: fetch(transport, (ADDED,)))
         for answer in answers:
             if answer.error is not None:
                 self.failed[answer.host] = answer.error
         texts = [(answer.host, answer.value) for answer in answers if answer.value is not None]
         return {host: text.get(ADDED, b"").decode("utf-8", "replace") for host, text in texts}
-
-    def _run(self, transport: Transport, ops: Sequence[Op], log: Log) -> None:
-        def tell(step: Step) -> None:
-            with self._lock:
-                self._changes[step.host] = self._changes.get(step.host, 0) + (step.kind == "done")
-                self._report(step)
-
-        apply(transport, ops, log, tell)
-
-    def _on(self, names: Sequence[str] | Mapping[str, object]) -> Fanout:
-        return Fanout(tuple(each for each in self._fanout.transports if each.name in names))
 
 
 def _has(facts: HostFacts, path: str) -> bool:

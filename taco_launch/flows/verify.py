@@ -110,11 +110,11 @@ def verify(
         return ()
     cluster, flaws = _cluster(inventory, inventory.container, facts)
     report(f"{len(cluster.addresses)} hosts: each one reaches every other")
-    looked = _on(fanout, cluster.addresses).each(lambda host: _look(host, cluster))
+    looked = fanout.only(cluster.addresses).each(lambda host: _look(host, cluster))
     flaws += _silent(looked)
     seen = {answer.host: answer.value for answer in looked if answer.value is not None}
     flaws += _images(cluster, seen)
-    asked = _on(fanout, seen).each(lambda host: _ask(host, cluster, seen))
+    asked = fanout.only(seen).each(lambda host: _ask(host, cluster, seen))
     flaws += _silent(asked)
     ways = {answer.host: answer.value for answer in asked if answer.value is not None}
     flaws += _blocked(cluster, seen, ways)
@@ -124,11 +124,6 @@ def verify(
         head = next(each for each in fanout.transports if each.name == inventory.head)
         flaws += _train(head, cluster, seen, profile)
     return tuple(flaws)
-
-
-def _on(fanout: Fanout, names: Iterable[str]) -> Fanout:
-    wanted = frozenset(names)
-    return Fanout(tuple(each for each in fanout.transports if each.name in wanted))
 
 
 def _silent(answers: Iterable[Answer[Any]]) -> Iterable[Flaw]:

@@ -5,7 +5,7 @@ import os
 import queue
 import resource
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, TypeVar
@@ -57,6 +57,11 @@ class Fanout(contextlib.AbstractContextManager["Fanout"]):
             closer.join()
         for gateway in self._gateways:
             _close(gateway)
+
+    def only(self, names: Collection[str]) -> "Fanout":
+        """Give these hosts of it, by the same connections, which this one still closes."""
+        wanted = frozenset(names)
+        return Fanout(tuple(each for each in self.transports if each.name in wanted))
 
     def each(
         self, work: Callable[[Transport], T], report: Callable[[Answer[T]], None] | None = None

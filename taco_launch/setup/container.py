@@ -1,13 +1,13 @@
 """The container stage: the training container, made from its definition, and kept up by systemd."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 
-from taco_launch.model.facts import ContainerState, Docker, HostFacts, Made, MadeFile
+from taco_launch.model.facts import ContainerState, Docker, HostFacts, Made
 from taco_launch.model.hosts import Container, Host
 from taco_launch.setup import paths, scripts, unit
 from taco_launch.setup.definition import Definition, cannot, changes, define, lost, unread
+from taco_launch.setup.made import differing, with_files
 from taco_launch.setup.ops import Cluster, File, Op, Problem
 
 _CREATE_SECONDS = 300
@@ -126,7 +126,7 @@ def _start(definition: Definition, facts: HostFacts) -> Iterator[Op]:
     assert isinstance(facts.made, Made)
     name, unit_name = paths.container(definition.cluster), paths.unit(definition.cluster)
     there = _find(facts, name)
-    changed = tuple(file for file in unit.files(definition) if not _lies(facts.made, file))
+    changed = differing(facts, unit.files(definition))
     why: list[str] = []
     if changed:
         why.append(f"to be written: {', '.join(file.path.rpartition('/')[2] for file in changed)}")
@@ -148,21 +148,9 @@ def _start(definition: Definition, facts: HostFacts) -> Iterator[Op]:
     )
 
 
-def _lies(made: Made, file: File) -> bool:
-    there = made.files if isinstance(made.files, tuple) else ()
-    return _made_file(file) in there
-
-
-def _made_file(file: File) -> MadeFile:
-    return MadeFile(file.path, hashlib.sha256(file.data).hexdigest(), file.mode)
-
-
 def _started(facts: HostFacts, definition: Definition, changed: tuple[File, ...]) -> HostFacts:
     there = _find(facts, paths.container(definition.cluster))
     assert there is not None
-    facts = _with(facts, replace(there, state="running"), "active")
+    facts = with_files(_with(facts, replace(there, state="running"), "active"), changed)
     assert isinstance(facts.made, Made)
-    written = {file.path for file in changed}
-    others = facts.made.files if isinstance(facts.made.files, tuple) else ()
-    kept = tuple(file for file in others if file.path not in written)
-    return replace(facts, made=replace(facts.made, files=(*kept, *map(_made_file, changed)), enabled=True))
+    return replace(facts, made=replace(facts.made, enabled=True))

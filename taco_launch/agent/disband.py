@@ -38,7 +38,7 @@ def end_all(
     while not all(over(link) for link in gang.links):
         gang.pump(note)
         for remote in gang.remote:
-            remote.lost_after(timeout)
+            remote.lost_after(timeout, gang.looked)
             now = time.monotonic()
             have = ("ended" in remote.answers, sum(remote.offsets.values()))
             before, since = further.get(remote.name, (None, now))

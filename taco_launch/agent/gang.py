@@ -29,6 +29,8 @@ _BYE_SECONDS = 2.0
 # A job that has just ended lets its slots go in less.
 _BUSY_SECONDS = 2.0
 _PAUSE_SECONDS = (0.05, 0.3)
+# A longer pause between two looks at the guards is ours (a disk that hangs, a suspended machine): nobody was silent.
+_STALL_SECONDS = 1.0
 
 Note = Callable[[Link, Dict[str, Any]], None]
 
@@ -49,6 +51,7 @@ class Gang:
         self._looks = bool(needs(spec)) or any(host.connection != "local" for host in spec.hosts)
         self._beat = min(HEARTBEAT_SECONDS, spec.policy.host_loss_timeout / 5)
         self._beat_at = 0.0
+        self.looked = time.monotonic()  # when the guards were last listened to
 
     @property
     def remote(self) -> List[RemoteLink]:
@@ -57,8 +60,13 @@ class Gang:
 
     def pump(self, note: Note, timeout_ms: int = TICK_MS, more: Iterable[int] = ()) -> List[int]:
         """Wait for whatever comes first, give `note` what guards tell; give those of the descriptors `more` that are ready."""
-        if time.monotonic() > self._beat_at:
-            self._beat_at = time.monotonic() + self._beat
+        now = time.monotonic()
+        stalled, self.looked = now - self.looked, now
+        if stalled > _STALL_SECONDS:
+            for remote in self.remote:
+                remote.forgive(stalled)
+        if now > self._beat_at:
+            self._beat_at = now + self._beat
             for link in self.links:
                 link.post({"op": "beat"})
         dialling = sum(link.dialling for link in self.remote)

@@ -30,6 +30,9 @@ _LOG_TICK = 0.05
 # A supervisor that started a guard and then died before it connected leaves nothing behind for longer than this.
 _FIRST_CONTACT_SECONDS = 30.0
 _LAST_WORDS_SECONDS = 2.0
+# When it takes longer to listen again it was us who were away (a look at the host, a disk that hangs, a suspended
+# machine): the supervisor was not silent.
+_STALL_SECONDS = 2 * _TICK
 
 
 def main(folder: JobFolder, job_id: str) -> int:
@@ -77,13 +80,18 @@ class _Guard:
         }
 
     def run(self) -> None:
+        looked = time.monotonic()
         while not self._done:
+            now = time.monotonic()
+            stalled, looked = now - looked, now
+            if stalled > _STALL_SECONDS:
+                self._heard += stalled
             for key, _mask in self._selector.select(self._pause()):
                 if isinstance(key.data, Line):
                     self._hear(key.data)
                 else:
                     self._accept(key.fileobj)  # type: ignore[arg-type]
-            silent = time.monotonic() - self._heard > self._host_loss_timeout
+            silent = looked - self._heard > self._host_loss_timeout
             if silent or (self._supervised and self._supervisor is None and not self._elsewhere):
                 self._alone(silent=silent)
         if self._supervisor is not None:
@@ -145,7 +153,6 @@ class _Guard:
     def _probe(self, message: Dict[str, Any]) -> None:
         if not self._has_told("probed"):
             self._tell(op="probed", text=_probed(message))
-            self._heard = time.monotonic()
 
     def _unlease(self, _message: Dict[str, Any]) -> None:
         self._leases.release(gone=True)
@@ -191,7 +198,6 @@ class _Guard:
             line.post(told)
         if not self._has_told("facts"):
             self._tell(op="facts", **_facts(message))
-            self._heard = time.monotonic()  # to look may have taken a while
 
     def _lease(self, message: Dict[str, Any]) -> None:
         if self._has_told("leased"):
@@ -259,7 +265,6 @@ class _Guard:
         self._leases.release(gone=not left.found and not left.unknown)
         sizes = self._sender.sizes()
         self._tell(op="ended", left=[entry.pid for entry in left.found], unknown=left.unknown, sizes=sizes)
-        self._heard = time.monotonic()
         self._done = not self._elsewhere
 
     def _alone(self, *, silent: bool) -> None:

@@ -112,7 +112,7 @@ class RemoteLink(Link):
         self._tries = 0
         self._put = False
         self._at = 0.0
-        self.error = ""  # why the last connection broke or could not be made
+        self.error = ""  # why the last try to make a connection failed
         self.heard = time.monotonic()
         self.offsets: Dict[int, int] = {}
 
@@ -143,7 +143,7 @@ class RemoteLink(Link):
             op = message["op"]
             if op == "attached":
                 self._joined = self._was_joined = True
-                self._tries = 0
+                self._tries, self.error = 0, ""
                 self._say_all()
                 self.post({"op": "stream", "offsets": self.offsets})
             elif op == "no-guard":
@@ -154,13 +154,15 @@ class RemoteLink(Link):
                 self.heard = time.monotonic()
         return messages
 
-    def lost_after(self, seconds: float) -> bool:
-        """Give the guard up when it was silent for so long."""
-        if not self.gone and time.monotonic() - self.heard > seconds:
+    def forgive(self, seconds: float) -> None:
+        """Do not count a time in which nobody listened."""
+        self.heard += seconds
+
+    def lost_after(self, seconds: float, looked: float) -> None:
+        """Give the guard up when it had been silent for so long when it was last listened to (`looked`)."""
+        if not self.gone and looked - self.heard > seconds:
             self.close()
-            self.gone = f"no heartbeat for {seconds:g} s"
-            return True
-        return False
+            self.gone = f"no heartbeat for {seconds:g} s{f' ({self.error})' if self.error else ''}"
 
     def close(self) -> None:
         """Let the connection go, and end its ssh."""
@@ -208,7 +210,8 @@ class RemoteLink(Link):
             except subprocess.TimeoutExpired:
                 code = None
         said = errors.last_line() if errors is not None else ""
-        self.error = said or (f"ssh: exit {code}" if code is not None else "the connection broke")
+        if not self._joined:
+            self.error = said or (f"ssh: exit {code}" if code is not None else "the connection broke")
         self.close()
         if self.gone:
             return

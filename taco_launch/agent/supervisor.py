@@ -171,9 +171,11 @@ class _Supervisor:
         begin = time.monotonic()
         for link in self._gang.remote:
             link.heard = begin
-        while self._mpirun.poll() is None and self._guarded():
+        while self._mpirun.poll() is None:
             busy = self._merge.step()
             ready = self._gang.pump(self._note, 0 if busy else TICK_MS, more)
+            if not self._guarded():
+                break
             if output.fileno() in ready and not drain(output, self._launcher_log):
                 more = [wakeup]
             if wakeup in ready:
@@ -185,7 +187,7 @@ class _Supervisor:
         """Say whether every guard is there, or may come back; where one is not, that ends the job."""
         for link in self._gang.links:
             if isinstance(link, RemoteLink):
-                link.lost_after(self._spec.policy.host_loss_timeout)
+                link.lost_after(self._spec.policy.host_loss_timeout, self._gang.looked)
             if link.gone and self._cut_short is None:
                 self._cut_short = disband.end_of(link, self._gang.here)
         return not any(link.gone for link in self._gang.links)

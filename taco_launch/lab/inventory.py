@@ -11,7 +11,6 @@ from taco_launch.model.hosts import Container, Host, Inventory, Network, Registr
 _WORD = "lab"
 _PORTS = (40000, 40999)
 _SHM_BYTES = 1 << 30  # hosts are small
-_HOST_LOSS_SECONDS = 15  # whoever tries faults should not have to wait for a minute
 
 
 def words() -> tuple[str, ...]:
@@ -65,7 +64,6 @@ def load(source: str, environ: Mapping[str, str]) -> Inventory:
         network=Network(port_range=_PORTS),
         source=f"{_WORD}:{lab}",
         known_hosts=str(files.known_hosts),
-        host_loss_timeout=_HOST_LOSS_SECONDS,
     )
 
 

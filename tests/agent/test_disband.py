@@ -26,11 +26,11 @@ def end(folder: JobFolder, come: int, *, tells_end: bool = True) -> tuple[list[s
 
     def pump(_note: object) -> None:
         time.sleep(0.01)
-        remote.heard = time.monotonic()
+        gang.looked = remote.heard = time.monotonic()
         assert remote.heard < begin + 10
         remote.offsets[0] = min(come, int((remote.heard - begin) / 0.05))
 
-    gang: Any = SimpleNamespace(links=[here, remote], remote=[remote], here=here, pump=pump)
+    gang: Any = SimpleNamespace(links=[here, remote], remote=[remote], here=here, pump=pump, looked=begin)
     whole: Callable[[str], bool] = lambda name: name == "n1" or remote.offsets.get(0) == 10  # noqa: E731
     stuck = disband.end_all(
         gang, lambda _link, _message: None, [], whole=whole, meanwhile=lambda: None, timeout=TIMEOUT

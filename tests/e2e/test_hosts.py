@@ -294,6 +294,25 @@ def test_a_host_that_is_lost_ends_the_job(cluster: Cluster, name: str) -> None:
     nothing_left(cluster)
 
 
+def test_a_time_in_which_nobody_could_listen_is_nobodys_silence(cluster: Cluster, name: str) -> None:
+    """As when a virtual machine is suspended, or a disk hangs, for longer than a host may be silent."""
+    script = 'i=0; while [ $i -lt 100 ]; do echo "line $i"; i=$((i+1)); sleep 0.1; done'
+    cluster.submit(cluster.spec(name, "sh", "-c", script, policy=Policy(host_loss_timeout=3)))
+    eventually(lambda: cluster.job(name)["state"] == "RUNNING")
+    agents = [
+        (on, pid)
+        for role in ("pyz run", "pyz guard /", "pyz guard-start")
+        for on, pid in cluster.alive(f"[p]{role[1:]}")
+    ]
+    assert len(agents) == 1 + 3 + 2 * 2  # the supervisor, guards, and both ends of a connection
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        for on, pid in agents:
+            cluster.kill(pid, on, number)
+        time.sleep(5)
+    job = cluster.ended(name, 60)
+    assert (job["state"], job["reason"]) == ("SUCCEEDED", "every rank exited with 0")
+
+
 def test_a_guard_that_hangs_is_a_lost_host(cluster: Cluster, name: str) -> None:
     running(cluster, name, "wipe", "daemon", "deaf")
     cluster.kill(cluster.pid("pyz guard /", 1), 1, signal.SIGSTOP)

@@ -15,6 +15,11 @@ from hypothesis import settings
 
 from taco_launch.remote import bundle
 
+# Images of Python often switch it off: then each worker rewrites the asserts of every test file anew, which takes as long
+# as the rest of collecting them, and each command line that a test starts compiles the package first.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # A deadline per example fails on a busy machine and says nothing about the code.
 settings.register_profile("project", deadline=None)
 settings.load_profile("project")

@@ -7,12 +7,10 @@ Addresses 127.x.y.z of one sshd on loopback play the hosts; all clients use the 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import os
 import resource
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import one_sshd
 import pairing
 import verdicts
 
@@ -35,23 +34,6 @@ _ME = (sys.executable, str(Path(__file__).resolve()))
 # here the processes of all hosts are on one.
 _SUBJECTS = ("system", "docker", "image", "gpu", "topology", "rdma")
 _PROBE = " ".join(("bench", *_SUBJECTS))
-_KEX = "curve25519-sha256,curve25519-sha256@libssh.org"
-# SHLVL keeps bash from reading the rc files of whoever measures: hosts are hosts, not this machine's desktop.
-_SSHD = """
-Port {port}
-ListenAddress 0.0.0.0
-HostKey {folder}/host
-AuthorizedKeysFile {folder}/login.pub
-KexAlgorithms {kex}
-PermitRootLogin prohibit-password
-PasswordAuthentication no
-MaxStartups 10000
-PidFile none
-StrictModes no
-UseDNS no
-UsePAM no
-SetEnv PATH=/usr/local/bin:/usr/bin:/bin SHLVL=2
-"""
 _ANSIBLE = """
 [defaults]
 forks = {forks}
@@ -76,7 +58,7 @@ def main(arguments: list[str]) -> int:
         return 2
     with (
         tempfile.TemporaryDirectory(prefix="taco-launch-", ignore_cleanup_errors=True) as scratch,
-        _sshd(Path(scratch)),
+        one_sshd.start(Path(scratch)),
     ):
         # Whoever measures waits for all its children to end: the sshd must be none of them.
         return subprocess.run([*_ME, "--measure", scratch, *arguments], check=False).returncode
@@ -112,11 +94,11 @@ def _measure(folder: Path, asked: argparse.Namespace) -> int:
 def _measured(
     folder: Path, count: int, environ: dict[str, str], runs: int, timeout: float
 ) -> dict[str, pairing.Measured]:
-    (folder / f"hosts-{count}").write_text("".join(f"{address}\n" for address in _addresses(count)))
+    (folder / f"hosts-{count}").write_text("".join(f"{address}\n" for address in one_sshd.addresses(count)))
     (folder / f"ansible-{count}").write_text((folder / f"hosts-{count}").read_text())
     config = folder / f"ansible-{count}.cfg"
     config.write_text(_ANSIBLE.format(forks=_FORKS, folder=folder, count=count))
-    _inventory(folder, count)
+    one_sshd.inventory(folder, count)
     probe = (folder / "probe.sh").read_text()
     contenders = (
         pairing.Contender(_name("facts", count), (*_ME, "--ours", str(folder), str(count))),
@@ -160,7 +142,7 @@ def _bars(found: Mapping[str, pairing.Measured], count: int) -> Iterator[verdict
 
 def _many(folder: Path, environ: Mapping[str, str]) -> str:
     """Ask a thousand addresses once; give time and peak memory in words."""
-    _inventory(folder, _MANY)
+    one_sshd.inventory(folder, _MANY)
     argv = [*_ME, "--ours", str(folder), str(_MANY)]
     begin = time.perf_counter()
     done = subprocess.run(argv, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
@@ -198,62 +180,12 @@ def _clients(folder: Path, count: int) -> int:
         return subprocess.run(argv, input=probe, capture_output=True, check=False)
 
     with ThreadPoolExecutor(_CLIENTS) as pool:
-        answers = list(pool.map(ask, _addresses(count)))
+        answers = list(pool.map(ask, one_sshd.addresses(count)))
     sys.stdout.buffer.write(b"".join(answer.stdout for answer in answers))
     for answer in answers:
         if answer.returncode:
             print(answer.stderr.decode(errors="replace"), file=sys.stderr)
     return max(answer.returncode for answer in answers)
-
-
-def _addresses(count: int) -> tuple[str, ...]:
-    return tuple(f"127.1.{number >> 8}.{number & 255}" for number in range(1, count + 1))
-
-
-def _inventory(folder: Path, count: int) -> None:
-    port = (folder / "port").read_text()
-    hosts = "".join(f"  h{number}: {{address: {each}}}\n" for number, each in enumerate(_addresses(count), 1))
-    (folder / f"cluster-{count}.yaml").write_text(
-        f"cluster: bench\nssh: {{user: root, identity_file: {folder}/login, known_hosts: {folder}/known_hosts}}\n"
-        f"defaults: {{port: {port}}}\nhosts:\n{hosts}"
-    )
-
-
-@contextlib.contextmanager
-def _sshd(folder: Path) -> Iterator[None]:
-    """Start an sshd, and write what clients need to reach it."""
-    for name in ("host", "login"):
-        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
-        subprocess.run(argv, check=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    (folder / "port").write_text(str(port))
-    (folder / "sshd_config").write_text(_SSHD.format(port=port, folder=folder, kex=_KEX))
-    (folder / "known_hosts").write_text(f"[127.*]:{port} {(folder / 'host.pub').read_text()}")
-    (folder / "ssh_config").write_text(
-        f"Host *\n  User root\n  Port {port}\n  IdentityFile {folder}/login\n  IdentitiesOnly yes\n  BatchMode yes\n"
-        f"  UserKnownHostsFile {folder}/known_hosts\n  StrictHostKeyChecking yes\n  KexAlgorithms {_KEX}\n"
-    )
-    source = Path(__file__).resolve().parents[2] / "taco_launch/facts/probe.sh"
-    (folder / "probe.sh").write_bytes(source.read_bytes())
-    Path("/run/sshd").mkdir(exist_ok=True)
-    program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin") or "sshd"
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen([program, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=log)
-        try:
-            deadline = time.monotonic() + 10
-            while True:
-                with socket.socket() as client:
-                    if client.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                if server.poll() is not None or time.monotonic() > deadline:
-                    raise SystemExit((folder / "log").read_text())
-                time.sleep(0.05)
-            yield
-        finally:
-            server.terminate()
-            server.wait()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 `guard-start` and `attach` answer one line and then join ssh's stdin and stdout to the guard's socket, until either ends.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional
 
 from taco_launch.agent import facts, leases, processes, program, roots
 from taco_launch.agent.folders import JobFolder, make_private, require_local_disk
@@ -31,13 +32,13 @@ def main(op: str, agent: str, arguments: List[str]) -> int:
     connection = None
     if op == "guard-start":
         try:
-            connection = _prepare(folder, job_id)
-        except (OSError, TacoLaunchError) as error:
-            return _say({"op": "refused", "reason": str(error)})
-        if connection is None:
-            environment = {**os.environ, leases.VARIABLE: arguments[2]}
-            with open(folder.debug, "ab") as debug:
-                program.start(agent, "guard", str(folder.path), job_id, stderr=debug, environment=environment)
+            connection = _prepare(folder, job_id, agent)
+            if connection is None:
+                _start(folder, job_id, agent, arguments[2])
+        except TacoLaunchError as error:
+            return _say({"op": "refused", "reason": error.message})
+        except OSError as error:
+            return _say({"op": "refused", "reason": f"{error.filename or folder.path}: {error.strerror or error}"})
     connection = connection or _connect(folder, _GUARD_SECONDS if op == "guard-start" else 0.0)
     if connection is None:
         _say({"op": "no-guard", "boot": facts.boot_id(), "debug": str(folder.debug)})
@@ -47,7 +48,7 @@ def main(op: str, agent: str, arguments: List[str]) -> int:
     return OK
 
 
-def _prepare(folder: JobFolder, job_id: str) -> Optional[socket.socket]:
+def _prepare(folder: JobFolder, job_id: str, agent: str) -> Optional[socket.socket]:
     """Make the job's folder; what an earlier job of that name has left is ended and removed.
 
     Where the connection that had the job's guard started broke before it could tell, gives another to that guard.
@@ -72,10 +73,28 @@ def _prepare(folder: JobFolder, job_id: str) -> Optional[socket.socket]:
                 pids = ", ".join(str(entry.pid) for entry in left.found)
                 raise TacoLaunchError(f"an earlier job {folder.name} is not proven gone: {pids or left.unknown}")
         shutil.rmtree(folder.path)
-    make_private(folder.logs)
-    require_local_disk(folder.path)
-    roots.keep(folder, job_id)
+    with _whole(folder):
+        make_private(folder.logs)
+        require_local_disk(folder.path)
+        folder.agent.symlink_to(agent)
+        roots.keep(folder, job_id)
     return None
+
+
+def _start(folder: JobFolder, job_id: str, agent: str, leases_folder: str) -> None:
+    environment = {**os.environ, leases.VARIABLE: leases_folder}
+    with _whole(folder), open(folder.debug, "ab") as debug:
+        program.start(agent, "guard", str(folder.path), job_id, stderr=debug, environment=environment)
+
+
+@contextlib.contextmanager
+def _whole(folder: JobFolder) -> Iterator[None]:
+    """Remove a folder that cannot be made in full, as on a full disk: no guard would, and the head may forget it."""
+    try:
+        yield
+    except (OSError, TacoLaunchError):
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
 
 
 def _cleared(folder: JobFolder, job_id: str) -> Dict[str, Any]:

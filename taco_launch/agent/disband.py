@@ -8,6 +8,9 @@ from taco_launch.agent.links import KILLED, Link
 from taco_launch.errors import FAILED
 from taco_launch.model.jobs import JobState
 
+# So long a guard has to hear that a job is over which has never begun; seconds.
+_A_MOMENT = 3.0
+
 
 def end_all(
     gang: Gang,
@@ -16,13 +19,15 @@ def end_all(
     *,
     whole: Callable[[str], bool],
     meanwhile: Callable[[], None],
+    begun: bool,
     timeout: float,
 ) -> List[str]:
     """Have every guard end the job; wait until each has said so, is given up, or is gone.
 
     `orphans` (pid, start) are processes of this host that the job has left to us. `whole(host)` says whether all logs of
     a host are here; a host is given up when it was silent for `timeout` seconds, or its logs came no further for as
-    long. Gives the hosts that have ended the job but whose logs are not all here.
+    long. Where no rank was started (`begun` is false) nobody is waited for longer than a moment. Gives the hosts that have
+    ended the job but whose logs are not all here.
     """
     for link in gang.links:
         # Where one is gone already, its last words are read all the same.
@@ -32,7 +37,7 @@ def end_all(
     stuck: List[str] = []
 
     def over(link: Link) -> bool:
-        late = link is gang.here and time.monotonic() - begin > GUARD_SECONDS
+        late = (link is gang.here or not begun) and time.monotonic() - begin > (GUARD_SECONDS if begun else _A_MOMENT)
         return bool(link.gone) or late or link.name in stuck or ("ended" in link.answers and whole(link.name))
 
     while not all(over(link) for link in gang.links):

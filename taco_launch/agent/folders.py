@@ -1,10 +1,10 @@
 """Where everything of the agent lies on a host: the state folder and one folder per job. One class owns every path."""
 
+import contextlib
 import errno
 import os
 import re
 import socket
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable, Iterator, List, Mapping
 
@@ -56,6 +56,9 @@ def require_local_disk(folder: Path) -> None:
 
 # What may stand in a path; the controller has the same rule for job names.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+# How folders are called before and after they are a job's; nobody takes an hour to make or to remove one.
+_NEW, _GONE = ".new-", ".gone-"
+_LEFT_SECONDS = 3600.0
 
 
 class JobFolder:
@@ -65,6 +68,8 @@ class JobFolder:
         """Name the folder; nothing is touched."""
         self.path = path
         self.name = path.name
+        # A link to the agent that the job was started with: on each host it may lie elsewhere.
+        self.agent = path / "agent.pyz"
         self.spec = path / "spec.json"
         self.caller = path / "caller.json"
         self.events = path / "events.jsonl"
@@ -77,6 +82,11 @@ class JobFolder:
         self.merged = self.logs / "merged"
         self.launcher = self.logs / "launcher"
         self._socket = path / "guard.sock"
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether the job's head is another host, and only its ranks run here."""
+        return self.roots.exists() and not self.spec.exists()
 
     def rank(self, rank: int) -> Path:
         """Give the stem of a rank's log segments."""
@@ -120,26 +130,24 @@ class Jobs:
         """Name the folder; nothing is touched."""
         self.path = state / "jobs"
 
-    @contextmanager
+    @contextlib.contextmanager
     def create(self, name: str) -> Iterator[JobFolder]:
         """Make a folder that is not seen by others yet; unless `publish` shows it in the block, it is removed.
 
         Raises:
             UsageError: no job can have this name.
-            TacoLaunchError: the disk is not local, or nothing can be written there.
+            TacoLaunchError: the disk is not local.
+            OSError: nothing can be written there.
         """
         if not _NAME.fullmatch(name):
             raise UsageError(f"job {name!r}: no job can have this name")
         try:
             make_private(self.path)
             require_local_disk(self.path)
-            folder = self.path / f".new-{name}-{os.urandom(4).hex()}"
+            folder = self.path / f"{_NEW}{name}-{os.urandom(4).hex()}"
             make_private(folder / "logs")
         except OSError as error:
-            raise TacoLaunchError(
-                f"{self.path}: {error.strerror or error}",
-                hint="free some space there, or name another folder with TACO_LAUNCH_STATE",
-            ) from None
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
         try:
             yield JobFolder(folder)
         finally:
@@ -157,33 +165,44 @@ class Jobs:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            raise UsageError(
-                f"job {name}: the name is taken",
-                hint=f"choose another --name, or remove the old one: taco-launch delete {name}",
-            ) from None
+            own = f"remove the old one: taco-launch delete {name}"
+            whose = "ask the head for which its ranks ran here to delete it" if JobFolder(target).is_guest else own
+            raise UsageError(f"job {name}: the name is taken", hint=f"choose another --name, or {whose}") from None
         return JobFolder(target)
 
     def get(self, name: str) -> JobFolder:
         """Find a job's folder.
 
         Raises:
-            NoJobError: there is none of that name.
+            NoJobError: there is none of that name whose head this host is.
         """
         if _NAME.fullmatch(name) and (self.path / name).is_dir():
-            return JobFolder(self.path / name)
+            found = JobFolder(self.path / name)
+            if not found.is_guest:
+                return found
+            raise NoJobError(f"job {name}: only its ranks ran here", hint="its head is another host: ask that")
         raise NoJobError(f"job {name}: there is none of that name", hint="see them all: taco-launch list")
 
     def all(self) -> List[JobFolder]:
-        """Give every job's folder, by name."""
+        """Give the folder of every job whose head this host is, by name."""
         try:
             found = sorted(self.path.iterdir())
         except FileNotFoundError:
             return []
-        return [JobFolder(path) for path in found if not path.name.startswith(".")]
+        folders = [JobFolder(path) for path in found if not path.name.startswith(".")]
+        return [folder for folder in folders if not folder.is_guest]
+
+    def sweep(self, now: float) -> None:
+        """Remove what processes that were killed have left: folders that were being made or removed an hour before."""
+        with contextlib.suppress(OSError):  # there are none, or they are not ours to remove
+            left = [path for path in self.path.iterdir() if path.name.startswith((_NEW, _GONE))]
+            for path in left:
+                if now - path.stat().st_ctime > _LEFT_SECONDS:
+                    _remove(path, ignore_errors=True)
 
     def remove(self, folder: JobFolder) -> None:
         """Remove a job's folder; from the first moment on nobody finds it any more."""
-        gone = self.path / f".gone-{folder.name}-{os.urandom(4).hex()}"
+        gone = self.path / f"{_GONE}{folder.name}-{os.urandom(4).hex()}"
         folder.path.rename(gone)
         _remove(gone)
 

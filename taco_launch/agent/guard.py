@@ -184,8 +184,11 @@ class _Guard:
 
     def _bye(self, message: Dict[str, Any]) -> None:
         if message["remove"]:
-            shutil.rmtree(self._folder.path, ignore_errors=True)
+            self._folder_gone()
         self._done = True
+
+    def _folder_gone(self) -> None:
+        shutil.rmtree(self._folder.path, ignore_errors=True)
 
     def _supervise(self, line: Line, message: Dict[str, Any]) -> None:
         before, self._supervisor, self._supervised = self._supervisor, line, True
@@ -205,11 +208,16 @@ class _Guard:
         try:
             busy = self._leases.take(message["slots"], self._job_id, Path(sys.argv[0]).name, self._folder)
         except HostError as error:
-            busy = (f"{error.message} ({error.hint})",)
-        if not busy:
+            self._answer_lease(busy=[], error=f"{error.message} ({error.hint})")
+            return
+        if busy:
+            self._answer_lease(busy=busy)
+        else:
             self._tell(op="leased", busy=[])
-        elif self._supervisor is not None:  # which asks again, or gives up
-            self._supervisor.post({"op": "leased", "busy": busy})
+
+    def _answer_lease(self, **answer: Any) -> None:
+        if self._supervisor is not None:  # which asks again, or gives up
+            self._supervisor.post({"op": "leased", **answer})
 
     def _register(self, line: Line, message: Dict[str, Any]) -> None:
         self._ranks[line] = message["rank"]
@@ -277,6 +285,8 @@ class _Guard:
             self._leases.release(gone=not left.found and not left.unknown)
             reason = f"its guard heard nothing of the supervisor for {self._host_loss_timeout:g} s and ended its ranks"
             self._tell(op="gave-up", reason=reason)
+            if self._elsewhere and not (self._sender.sizes() or left.found or left.unknown):
+                self._folder_gone()  # no rank ever ran, and the head may not know of this host at all
         self._done = lock is not None or silent
 
 

@@ -52,3 +52,12 @@ def drain(output: IO[bytes], log: logs.Writer) -> bool:
         if not data:
             return False
         log.write(data)
+
+
+def wake_on_child() -> int:
+    """Give a descriptor that can be read when a child has ended."""
+    wakeup, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    return wakeup

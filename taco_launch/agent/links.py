@@ -18,8 +18,9 @@ KILLED = "its guard was killed"
 _RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
 # A connection is given up for a new one after as many heartbeats without a sign of life.
 _SILENT_BEATS = 2.5
-# ssh's own exit code when there is no connection, and python3's when there is no such file.
-_SSH_FAILED, _NO_FILE = 255, 2
+# ssh's own exit code when there is no connection; python3's when there is no such file, and when only a part of it is
+# there, which it takes for a script.
+_SSH_FAILED, _NO_AGENT = 255, (2, 1, 0)
 # A host that refuses at once (its sshd has too many callers) is asked again at the start of a job; one that is silent not.
 _FIRST_TRIES = 3
 _SLOW_SECONDS = 5.0
@@ -40,6 +41,11 @@ class Link:
         self._folder = folder
         self._line: Optional[Line] = None
         self._orders: List[Dict[str, Any]] = []
+
+    @property
+    def dialling(self) -> bool:
+        """Whether a connection is being made that costs something."""
+        return False
 
     @property
     def line(self) -> Optional[Line]:
@@ -110,7 +116,8 @@ class RemoteLink(Link):
         self._joined = False
         self._was_joined = False
         self._tries = 0
-        self._put = False
+        self._put: Optional[ssh.Put] = None
+        self._may_put = True
         self._at = 0.0
         self.error = ""  # why the last try to make a connection failed
         self.heard = time.monotonic()
@@ -118,8 +125,8 @@ class RemoteLink(Link):
 
     @property
     def dialling(self) -> bool:
-        """Whether a connection is being made."""
-        return self._process is not None and not self._joined
+        """Whether a connection is being made, or the agent brought there before."""
+        return self._put is not None or (self._process is not None and not self._joined)
 
     def post(self, message: Dict[str, Any]) -> None:
         """Say something once the guard is there; until then nobody listens."""
@@ -133,6 +140,8 @@ class RemoteLink(Link):
             self._line.flush()
             if self._was_joined and now - max(self.heard, self._at) > self._silence:
                 self._broken()
+        elif self._put is not None:
+            self._look_at_put(self._put)
         elif not self.gone and now >= self._at:
             self._dial(now)
 
@@ -168,6 +177,9 @@ class RemoteLink(Link):
         """Let the connection go, and end its ssh."""
         super().close()
         self._joined = False
+        if self._put is not None:
+            self._put.close()
+            self._put = None
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -175,6 +187,8 @@ class RemoteLink(Link):
 
     def pid(self) -> Optional[int]:
         """Give the process number of ssh."""
+        if self._put is not None:
+            return self._put.pid
         return None if self._process is None else self._process.pid
 
     def _dial(self, now: float) -> None:
@@ -211,7 +225,8 @@ class RemoteLink(Link):
                 code = None
         said = errors.last_line() if errors is not None else ""
         if not self._joined:
-            self.error = said or (f"ssh: exit {code}" if code is not None else "the connection broke")
+            unsaid = "" if self._was_joined else "the connection broke"
+            self.error = said or (f"ssh: exit {code}" if code is not None else unsaid)
         self.close()
         if self.gone:
             return
@@ -220,14 +235,24 @@ class RemoteLink(Link):
         self._at = time.monotonic() + _RETRY_SECONDS[min(self._tries, len(_RETRY_SECONDS)) - 1]
         if self._was_joined:
             return
-        if code == _NO_FILE and not self._put:
-            self._put = True
-            problem = ssh.put(self.name, self._agent)
-            self._at = 0.0
-            if problem:
-                self.gone = f"the agent cannot be put there: {problem}"
+        if code in _NO_AGENT and self._may_put:
+            self._may_put = False
+            try:
+                self._put = ssh.Put(self.name, self._agent)
+            except OSError as error:
+                self.gone = f"the agent cannot be put there: {error}"
         elif code != _SSH_FAILED or slow or self._tries >= _FIRST_TRIES:
             self.gone = self.error
+
+    def _look_at_put(self, put: ssh.Put) -> None:
+        problem = put.problem()
+        if problem is None:
+            return
+        put.close()
+        self._put = None
+        self._at = 0.0
+        if problem:
+            self.gone = f"the agent cannot be put into {put.folder}: {problem}"
 
     def _no_guard(self, message: Dict[str, Any]) -> None:
         if not self._was_joined:

@@ -85,7 +85,7 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
         present[pid] = entry
         if carries:
             members.add(pid)
-        elif carries is None and entry.start >= begin and not _gone(entry):
+        elif carries is None and entry.start >= begin and not _gone(entry) and not _is_of_a_login(entry):
             unreadable += 1
     alive_roots = {pid for pid, start in roots if pid in present and present[pid].start == start}
     own = _line_of_descent(os.getpid(), present)
@@ -223,6 +223,18 @@ def _gone(entry: Process) -> bool:
         return len(os.listdir(f"/proc/{entry.pid}/task")) <= 1
     except OSError:
         return True
+
+
+def _is_of_a_login(entry: Process) -> bool:
+    """Say whether a process that cannot be read is sshd's half of a session, or the helper of the user's own systemd."""
+    parent = identify(entry.parent)
+    with contextlib.suppress(OSError):
+        if parent is not None and _owner(parent.pid) == 0:
+            with open(f"/proc/{parent.pid}/comm", "rb") as name:
+                return name.read().startswith(b"sshd")
+        with open(f"/proc/{entry.pid}/cgroup", "rb") as groups:
+            return any(b"/user@" in line and line.endswith(b"/init.scope\n") for line in groups)
+    return False
 
 
 def _why_unknown(unreadable: int) -> str:

@@ -14,7 +14,7 @@ from typing import IO, Any, Callable, Dict, Iterable, Mapping, Optional
 from taco_launch import state
 from taco_launch.agent import facts, logs, program, protocol, records, recovery, ssh
 from taco_launch.agent.folders import JobFolder, Jobs, state_folder
-from taco_launch.errors import CANNOT_PLACE, HostError, TacoLaunchError, UsageError
+from taco_launch.errors import CANNOT_PLACE, HOST_FAILED, HostError, TacoLaunchError, UsageError
 from taco_launch.launch.env import JOB_ID, JOB_NAME
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
@@ -31,11 +31,13 @@ Frames = Iterable[Any]
 def serve(op: str, agent: str, stdin: IO[bytes], stdout: IO[bytes]) -> int:
     """Answer one call: header and request on stdin, header and frames on stdout. An error is the last frame."""
     stdout.write(protocol.dump(protocol.header(op, agent)))
+    request: Mapping[str, Any] = {}
     try:
         protocol.check(protocol.read(stdin), "the host", "the controller")
         request = protocol.read(stdin) or {}
         operation = _OPERATIONS.get(op, _unknown)
         jobs = Jobs(state_folder(os.environ, os.geteuid()))
+        jobs.sweep(time.time())
         for frame in operation(jobs, agent, request):
             stdout.write(frame if isinstance(frame, bytes) else protocol.dump(frame))
             stdout.flush()
@@ -48,8 +50,10 @@ def serve(op: str, agent: str, stdin: IO[bytes], stdout: IO[bytes]) -> int:
         return _answer(stdout, error)
     except OSError as error:
         where = error.filename or state_folder(os.environ, os.geteuid())
-        hint = "free some space there, or name another folder with TACO_LAUNCH_STATE"
-        return _answer(stdout, TacoLaunchError(f"{where}: {error.strerror or error}", hint))
+        # Only who submits on this machine has a choice of the folder.
+        chosen = request.get("caller", {}).get("inherit") is False
+        hint = "free some space there" + (", or name another folder with TACO_LAUNCH_STATE" if chosen else "")
+        return _answer(stdout, HostError(f"{where}: {error.strerror or error}", hint))
     except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the traceback into a file
         return _answer(stdout, _bug(error))
     return 0
@@ -75,6 +79,7 @@ def _submit(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
         caller["environment"] = {**os.environ, **caller["environment"]}
         spec = replace(spec, cwd=spec.cwd or str(Path.cwd()))
     with jobs.create(spec.name) as draft:
+        draft.agent.symlink_to(agent)
         records.write_spec(draft, spec)
         records.write_json(draft.caller, caller)
         records.Events(draft).add(state.SUBMITTED, "waiting for its supervisor", id=uuid.uuid4().hex)
@@ -99,7 +104,7 @@ def _submit(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
         time.sleep(_POLL_SECONDS[0])
         recovery.look(folder)
     job = _shown(folder)
-    if job["record"]["exit_code"] == CANNOT_PLACE and job["record"]["started"] is None:
+    if job["record"]["exit_code"] in (CANNOT_PLACE, HOST_FAILED) and job["record"]["started"] is None:
         jobs.remove(folder)  # it never began, and the answer says why
         yield {"job": job}
         return

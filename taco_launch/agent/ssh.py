@@ -3,13 +3,16 @@
 import os
 import subprocess
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Any, Dict, List, Sequence, Tuple, Union
+from pathlib import Path
+from typing import IO, Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from taco_launch.agent.protocol import parsed
 from taco_launch.command import shell
 
-_PYTHON = ("python3", "-I", "-S")
+# $1 is the agent where set-up puts it, which a container may only read; $2 where `Put` does.
+_RUN = 'a=$1; [ -f "$2" ] && a=$2; shift 2; exec python3 -I -S "$a" "$@"'
 _OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 # More at a time only compete for the head's cores, as with mpirun's own.
 MOST_AT_ONCE = 64
@@ -25,19 +28,13 @@ _PUT_SECONDS = 60.0
 
 def argv(host: str, agent: str, *words: str) -> Tuple[str, ...]:
     """Give the command that runs an operation of the agent on a host."""
-    return ("ssh", *_OPTIONS, host, shell((*_PYTHON, agent, *words)))
+    return ("ssh", *_OPTIONS, host, shell(("/bin/sh", "-c", _RUN, "agent", agent, _brought(agent), *words)))
 
 
-def put(host: str, agent: str) -> str:
-    """Bring the agent to a host that has not got this one; give why that failed, empty where it did not."""
-    try:
-        with open(agent, "rb") as content:
-            size = str(os.fstat(content.fileno()).st_size)
-            command = ("ssh", *_OPTIONS, host, shell(("/bin/sh", "-c", _PUT, "put", agent, size)))
-            done = subprocess.run(command, stdin=content, capture_output=True, timeout=_PUT_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    return last_line(done.stderr) or f"exit {done.returncode}" if done.returncode else ""
+def _brought(agent: str) -> str:
+    """Say where another host has an agent that was brought there: beside its jobs, by the same name."""
+    path = Path(agent)
+    return str(path.parent.parent / "jobs" / ".agents" / path.name)
 
 
 def ask(hosts: Sequence[str], agent: str, *words: str, seconds: float) -> List[Tuple[str, Union[Dict[str, Any], str]]]:
@@ -76,3 +73,41 @@ class Errors:
         """Give its last words."""
         self.file.seek(0)
         return last_line(self.file.read(1 << 16))
+
+
+class Put:
+    """The agent on its way to a host that has not got this one; nobody waits for it."""
+
+    def __init__(self, host: str, agent: str) -> None:
+        """Start it.
+
+        Raises:
+            OSError: the agent cannot be read, or there is no ssh.
+        """
+        self._errors = Errors()
+        self._until = time.monotonic() + _PUT_SECONDS
+        path = _brought(agent)
+        self.folder = str(Path(path).parent)
+        with open(agent, "rb") as content:
+            size = str(os.fstat(content.fileno()).st_size)
+            command = ("ssh", *_OPTIONS, host, shell(("/bin/sh", "-c", _PUT, "put", path, size)))
+            self._process = subprocess.Popen(
+                command,
+                stdin=content,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors.file,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+
+    def problem(self) -> Optional[str]:
+        """Say why it failed, empty where it did not; None as long as it goes on."""
+        code = self._process.poll()
+        if code is None:
+            return f"not within {_PUT_SECONDS:g} s" if time.monotonic() > self._until else None
+        return self._errors.last_line() or f"exit {code}" if code else ""
+
+    def close(self) -> None:
+        """End it, unless it has ended."""
+        self._process.kill()
+        self._process.wait()

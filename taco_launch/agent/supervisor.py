@@ -14,12 +14,12 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from taco_launch import state
 from taco_launch.agent import disband, facts, logs, processes, program, records, recovery
 from taco_launch.agent.folders import JobFolder
-from taco_launch.agent.gang import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS, Gang
-from taco_launch.agent.launcher import IGNORED, drain, spawn
+from taco_launch.agent.gang import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS, Gang, UnusableError
+from taco_launch.agent.launcher import IGNORED, drain, spawn, wake_on_child
 from taco_launch.agent.links import Link, RemoteLink
 from taco_launch.agent.streams import Keeper
 from taco_launch.agent.why import blamed, explained
-from taco_launch.errors import CANNOT_PLACE, DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError
+from taco_launch.errors import DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError
 from taco_launch.launch import mpirun
 from taco_launch.launch.env import launch_agent, local_env, mark, relevant
 from taco_launch.launch.needs import needs
@@ -56,7 +56,7 @@ class _Supervisor:
         self._merge = logs.Merge(folder.merged, limit)
         self._launcher_log = logs.Writer(folder.launcher, limit)
         self._guard_process = guard_process
-        self._gang = Gang(folder, agent, self._spec, self._id, lambda: guard_process.poll() is None)
+        self._gang = Gang(folder, agent, self._spec, self._id, lambda: guard_process.poll() is None, self._hear_early)
         self._keepers: Dict[str, Keeper] = {}
         self._mpirun: Optional[subprocess.Popen[bytes]] = None
         self._np = 0
@@ -78,11 +78,11 @@ class _Supervisor:
         try:
             self._launch()
             self._follow()
-        except PlacementError as error:
-            self._cut_short = (JobState.FAILED, CANNOT_PLACE, f"{error.message}\nhint: {error.hint}")
+        except (PlacementError, UnusableError) as error:
+            self._cut_short = (JobState.FAILED, error.exit_code, f"{error.message}\nhint: {error.hint}")
         except TacoLaunchError as error:
             hint = f"\nhint: {error.hint}" if error.hint else ""
-            self._cut_short = (JobState.FAILED, NO_JOB, f"{error.message}{hint}")
+            self._cut_short = self._cut_short or (JobState.FAILED, NO_JOB, f"{error.message}{hint}")
         self._finish()
 
     def on_term(self, _number: int, _frame: object) -> None:
@@ -97,7 +97,20 @@ class _Supervisor:
         if grace is not None and self._kill_at is not None:
             self._kill_at = min(self._kill_at, time.monotonic() + grace)
 
+    def _hear(self) -> None:
+        """Take a stop that somebody asks for."""
+        request = records.read_json(self._folder.stop)
+        if request is not None:
+            self._stop(request["by"], int(request["signal"]), request.get("grace"))
+        if self._term:
+            self._stop("a TERM to its supervisor", signal.SIGTERM)
+
     # -- start
+
+    def _hear_early(self) -> None:
+        self._hear()
+        if self._cut_short is not None:
+            raise TacoLaunchError(self._cut_short[2])  # which ends the start
 
     def _launch(self) -> None:
         spec = self._spec
@@ -111,7 +124,7 @@ class _Supervisor:
         )
         placement, known = self._gang.assemble(known, self._note)
         self._np = placement.np
-        wrapper = program.argv(self._agent, "rank", str(self._folder.path), "--")
+        wrapper = program.wrapper(self._folder, "rank")
         launch = mpirun.plan(spec, self._id, placement, known, wrapper, str(self._folder.path))
         for file in launch.files:
             Path(file.path).write_text(file.text, encoding="utf-8")
@@ -122,7 +135,7 @@ class _Supervisor:
         self._label(placement)
         environment = {**environment, **dict(launch.env)}
         if self._gang.remote:
-            environment.update(launch_agent(program.argv(self._agent, "daemon", str(self._folder.path), "--")))
+            environment.update(launch_agent(program.wrapper(self._folder, "daemon")))
         self._mpirun = spawn(launch.executed, spec.cwd, environment, caller["umask"])
         entry = processes.identify(self._mpirun.pid)
         if entry is not None:
@@ -166,7 +179,7 @@ class _Supervisor:
         assert self._mpirun.stdout is not None
         output = self._mpirun.stdout
         os.set_blocking(output.fileno(), False)
-        wakeup = _wake_on_child()
+        wakeup = wake_on_child()
         more = [output.fileno(), wakeup]
         begin = time.monotonic()
         for link in self._gang.remote:
@@ -196,11 +209,7 @@ class _Supervisor:
         now = time.monotonic()
         self._reap_orphans()
         self._events.flush()
-        request = records.read_json(self._folder.stop)
-        if request is not None:
-            self._stop(request["by"], int(request["signal"]), request.get("grace"))
-        if self._term:
-            self._stop("a TERM to its supervisor", signal.SIGTERM)
+        self._hear()
         timeout = self._spec.policy.timeout
         if timeout is not None and now - begin > timeout and self._cut_short is None:
             why = f"ran longer than the {timeout:g} s that it was given"
@@ -230,11 +239,13 @@ class _Supervisor:
                 self._terminate(why)
 
     def _terminate(self, why: str) -> None:
+        if self._mpirun is None:
+            return
         grace = self._spec.policy.grace
         self._kill_at = time.monotonic() + grace
         self._events.add(state.STOPPING, f"{why}; ending it by TERM, then KILL after {grace:g} s")
         self._gang.order("terminate")
-        if not self._started and self._mpirun is not None:
+        if not self._started:
             self._mpirun.terminate()
 
     def _note(self, link: Link, message: Dict[str, Any]) -> None:
@@ -335,6 +346,7 @@ class _Supervisor:
             self._orphans(),
             whole=lambda name: name not in self._keepers or self._keepers[name].whole(),
             meanwhile=self._meanwhile,
+            begun=self._mpirun is not None,
             timeout=self._spec.policy.host_loss_timeout,
         )
         left = [self._left_here()]
@@ -360,9 +372,9 @@ class _Supervisor:
 
     def _clear(self, links: Sequence[RemoteLink]) -> List[str]:
         """End the job on hosts whose guards are gone, as far as they can be reached."""
-        if not links:
+        if not links or self._mpirun is None:
             return []
-        if self._mpirun is not None and self._cut_short is None:
+        if self._cut_short is None:
             self._cut_short = disband.end_of(links[0], self._gang.here)
         return recovery.clear([link.name for link in links], self._agent, self._folder, self._id)
 
@@ -386,12 +398,3 @@ class _Supervisor:
             if ended is None or ended.si_pid in own:
                 return
             os.waitpid(ended.si_pid, 0)
-
-
-def _wake_on_child() -> int:
-    """Give a descriptor that can be read when a child has ended."""
-    wakeup, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake)
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-    return wakeup

@@ -70,6 +70,14 @@ def _subjects(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]
     metavar="NAME",
     help="Look for the training software in this container of each host. Default: the one of the inventory's cluster.",
 )
+@click.option(
+    "--compare",
+    "earlier",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="FILE|DIR",
+    help="Show what has changed on each host since this file of `facts --json`, or the .json files of this folder: after "
+    "a reboot, an update, a repair. What differs at every look (clocks, free memory, who listens) is left out.",
+)
 @click.pass_context
 def facts(
     ctx: click.Context,
@@ -79,6 +87,7 @@ def facts(
     sources: tuple[Path, ...],
     subjects: tuple[str, ...],
     container: str | None,
+    earlier: Path | None,
     **access: Any,
 ) -> None:
     """Show what hosts are: system, network, docker, GPUs, topology, RDMA, the training image.
@@ -92,21 +101,28 @@ def facts(
       taco-launch -i cluster.yaml facts
       taco-launch -i cluster.yaml facts 'gpu[1-2]' --only network,rdma -o wide
       taco-launch -i cluster.yaml facts --json > facts.json
+      taco-launch -i cluster.yaml facts --compare facts.json
       taco-launch facts --from topo.txt --json
 
     \b
-    Exit codes: 5 where a host did not answer, or not in full (what came is shown), 1 where nothing of --from was
+    Exit codes: 3 where something has changed since --compare, 5 where a host did not answer, or not in full (what came is shown), 1 where nothing of --from was
     understood, 130 after Ctrl-C (the hosts that had answered are shown).
     """
     settings = settings_of(ctx)
     _one_form(ctx)
     if sources:
-        given = {"HOST": hosts, "--container": container, "-i": settings.inventory}
+        given = {"HOST": hosts, "--container": container, "-i": settings.inventory, "--compare": earlier}
         other = next((name for name, value in given.items() if value), None)
         if other:
             raise UsageError(f"{other} and --from: captured outputs are read, or hosts are asked", hint="leave one out")
         ctx.exit(_captured(settings, sources, subjects))
-    ctx.exit(_gathered(settings, hosts, subjects, container, access_of(access)))
+    if earlier is None:
+        ctx.exit(_gathered(settings, hosts, subjects, container, access_of(access))[1])
+    from taco_launch.cli import fact_changes
+
+    before = fact_changes.read(earlier)
+    found, code = _gathered(settings, hosts, subjects, container, access_of(access), show=False)
+    ctx.exit(fact_changes.show(settings, before, earlier, found, code))
 
 
 def _one_form(ctx: click.Context) -> None:
@@ -119,8 +135,15 @@ def _one_form(ctx: click.Context) -> None:
 
 
 def _gathered(
-    settings: Settings, words: Sequence[str], subjects: Sequence[str], container: str | None, access: "Access"
-) -> int:
+    settings: Settings,
+    words: Sequence[str],
+    subjects: Sequence[str],
+    container: str | None,
+    access: "Access",
+    *,
+    show: bool = True,
+) -> "tuple[list[HostFacts], int]":
+    """Ask the hosts, and show what they say; give it, and the exit code."""
     from taco_launch.facts.document import cluster
     from taco_launch.flows.facts import gather
     from taco_launch.inventory.ranges import fold as short
@@ -148,7 +171,9 @@ def _gathered(
         came.get(host.name) or Answer(host.name, error=HostError(f"{host.name}: interrupted")) for host in chosen
     ]
     found = [answer.value for answer in answers if answer.value is not None]
-    if settings.output in ("json", "yaml"):
+    if not show:
+        pass
+    elif settings.output in ("json", "yaml"):
         failed = [
             {"host": answer.host, "error": answer.error.message, "hint": answer.error.hint}
             for answer in answers
@@ -165,8 +190,8 @@ def _gathered(
                 click.echo(f"\n{title}: {short(hosts)}")
     host_errors.show(answers, {host.name: host.address for host in chosen})
     if interrupted:
-        return INTERRUPTED
-    return HOST_FAILED if any(answer.error for answer in answers) else OK
+        return found, INTERRUPTED
+    return found, HOST_FAILED if any(answer.error for answer in answers) else OK
 
 
 def _captured(settings: Settings, sources: Sequence[Path], subjects: Sequence[str]) -> int:
@@ -209,6 +234,7 @@ def _folded(found: "Sequence[HostFacts]") -> "tuple[Folded, ...]":
 
 
 def _show(found: "Sequence[HostFacts]", *, wide: bool, several: bool) -> None:
+    from taco_launch.facts.compare import odd
     from taco_launch.inventory.ranges import fold as short
     from taco_launch.model.found import Unknown
 
@@ -231,12 +257,34 @@ def _show(found: "Sequence[HostFacts]", *, wide: bool, several: bool) -> None:
             lead = ["", ""]
     render.table(["SUBJECT", "FACT", "VALUE", *(["", "HOSTS"] if several else [])], shown)
     _show_fabric(found)
-    odd = [row for row in folded if row.differs]
-    if odd:
+    _show_health(found, wide=wide)
+    told = tuple(odd(folded, short))
+    if told:
         click.echo("\nHosts that differ:")
-    for row in odd:
-        told = ", ".join(f"{_who(names)} {text}" for text, names in row.values)
-        click.echo(render.printable(f"  {row.subject} {row.name}: {told}"))
+    for line in told:
+        click.echo(render.printable(f"  {line}"))
+
+
+def _show_health(found: "Sequence[HostFacts]", *, wide: bool) -> None:
+    """Show what is to be looked at, and in one line what is right; `wide` adds whose rule it is."""
+    from taco_launch.facts.health import OK as RIGHT
+    from taco_launch.facts.health import judged
+    from taco_launch.inventory.ranges import fold as short
+
+    told = judged(found)
+    if not told:
+        return
+    click.echo("\nHealth:")
+    for verdict, hosts in told:
+        if verdict.level != RIGHT:
+            hint = f" ({verdict.hint})" if verdict.hint else ""
+            source = f" [{verdict.source}]" if wide else ""
+            text = f"  {short(hosts)}: {verdict.level}: {verdict.name}: {verdict.text}{hint}{source}"
+            click.echo(render.printable(text))
+    wrong = {verdict.name for verdict, _ in told if verdict.level != RIGHT}
+    right = dict.fromkeys(verdict.name for verdict, _ in told if verdict.name not in wrong)
+    if right:
+        click.echo(f"  ok: {', '.join(right)}")
 
 
 def _show_fabric(found: "Sequence[HostFacts]") -> None:
@@ -266,9 +314,3 @@ def _show_fabric(found: "Sequence[HostFacts]") -> None:
     render.table(["  CHOICE", "VALUE", "WHY"], rows)
     for entry in (*made.odd, *made.left_out):
         click.echo(render.printable(f"  {entry.host}: {entry.what}"))
-
-
-def _who(names: Sequence[str]) -> str:
-    from taco_launch.inventory.ranges import fold as short
-
-    return f"{len(names)} hosts" if len(names) > 2 else short(names)

@@ -18,24 +18,32 @@ def show(answers: "Sequence[Answer[Any]]", addresses: Mapping[str, str]) -> None
     """Say on stderr which hosts failed: equal errors once, with all hosts they befell.
 
     `addresses` are the hosts' addresses by their names. Of what differs only in names, addresses and ports all are
-    shown (`gpu[1-3]: no TCP connection to 10.0.0.[1-3]:22`), and of the hints, which are to be typed, the first.
+    shown (`gpu[1-3]: no TCP connection to 10.0.0.[1-3]:22`), and of the hints, which are to be typed, the first; their
+    log files, FOLDER/HOST.log, stand in it all together.
     """
-    told: dict[tuple[tuple[str, ...], ...], list[tuple[tuple[str, ...], str | None]]] = {}
+    told: dict[tuple[tuple[str, ...], ...], list[tuple[str, tuple[str, ...], str | None]]] = {}
     for answer in answers:
         if answer.error is not None:
             whose = (answer.host, addresses.get(answer.host, answer.host))
             message, own = _parted(answer.error.message, whose)
             hint, _ = _parted(answer.error.hint or "", whose)
-            told.setdefault((message, hint), []).append((own, answer.error.hint))
+            told.setdefault((message, hint), []).append((answer.host, own, answer.error.hint))
     for (message, _), same in told.items():
-        render.error(_joined(message, [own for own, _ in same]), same[0][1])
+        render.error(_joined(message, [own for _, own, _ in same]), _logs([host for host, _, _ in same], same[0][2]))
 
 
 def _parted(text: str, whose: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Give what every host's text says, and what stands between these parts: one host's names, addresses, ports."""
     names = "|".join(re.escape(name) for name in sorted(whose, key=len, reverse=True))
-    pieces = re.split(rf"(?<![\w.:-])((?:{names}|{_IPV4}|{_IPV6})(?::\d+)?|{_PORT})(?![\w-]|\.\w)", text)
+    pieces = re.split(rf"(?<![\w.:-])((?:{names}|{_IPV4}|{_IPV6})(?::\d+)?|{_PORT})(?![\w-]|\.(?!log\b)\w)", text)
     return tuple(pieces[::2]), tuple(pieces[1::2])
+
+
+def _logs(hosts: Sequence[str], hint: str | None) -> str | None:
+    """Name the log files of all hosts in the hint of the first one."""
+    from taco_launch.inventory.ranges import fold
+
+    return hint and hint.replace(f"/{hosts[0]}.log", f"/{fold(hosts)}.log")
 
 
 def _joined(parts: Sequence[str], own: Sequence[Sequence[str]]) -> str:

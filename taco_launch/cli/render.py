@@ -18,7 +18,7 @@ from taco_launch.model.codec import to_json
 if TYPE_CHECKING:
     from taco_launch.diagnose import Match
     from taco_launch.flows.follow import Job
-    from taco_launch.model.hosts import Inventory
+    from taco_launch.model.hosts import Container, Inventory
     from taco_launch.model.jobs import JobRecord
     from taco_launch.model.plans import LaunchPlan
 
@@ -71,6 +71,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequ
 def printable(text: str) -> str:
     """Make control characters and broken encodings visible, so that no data can move a terminal's cursor."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def file_line(line: str) -> str:
+    """Make a line of a file printable, whose tabs are its own."""
+    return "\t".join(map(printable, line.split("\t")))
 
 
 def age(seconds: float) -> str:
@@ -149,7 +154,7 @@ def inventory(found: "Inventory", output: str) -> None:
         return
     click.echo(f"Cluster: {found.cluster}")
     click.echo(f"Source:  {printable(found.source)}")
-    click.echo(f"Image:   {found.container.image if found.container else 'none: jobs run on the hosts themselves'}")
+    click.echo(f"Image:   {_image(found.container) if found.container else 'none: jobs run on the hosts themselves'}")
     versions = ", ".join(f"{name} {version}" for name, version in found.versions)
     click.echo(f"mpirun:  {found.mpirun}{f' ({versions})' if versions else ''}\n")
     rows = []
@@ -164,6 +169,11 @@ def inventory(found: "Inventory", output: str) -> None:
     table(
         ["HOST", "ADDRESS", "CONNECTION", "USER", "PORT", "SLOTS", "LABELS", "GROUPS"], rows, numbers=("SLOTS", "PORT")
     )
+
+
+def _image(container: "Container") -> str:
+    elsewhere = container.source != "registry"
+    return printable(f"{container.image} (from {container.source})" if elsewhere else container.image)
 
 
 def warning(settings: Settings, message: str) -> None:
@@ -247,18 +257,20 @@ def progress(settings: Settings, doing: str, total: int) -> Iterator[Callable[[]
 
 
 @contextmanager
-def host_lines(settings: Settings, given: Callable[[Callable[[Sequence[str]], None]], None]) -> Iterator[None]:
-    """Show lines on a terminal that change in place; `given` is handed what shows them. Nothing without a terminal."""
+def host_lines(settings: Settings, lines: Callable[[], Sequence[str]]) -> Iterator[bool]:
+    """Show `lines` on a terminal for as long as the block lasts, asked for anew all the time; False: there is none."""
     if settings.quiet or not sys.stderr.isatty():
-        yield
+        yield False
         return
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
-    with Live(console=Console(stderr=True), transient=True, refresh_per_second=8) as live:
-        given(lambda lines: live.update(Text("\n".join(map(printable, lines)))))
-        yield
+    def drawn() -> Text:  # a line that wraps would be more than it is taken for
+        return Text("\n".join(map(printable, lines())), no_wrap=True, overflow="ellipsis")
+
+    with Live(console=Console(stderr=True), get_renderable=drawn, transient=True, refresh_per_second=4):
+        yield True
 
 
 class LogOutput:

@@ -18,7 +18,7 @@ from taco_launch.cli.options import (
     talk_options,
 )
 from taco_launch.cli.spec import profile_of
-from taco_launch.errors import DRIFT, HOST_FAILED, INTERRUPTED, OK, UsageError
+from taco_launch.errors import DRIFT, HOST_FAILED, OK, UsageError
 from taco_launch.setup import STAGES, Stage
 
 if TYPE_CHECKING:
@@ -52,12 +52,18 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
 @click.option("--dry-run", is_flag=True, help="Show the plan, and do nothing.")
 @click.option("--check", is_flag=True, help="Do nothing; exit 3 where there would be something to do.")
 @click.option("--diff", "show_diff", is_flag=True, help="Show what would change in files; secrets are not shown.")
+@click.option(
+    "--pull",
+    is_flag=True,
+    help="Ask the registry what the image's tag stands for now, and have all hosts take that; without it what hosts have "
+    "stays, whatever is pushed.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
     "--disrupt",
     type=click.Choice(["docker", "host"]),
     help="What may stop, if it has to, although containers run on a host: its engine with all of them (docker), or the "
-    "host as well (host: no stage of this version needs that).",
+    "host as well (host: all of that, and a peer memory module may be changed under containers without a job).",
 )
 @click.pass_context
 def setup(
@@ -70,10 +76,11 @@ def setup(
     check: bool,
     show_diff: bool,
     yes: bool,
-    disrupt: Any,
-    **access: Any,
+    **more: Any,
 ) -> None:
-    """Make hosts able to train: docker, image, container, SSH between the containers, agent; then prove it.
+    """Make hosts able to train, stage by stage, and prove it.
+
+    docker, GPUs in containers (NVIDIA container toolkit), peer memory, image, container, SSH between them, agent.
 
     What is right already is left as it is, so it can be run again at any time: after a failure, for a new host, or
     --check every night. One host that fails keeps no other from being set up. After --hosts with a new host, those that
@@ -85,6 +92,7 @@ def setup(
       taco-launch -i cluster.yaml setup
       taco-launch -i cluster.yaml setup --check
       taco-launch -i cluster.yaml setup --hosts gpu5 --yes
+      taco-launch -i cluster.yaml setup --pull --dry-run
       taco-launch -i cluster.yaml setup --only docker --disrupt docker
 
     \b
@@ -92,7 +100,6 @@ def setup(
     something to do (--check), 5 a host failed, the proof found a fault, or others are to be told of a new host, 130
     after Ctrl-C.
     """
-    from taco_launch.command import shell
     from taco_launch.flows.setup import Ask, Setup
     from taco_launch.inventory.select import named
     from taco_launch.remote.fanout import connect
@@ -103,14 +110,16 @@ def setup(
     inventory = settings.load()
     chosen = named(inventory, () if hosts is None else (hosts,))
     progress = steps.Progress(settings)
-    with connect(inventory, inventory.hosts, access_of(access)) as fanout:
-        ask = Ask(profile_of(inventory, None), stages, disrupt or "nothing")
-        work = Setup(inventory, chosen, fanout, ask, progress.step, settings.talk)
+    ask = Ask(profile_of(inventory, None), stages, more.pop("disrupt") or "nothing", more.pop("pull"))
+    with connect(inventory, inventory.hosts, access_of(more)) as fanout:
+        work = Setup(inventory, chosen, fanout, ask, progress.step, progress.proof)
         with render.progress(settings, "facts", len(inventory.hosts)) as answered:
             work.look(lambda _answer: answered())
         plans = work.plan()
+        if work.moved:
+            settings.talk(work.moved)
         code = _show(settings, work, plans, inventory, show_diff=show_diff, looking=check or dry_run)
-        if check or dry_run:
+        if check or dry_run or (not plans and settings.output not in ("json", "yaml")):
             drift = any(not plan.empty for plan in plans)
             ctx.exit(code or (DRIFT if check and drift else OK))
         if any(plan.ops for plan in plans) and not steps.agreed(plans, yes=yes):
@@ -121,9 +130,7 @@ def setup(
             with progress.live([host.name for host in chosen]):
                 done = work.apply()
         except KeyboardInterrupt:
-            again = shell(("taco-launch", "-i", inventory.source, "setup"))
-            settings.talk(f"interrupted: a step that has begun is finished by its host; to go on: {again}")
-            ctx.exit(INTERRUPTED)
+            ctx.exit(steps.interrupted(settings, inventory))
     ctx.exit(steps.show_done(settings, done, inventory, time.monotonic() - begun, ("ready", "failed")))
 
 
@@ -139,6 +146,7 @@ def _show(
     """Show the plan, folded over equal hosts; the exit code says whether a host cannot be set up."""
     told = work.diffs(plans) if show_diff else ()
     rows = steps.folded(plans)
+    found = steps.findings(work.facts, inventory)
     if settings.output not in ("json", "yaml"):
         steps.show_plan(rows)
         same: dict[str, list[str]] = {}
@@ -147,9 +155,10 @@ def _show(
                 same.setdefault(text, []).append(host)
         for text, hosts in same.items():
             click.echo(f"\n{steps.names(hosts)}:")
-            click.echo("\n".join(map(render.printable, text.splitlines())))
+            click.echo("\n".join(map(render.file_line, text.splitlines())))
+        found.show()
     elif looking:
-        render.data(_document(work, plans, rows, told), settings.output)
+        render.data(_document(work, plans, rows, told) | found.document(), settings.output)
     steps.show_errors(work.failed, plans, inventory)
     wrong = work.chosen_failed or any(plan.problems for plan in plans)
     if not rows and not wrong:

@@ -2,8 +2,9 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,12 +12,14 @@ import click
 from taco_launch.cli import host_errors, render
 from taco_launch.cli.completion import complete_host_list
 from taco_launch.cli.options import Settings
-from taco_launch.errors import HOST_FAILED, OK, HostError, TacoLaunchError, UsageError
+from taco_launch.errors import HOST_FAILED, INTERRUPTED, OK, HostError, TacoLaunchError, UsageError
 from taco_launch.setup import STAGES, Stage
 
 if TYPE_CHECKING:
+    from taco_launch.facts.health import Verdict
     from taco_launch.flows.apply import Step
     from taco_launch.flows.setup import Done
+    from taco_launch.model.facts import HostFacts
     from taco_launch.model.hosts import Inventory
     from taco_launch.setup.chain import Chain
 
@@ -26,8 +29,6 @@ _STOPS = {
     "docker": "every container of the host stops",
     "host": "the host reboots",
 }
-# A line is not broken by what a person may need once: the log has all of it.
-_WIDTH = 100
 
 
 def hosts_option(function: Any) -> Any:
@@ -90,6 +91,53 @@ def show_errors(
     host_errors.show(answers, {host.name: host.address for host in inventory.hosts})
 
 
+@dataclass(frozen=True)
+class Findings:
+    """What is to be seen of hosts, and is not set-up's to change: verdicts with hosts, and lines of who differs."""
+
+    verdicts: "tuple[tuple[Verdict, tuple[str, ...]], ...]"
+    odd: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Give both as JSON shows them."""
+        remarks = [
+            {"hosts": list(hosts), "name": each.name, "level": each.level, "text": each.text, "hint": each.hint}
+            for each, hosts in self.verdicts
+        ]
+        return {"remarks": remarks, "differences": list(self.odd)}
+
+    def show(self) -> None:
+        """Print them; nothing where there are none."""
+        if self.verdicts:
+            click.echo("Remarks on hardware, which set-up never changes:")
+        for each, hosts in self.verdicts:
+            hint = f" ({each.hint})" if each.hint else ""
+            click.echo(render.printable(f"  {names(hosts)}: {each.level}: {each.name}: {each.text}{hint}"))
+        if self.odd:
+            click.echo("Hosts that differ:")
+        for line in self.odd:
+            click.echo(render.printable(f"  {line}"))
+
+
+def findings(facts: "Sequence[HostFacts]", inventory: "Inventory") -> Findings:
+    """Judge hosts' hardware, and name the odd host out over all that hosts of one cluster should agree on."""
+    from taco_launch.facts.compare import fold, odd
+    from taco_launch.facts.health import FAULT, REMARK, judged
+    from taco_launch.facts.summary import Row, rows
+    from taco_launch.model.facts import Docker
+    from taco_launch.setup.image import held, parse_reference
+
+    told: list[tuple[str, Sequence[Row]]] = []
+    for each in facts:
+        own = list(rows(each))
+        if inventory.container is not None and isinstance(each.docker, Docker):
+            image = held(parse_reference(inventory.container.image), each.docker)
+            own.append(Row("docker", "training image", image.id[: len("sha256:") + 12] if image else "none"))
+        told.append((each.host, own))
+    verdicts = tuple(entry for entry in judged(facts) if entry[0].level in (FAULT, REMARK))
+    return Findings(verdicts, tuple(odd(fold(told), names)))
+
+
 def agreed(plans: "Sequence[Chain]", *, yes: bool) -> bool:
     """Ask whether to go on.
 
@@ -128,8 +176,27 @@ def show_done(settings: Settings, done: "Done", inventory: "Inventory", seconds:
         render.error(str(flaw), flaw.hint)
     logs = f"; logs in {done.logs}" if done.logs else ""
     right = len(done.hosts) - len(failed)
-    settings.talk(f"{right} of {len(done.hosts)} hosts {states[0]} after {seconds:.0f} s{logs}")
+    flaws = len(done.found)
+    more = f", and {flaws} fault{'s were' if flaws != 1 else ' was'} found" if flaws else ""
+    again = "; once that is mended, the same command goes on" if failed or flaws else ""
+    settings.talk(f"{right} of {len(done.hosts)} hosts {states[0]} after {seconds:.0f} s{more}{logs}{again}")
     return HOST_FAILED if failed or done.found else OK
+
+
+def interrupted(settings: Settings, inventory: "Inventory") -> int:
+    """Say what Ctrl-C has ended, and what to type to go on with what was chosen; give the exit code."""
+    from taco_launch.command import shell
+
+    context = click.get_current_context()
+    chosen = context.params
+    words = ["taco-launch", "-i", inventory.source, str(context.info_name)]
+    words += ["--hosts", chosen["hosts"]] if chosen["hosts"] else []
+    words += ["--only", ",".join(chosen["stages"])] if chosen.get("stages", STAGES) != STAGES else []
+    words += ["--disrupt", chosen["disrupt"]] if chosen.get("disrupt") else []
+    words += [f"--{flag}" for flag in ("pull", "images") if chosen.get(flag)]
+    again = shell(tuple(words))
+    settings.talk(f"interrupted: a step that has begun is finished by its host; to go on: {again}")
+    return INTERRUPTED
 
 
 class Progress:
@@ -138,29 +205,41 @@ class Progress:
     def __init__(self, settings: Settings) -> None:
         """Show nothing yet."""
         self._settings = settings
-        self._begun: dict[str, float] = {}
+        self._begun: dict[str, float] = {}  # of the step that runs, or is waited for
         self._now: dict[str, str] = {}
-        self._draw: Callable[[Sequence[str]], None] | None = None
+        self._proof = ""
+        self._shown = False
 
-    def live(self, hosts: Sequence[str]) -> AbstractContextManager[None]:
+    @contextmanager
+    def live(self, hosts: Sequence[str]) -> Iterator[None]:
         """Show the hosts' lines for as long as the block lasts."""
         self._now = dict.fromkeys(hosts, "waits")
-        return render.host_lines(self._settings, self._drawing)
+        with render.host_lines(self._settings, self._lines) as self._shown:
+            yield
 
-    def _drawing(self, draw: Callable[[Sequence[str]], None]) -> None:
-        self._draw = draw
+    def _lines(self) -> list[str]:
+        now = time.monotonic()
+        begun = self._begun.copy()
+        took = {host: f" ({now - begun[host]:.0f} s)" for host in begun}
+        lines = [f"{host}:{took.get(host, '')} {what}" for host, what in self._now.items()]
+        return [*lines, self._proof] if self._proof else lines
+
+    def proof(self, what: str) -> None:
+        """Show what is being proved: below the hosts' lines, which would draw over a line that is only printed."""
+        self._proof = what
+        if not self._shown:
+            self._settings.talk(what)
 
     def step(self, step: "Step") -> None:
         """Show a step."""
         what = f"{step.stage}: {step.what.removeprefix(f'{step.stage}: ')}"
         if step.kind == "waits":
             what = f"{step.stage}: waits for another set-up that works there"
-        if step.kind == "begins":
-            self._begun[step.host] = time.monotonic()
         ended = step.kind in ("done", "failed")
-        took = f": {step.kind} ({time.monotonic() - self._begun.get(step.host, 0):.0f} s)" if ended else ""
-        if self._draw is not None:
-            self._now[step.host] = f"{what}{took}"
-            self._draw([f"{host}: {now}"[:_WIDTH] for host, now in self._now.items()])
-        elif ended or step.kind == "waits":
-            self._settings.talk(render.printable(f"{step.host}: {what}{took}"))
+        if ended:
+            what += f": {step.kind} ({time.monotonic() - self._begun.pop(step.host, time.monotonic()):.0f} s)"
+        else:
+            self._begun.setdefault(step.host, time.monotonic())  # it may tell how far it is
+        self._now[step.host] = what
+        if not self._shown and (ended or step.kind == "waits"):
+            self._settings.talk(render.printable(f"{step.host}: {what}"))

@@ -17,7 +17,7 @@ from taco_launch.cli.options import (
 from taco_launch.errors import HOST_FAILED, OK
 from taco_launch.setup import Stage
 
-_ORDER: tuple[Stage, ...] = ("container", "image", "docker")
+_ORDER: tuple[Stage, ...] = ("container", "image", "peermem", "docker")
 
 
 @click.command()
@@ -44,7 +44,7 @@ def teardown(
       taco-launch -i cluster.yaml teardown --hosts gpu5 --images --yes
 
     \b
-    Exit codes: 0 ok, 2 usage or inventory, or nobody to ask, 5 a host failed.
+    Exit codes: 0 ok, 2 usage or inventory, or nobody to ask, 5 a host failed, 130 after Ctrl-C.
     """
     from taco_launch.flows.teardown import Teardown
     from taco_launch.inventory.select import named
@@ -69,12 +69,15 @@ def teardown(
             settings.talk(
                 f"nothing to do: nothing of {inventory.cluster} is on {steps.names([h.name for h in chosen])}"
             )
-        if dry_run or not rows:
+        if dry_run or not (rows or settings.output in ("json", "yaml")):
             ctx.exit(HOST_FAILED if wrong else OK)
-        if not steps.agreed(plans, yes=yes):
+        if rows and not steps.agreed(plans, yes=yes):
             settings.talk("nothing was done")
             ctx.exit(HOST_FAILED if wrong else OK)
         begun = time.monotonic()
-        with progress.live([host.name for host in chosen]):
-            done = work.apply()
+        try:
+            with progress.live([host.name for host in chosen]):
+                done = work.apply()
+        except KeyboardInterrupt:
+            ctx.exit(steps.interrupted(settings, inventory))
     ctx.exit(steps.show_done(settings, done, inventory, time.monotonic() - begun, ("clear", "failed")))

@@ -1,10 +1,16 @@
 """Facts of several hosts side by side: equal ones folded, the odd host out named."""
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import Dict, List, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 
 from taco_launch.facts import SUBJECTS
 from taco_launch.facts.summary import Row, is_asked
+
+# So many values of one fact are told one by one; with more of them hosts do not differ, they are all alike in differing.
+_MOST_VALUES = 4
+# So much of a value names it; the table and JSON have all of it.
+_WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -67,3 +73,30 @@ def fold(hosts: Sequence[Tuple[str, Sequence[Row]]]) -> Tuple[Folded, ...]:
             )
         )
     return tuple(folded)
+
+
+def odd(rows: Sequence[Folded], short: Callable[[Sequence[str]], str]) -> Iterator[str]:
+    """Name the hosts that differ from most: `gpu3: driver 535.86.10, 3 others 535.104.05`; `short` folds hosts' names.
+
+    Where no value has more hosts than each other one, all of them are told: `gpu1: driver A, gpu2: B`.
+    """
+    counts = Counter(row.name for row in rows)  # memory is the system's and the GPUs'
+    for row in rows:
+        if not row.differs:
+            continue
+        name = row.name if counts[row.name] == 1 else f"{row.subject} {row.name}"
+        (most, many), *others = ((_cut(text), hosts) for text, hosts in row.values)
+        told, more = others[: _MOST_VALUES - 1], others[_MOST_VALUES - 1 :]
+        if len(many) > len(others[0][1]):
+            rest = f"{len(many)} other{'s' if len(many) > 1 else ''} {most}"
+            for text, hosts in told:
+                yield f"{short(hosts)}: {name} {text}, {rest}"
+        else:
+            yield f"{short(many)}: {name} {most}, " + ", ".join(f"{short(hosts)}: {text}" for text, hosts in told)
+        if more:
+            left = [host for _, names in more for host in names]
+            yield f"{short(left)}: {name} as none of these: {len(more)} values more"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."

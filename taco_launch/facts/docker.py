@@ -15,6 +15,8 @@ _NO_RIGHT = re.compile(r".*permission denied.*", re.IGNORECASE)
 _GONE = re.compile(r"Error.*: No such (?:container|object).*")
 _SIZE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) ?(B|kB|KB|MB|GB|TB)")
 _UNITS = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_PROGRAM = re.compile("nvidia-[a-z-]+")
+_CDI = re.compile(r"""(/[^:]+):[{,\s-]?"?(kind|name)"?:\s*"?([A-Za-z0-9._/:-]+)""")
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
@@ -45,7 +47,11 @@ def parse_docker(sections: Sections) -> Found[Docker]:
             images=_images(answer(sections, "docker.images")),
         )
     return replace(
-        engine, toolkit=_toolkit(answer(sections, "docker.toolkit")), config=answer(sections, "docker.config")
+        engine,
+        toolkit=_toolkit(answer(sections, "docker.toolkit")),
+        config=answer(sections, "docker.config"),
+        toolkit_programs=_programs(answer(sections, "docker.toolkit_programs")),
+        cdi=_devices(answer(sections, "docker.cdi")),
     )
 
 
@@ -93,7 +99,7 @@ def _engine(info: Mapping[str, Any]) -> Found[Docker]:
         storage=_text(info, "Driver"),
         cgroup_driver=_text(info, "CgroupDriver"),
         cgroup_version=_cgroup(info.get("CgroupVersion"), version),
-        runtimes=tuple(sorted(info["Runtimes"])) if isinstance(info.get("Runtimes"), dict) else _no("Runtimes"),
+        runtimes=_runtimes(info["Runtimes"]) if isinstance(info.get("Runtimes"), dict) else _no("Runtimes"),
         default_runtime=_text(info, "DefaultRuntime"),
         live_restore=_truth(info.get("LiveRestoreEnabled"), "LiveRestoreEnabled"),
         mirrors=_list(registries.get("Mirrors"), "Mirrors"),
@@ -101,7 +107,13 @@ def _engine(info: Mapping[str, Any]) -> Found[Docker]:
         containers=later,
         images=later,
         toolkit=later,
+        cdi_folders=_cdi_folders(info),
     )
+
+
+def _runtimes(named: Mapping[str, Any]) -> Tuple[str, ...]:
+    """Give their names, but for containerd's own for runc, which an engine lists from its second start on only."""
+    return tuple(sorted(name for name in named if not name.startswith("io.containerd.")))
 
 
 def _podman(info: Mapping[str, Any]) -> Docker:
@@ -257,3 +269,34 @@ def _toolkit(text: Found[str]) -> Found[str]:
         return text
     found = re.search(r"(?m)(?:CLI version|^(?:cli-)?version:) v?([0-9]{1,4}(?:\.[0-9]{1,4}){1,2}[\w.~+-]*)\s*$", text)
     return found[1] if found else Unknown(f"the container toolkit's version: {shown(text)} is not understood")
+
+
+def _programs(text: Found[str]) -> Found[Tuple[str, ...]]:
+    if not isinstance(text, str):
+        return text
+    words = tuple(text.split())
+    odd = next((word for word in words if not _PROGRAM.fullmatch(word)), None)
+    return words if odd is None else Unknown(f"the container toolkit's programs: {shown(odd)} is not understood")
+
+
+def _devices(text: Found[str]) -> Found[Tuple[str, ...]]:
+    """Read `FILE:kind: KIND` and `FILE:name: NAME` of CDI specifications; a file has one kind."""
+    if not isinstance(text, str):
+        return text
+    kinds: Dict[str, str] = {}
+    found: List[Tuple[str, str]] = []
+    for line in text.split("\n"):
+        match = _CDI.fullmatch(line)
+        if match is None and line:
+            return Unknown(f"the CDI specifications: {shown(line)} is not understood")
+        if match is not None and match[2] == "kind":
+            kinds[match[1]] = match[3]
+        elif match is not None:
+            found.append((match[1], match[3]))
+    return tuple(sorted({f"{kinds[file]}={name}" for file, name in found if file in kinds}))
+
+
+def _cdi_folders(info: Mapping[str, Any]) -> Found[Tuple[str, ...]]:
+    if "CDISpecDirs" not in info:
+        return Absent("docker info does not tell CDISpecDirs, which came with 25.0")
+    return _list(info["CDISpecDirs"], "CDISpecDirs")

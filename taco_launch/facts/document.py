@@ -9,6 +9,7 @@ from taco_launch.facts.distance import distances
 from taco_launch.facts.fabric import fabric
 from taco_launch.facts.gid import by_nccl, on_interface
 from taco_launch.facts.hcas import UNNAMED
+from taco_launch.facts.health import verdicts
 from taco_launch.facts.summary import rows
 from taco_launch.model.codec import to_json
 from taco_launch.model.fabric import Choice, GidChoice
@@ -42,14 +43,16 @@ def cluster(hosts: Sequence[HostFacts]) -> Dict[str, Any]:
 
 
 def document(facts: HostFacts) -> Dict[str, Any]:
-    """Give the document: `host`, the subjects, `gid`, `gids`, `distances` and `unknown`.
+    """Give the document: `host`, `simulated`, `asked` (subjects that were looked at), the subjects, `gid`, `gids`, `distances`, `health` and `unknown`.
 
     What is Absent or Unknown is null in its place. `unknown` lists `{"where", "reason"}` of what could not be read or
     understood; what nobody asked for, or no captured output is of, is not listed. `gid` is the choice for the HCA
     that a job would use, `gids` one for each RoCE port that may be in use, as {"hca", "port", "gid_index", "why"}.
+    `health` lists verdicts as {"name", "level", "text", "source", "hint"}.
     """
     unknown: List[Dict[str, str]] = []
     found: Dict[str, Any] = {"host": facts.host, "simulated": _plain(facts.simulated, "simulated", unknown)}
+    found["asked"] = [subject for subject in SUBJECTS if asked(getattr(facts, subject))]
     for subject in SUBJECTS:
         found[subject] = _plain(getattr(facts, subject), subject, unknown)
     found["gid"] = _gid_of(_gid(facts), "gid", unknown)
@@ -58,6 +61,7 @@ def document(facts: HostFacts) -> Dict[str, Any]:
     links = distances(facts)
     told = links if isinstance(links, tuple) or links != facts.topology else NOT_ASKED
     found["distances"] = _plain(told, "distances", unknown)
+    found["health"] = [to_json(verdict) for verdict in verdicts(facts)]
     lost = facts.gpu.lost if isinstance(facts.gpu, Gpus) else ()
     unknown += [{"where": "gpu.gpus", "reason": words} for words in lost]
     unknown += [{"where": file, "reason": reason} for file, reason in facts.unread]

@@ -5,7 +5,7 @@ from typing import Optional, Sequence
 
 from taco_launch.facts.gid_plan import gid_plan
 from taco_launch.facts.interface import carrier, common, half_bonds
-from taco_launch.facts.rails import choose, layer_of, lists
+from taco_launch.facts.rails import choose, layer_of, lists, not_active
 from taco_launch.model.fabric import Choice, Fabric, Odd
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.found import Absent
@@ -20,7 +20,7 @@ def fabric(hosts: Sequence[HostFacts], nccl: Optional[str] = None, interface: Op
     carriers = {host.host: carrier(host.network, interface) for host in hosts}
     shared, own = common(carriers, hosts)
     rails, left_out, odd = choose(hosts)
-    odd += [Odd(host.host, what) for host in hosts for what in half_bonds(host.network)]
+    odd = [*not_active(hosts), *odd, *(Odd(host.host, what) for host in hosts for what in half_bonds(host.network))]
     layer = layer_of(rails, hosts)
     found = Fabric(layer, Absent(), Absent(), Absent(), shared, own, (), tuple(left_out), tuple(odd))
     if not isinstance(layer, Choice):

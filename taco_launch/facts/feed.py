@@ -4,13 +4,17 @@ import shlex
 from typing import Optional
 
 
-def feed(script: bytes, container: Optional[str] = None, cluster: Optional[str] = None) -> bytes:
+def feed(
+    script: bytes, container: Optional[str] = None, cluster: Optional[str] = None, data_root: Optional[str] = None
+) -> bytes:
     """Give the text of probe.sh as a host is to read it.
 
     With `container`, the probe's subject `image` looks into that container of the host's engine, by feeding the same
-    text to a shell in there; so the text comes as a value. `cluster` is whose set-up the subject `made` looks for.
+    text to a shell in there; so the text comes as a value. `cluster` is whose set-up the subject `made` looks for; `data_root` is
+    where docker is to keep its images, whose disk the subject `system` looks at as well.
     """
-    named = "" if cluster is None else f"taco_launch_cluster={shlex.quote(cluster)}\n"
+    given = (("taco_launch_cluster", cluster), ("taco_launch_data_root", data_root))
+    named = "".join(f"{name}={shlex.quote(value)}\n" for name, value in given if value is not None)
     if container is None:
         return named.encode() + script
     text = (

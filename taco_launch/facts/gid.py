@@ -74,6 +74,12 @@ def on_interface(
     return Unknown(f"{_place(hca, port)}: no GID of RoCE v2 over IPv4{_of(interfaces, subnet)}: {_has(table)}")
 
 
+def readable(port: Port) -> bool:
+    """Tell whether all is known that `on_interface` looks at, so that what it does not find is not there."""
+    table = _table(port)
+    return isinstance(table, dict) and not any(isinstance(gid.type, Unknown) for gid in table.values())
+
+
 def address_of(gid: str) -> Optional[ipaddress.IPv4Address]:
     """Give the IPv4 address that a GID stands for; None for any other GID."""
     return ipaddress.IPv6Address(gid).ipv4_mapped

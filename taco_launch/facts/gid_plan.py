@@ -27,7 +27,7 @@ def gid_plan(
 ) -> GidPlan:
     """Give the plan: the common index where there is one, whatever the version of NCCL.
 
-    Where the ports differ, NCCL 2.21 and newer get a range of addresses, which is tried by NCCL's own rule; an older
+    Where the ports differ, or NCCL would take another index than the common one, NCCL 2.21 and newer get a range of addresses, which is tried by NCCL's own rule; an older
     one, or one that is not known, an index per host; and Unknown where a single host needs two, which it cannot have.
     """
     found = [(rail, choice_of(rail, carriers.get(rail.host))) for rail in rails]
@@ -41,7 +41,10 @@ def gid_plan(
     if len(indices) == 1:
         index = str(gids[0].choice.gid_index)
         why_all = f"RoCE v2 over IPv4; ports: {len(gids)}, hosts: {len({one.host for one in gids})}"
-        return GidPlan(Choice(index, why_all), Absent("the index is the same everywhere"), (), gids, ())
+        range_: Found[Choice] = Absent("the index is the same everywhere")
+        if nccl is not None and version(nccl) >= OWN_GID and not found_by_nccl(rails, carriers):
+            range_ = _range(found, hosts)
+        return GidPlan(Choice(index, why_all), range_, (), gids, ())
     usual = indices.most_common(1)[0][0]
     odd = tuple(
         Odd(
@@ -52,10 +55,10 @@ def gid_plan(
         if one.choice.gid_index != usual
     )
     if nccl is not None and version(nccl) >= OWN_GID:
-        range_ = _range(found, hosts)
-        if isinstance(range_, Choice):
+        within = _range(found, hosts)
+        if isinstance(within, Choice):
             why_unset = Absent(f"the indices differ, and NCCL {nccl} chooses by itself: it stays unset")
-            return GidPlan(why_unset, range_, (), gids, odd)
+            return GidPlan(why_unset, within, (), gids, odd)
     return _per_host(gids, odd, nccl)
 
 
@@ -66,6 +69,17 @@ def choice_of(rail: Rail, carrier: Optional[Found[Carrier]] = None) -> Found[Gid
         subnet = enclosing([carrier.address]) if carrier.address else None
         return on_interface(rail.hca.name, rail.port, (carrier.name,), subnet)
     return on_interface(rail.hca.name, rail.port)
+
+
+def found_by_nccl(rails: Sequence[Rail], carriers: Mapping[str, Found[Carrier]]) -> bool:
+    """Tell whether NCCL 2.21 or newer ends at the chosen GID of every port by itself."""
+    for rail in rails:
+        wanted, taken = choice_of(rail, carriers.get(rail.host)), by_nccl(rail.hca.name, rail.port)
+        if not isinstance(wanted, GidChoice) or not isinstance(taken, GidChoice):
+            return False
+        if taken.gid_index != wanted.gid_index:
+            return False
+    return True
 
 
 def _per_host(gids: Sequence[HostGid], odd: Tuple[Odd, ...], nccl: Optional[str]) -> GidPlan:

@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 from taco_launch.facts import smi_csv
+from taco_launch.facts.board import parse_board
 from taco_launch.facts.pci import parse_pci
 from taco_launch.facts.plain import lines, plain, shown
 from taco_launch.facts.sections import PROBE, Failure, Sections, failure, said, unasked
 from taco_launch.model.found import Absent, Found, Unknown, asked, not_told
-from taco_launch.model.hardware import Driver, Gpu, GpuProcess, Gpus, MigInstance, PciDevice
+from taco_launch.model.hardware import Board, Driver, Gpu, GpuProcess, Gpus, MigInstance, PciDevice
 
 T = TypeVar("T")
 
@@ -19,6 +20,18 @@ _INSTANCE = re.compile(r"\s+MIG (\S+)\s+Device\s+[0-9]+: \(UUID: (MIG-[0-9A-Za-z
 _VERSION = r"[0-9]+\.[0-9]+(?:\.[0-9]+)*"
 _LOADED = re.compile(rf"NVRM version: NVIDIA .*?Kernel Module(?: for \S+)?\s+({_VERSION})(?=\s)")
 _CUDA = re.compile(rf"CUDA (?:UMD )?Version\s*:\s*({_VERSION})(?=\s)")
+_FABRIC = re.compile(rf"Fabric Manager version is\s*:\s*({_VERSION})\s")
+# What keeps clocks low, by its bit (nvml.h, nvmlClocksEventReason*); 1 says that the GPU is idle.
+_REASONS = (
+    (0x2, "ApplicationsClocksSetting"),
+    (0x4, "SwPowerCap"),
+    (0x8, "HwSlowdown"),
+    (0x10, "SyncBoost"),
+    (0x20, "SwThermalSlowdown"),
+    (0x40, "HwThermalSlowdown"),
+    (0x80, "HwPowerBrakeSlowdown"),
+    (0x100, "DisplayClockSetting"),
+)
 # what nvidia-smi says instead of an answer
 _REFUSED = re.compile(
     r"NVIDIA-SMI has failed.*|Failed to initialize NVML.*|Driver/library version mismatch.*|NVML library version.*|"
@@ -37,7 +50,7 @@ class Listed(NamedTuple):
 def parse_gpu(sections: Sections) -> Found[Gpus]:
     """Read the probe's sections gpu.*; each that failed is Unknown by itself, with the tool's own words.
 
-    Absent where there is neither nvidia-smi nor a driver.
+    Absent where there is neither nvidia-smi nor a driver, and no GPU that could take one.
     """
     missing = unasked(sections, "gpu")
     if missing is not None:
@@ -50,14 +63,20 @@ def parse_gpu(sections: Sections) -> Found[Gpus]:
         cuda=_asked(sections, "gpu.smi", cuda),
         open=is_open(sections),
         fabric_manager=_fabric_manager(sections),
+        fabric_version=_fabric_version(sections),
     )
+    board = parse_board(sections)
     if all(isinstance(part, Absent) for part in (listed, queried, driver.loaded, driver.installed)):
-        return Absent("neither nvidia-smi nor a driver is there")
+        nothing = "neither nvidia-smi nor a driver is there"
+        if not isinstance(board, Board) or not board.gpus:
+            return Absent(nothing)
+        without = Unknown(f"{len(board.gpus)} on PCI, and {nothing}")
+        return Gpus(driver, without, Absent(nothing), Absent(nothing), board=board)
     known = (listed, queried, driver.loaded, driver.installed, driver.cuda, driver.open)
     if sections[PROBE].exit_code is None and all(isinstance(part, (Absent, Unknown)) for part in known):
         return Unknown("the probe's answer was cut off within it")
     found = assemble(driver, queried, listed, _asked(sections, "gpu.processes", read_processes))
-    return located(found, parse_pci(sections))
+    return replace(located(_remapped(found, sections), parse_pci(sections)), board=board)
 
 
 def assemble(
@@ -126,9 +145,15 @@ def read_query(text: str) -> "Found[Queried]":
                 pci=pci_address(bus) if isinstance(bus, str) else bus,
                 memory=row.size("memory.total"),
                 memory_used=row.size("memory.used"),
-                mig=_mode(row.text("mig.mode.current")),
+                mig=row.flag("mig.mode.current"),
                 numa=not_told("nvidia-smi --query-gpu does not say"),
                 ecc_uncorrected=row.number("ecc.errors.uncorrected.volatile.total"),
+                ecc=row.flag("ecc.mode.current"),
+                persistence=row.flag("persistence_mode"),
+                temperature=row.number("temperature.gpu"),
+                width=row.number("pcie.link.width.current"),
+                max_width=row.number("pcie.link.width.max"),
+                slowdowns=_slowdowns(row.text("clocks_event_reasons.active")),
             )
         )
     twice = _twice([gpu.index for gpu in gpus])
@@ -228,8 +253,32 @@ def _twice(numbers: Sequence[int]) -> Optional[int]:
     return next((number for place, number in enumerate(numbers) if number in numbers[:place]), None)
 
 
-def _mode(found: Found[str]) -> Found[bool]:
-    return found == "Enabled" if isinstance(found, str) else found
+def _slowdowns(found: Found[str]) -> Found[Tuple[str, ...]]:
+    if not isinstance(found, str):
+        return found
+    return tuple(name for bit, name in _REASONS if int(found, 16) & bit)
+
+
+def _remapped(gpus: Gpus, sections: Sections) -> Gpus:
+    """Fill in what `nvidia-smi --query-remapped-rows` says, which drivers before 450 do not know."""
+    if not isinstance(gpus.gpus, tuple):
+        return gpus
+    missing: Found[bool] = failure(sections, "gpu.remapped") or not_told("--query-remapped-rows does not say")
+    if "gpu.remapped" in sections and sections["gpu.remapped"].exit_code == 2:
+        missing = Absent("this driver does not tell")
+    rows = smi_csv.rows(sections["gpu.remapped"].stdout)[0] if failure(sections, "gpu.remapped") is None else ()
+    told = {row.text("uuid"): row for row in rows}
+    return replace(
+        gpus,
+        gpus=tuple(
+            replace(
+                gpu,
+                remap_pending=told[gpu.uuid].flag("remapped_rows.pending") if gpu.uuid in told else missing,
+                remap_failed=told[gpu.uuid].flag("remapped_rows.failure") if gpu.uuid in told else missing,
+            )
+            for gpu in gpus.gpus
+        ),
+    )
 
 
 def _agreed(gpus: Tuple[Gpu, ...], listed: Listed) -> Found[Tuple[Gpu, ...]]:
@@ -242,9 +291,7 @@ def _agreed(gpus: Tuple[Gpu, ...], listed: Listed) -> Found[Tuple[Gpu, ...]]:
         name, uuid = told[gpu.index]
         if gpu.uuid not in ("", uuid) or gpu.name not in ("", name):
             return Unknown(f"GPU {gpu.index} is {gpu.name} {gpu.uuid} by --query-gpu and {name} {uuid} by -L")
-        full.append(
-            Gpu(gpu.index, uuid, name, gpu.pci, gpu.memory, gpu.memory_used, gpu.mig, gpu.numa, gpu.ecc_uncorrected)
-        )
+        full.append(replace(gpu, uuid=uuid, name=name))
     return tuple(full)
 
 
@@ -289,3 +336,12 @@ def _fabric_manager(sections: Sections) -> Found[str]:
     state = told.get("ActiveState", "")
     known = state in ("active", "inactive", "failed", "activating", "deactivating", "reloading")
     return state if known else Unknown(f"systemctl show nvidia-fabricmanager: {shown(text.strip())}")
+
+
+def _fabric_version(sections: Sections) -> Found[str]:
+    """Read nv-fabricmanager --version, which some releases say on stderr."""
+    section = sections.get("gpu.fabric_version")
+    found = _FABRIC.search(f"{section.stdout}\n{section.stderr}\n") if section is not None else None
+    return (
+        found[1] if found else failure(sections, "gpu.fabric_version") or Unknown("nv-fabricmanager names no version")
+    )

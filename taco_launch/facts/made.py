@@ -3,7 +3,7 @@
 import re
 from typing import Dict, List, Mapping, Optional, Tuple
 
-from taco_launch.facts.plain import shown
+from taco_launch.facts.plain import lines, shown
 from taco_launch.facts.sections import Files, Sections, answer, files, unasked
 from taco_launch.model.facts import Made, MadeFile
 from taco_launch.model.found import Absent, Found, Unknown
@@ -14,6 +14,11 @@ _STAT = re.compile(rf"([0-7]{{3,4}})\|({_KINDS})\|{_PATH}")
 _SUM = re.compile(rf"([0-9a-f]{{64}})  {_PATH}")
 _LINK = re.compile(rf"{_PATH} -> ([\x20-\x7e]+)")
 _DEVICE = re.compile(r"/dev/(?:infiniband/|nvidia)[\w.-]+", re.ASCII)
+_INSTALLED = re.compile(r"ii ([\w.+-]+ [\w.:+~-]+)", re.ASCII)
+# dpkg's status of a package that is removed, wanted or half there (dpkg-query(1)); rpm's words, in English as asked
+_NOT_INSTALLED = re.compile(
+    r"(?!ii)[uihrp][ncHUFWti]R? [\w.+-]+ ?[\w.:+~-]*|package [\w.+-]+ is not installed", re.ASCII
+)
 _ARGV = re.compile(r"argv\[\]=(.*?) ; ignore_errors=")
 # linux/capability.h, in the order of their bits.
 _CAPABILITIES = (  # noqa: SIM905 - a list of literals would take a line each
@@ -33,6 +38,7 @@ def parse_made(sections: Sections) -> Found[Made]:
         return missing
     limits = files(sections, "made.limits")
     keys = files(sections, "made.keys")
+    packages = _packages(answer(sections, "made.package"))
     status, of_init = limits.text("/proc/1/status"), limits.text("/proc/1/limits")
     ours, engine = _units(answer(sections, "made.units"))
     return Made(
@@ -44,11 +50,15 @@ def parse_made(sections: Sections) -> Found[Made]:
         cluster_key=_key(keys, "key.pub"),
         unit=_active(ours),
         enabled=_enabled(ours),
-        docker_package=_package(answer(sections, "made.package")),
+        docker_package=_package(packages),
         engine_unit=_value(engine, "UnitFileState"),
         engine_active=_active(engine),
         engine_command=_command(answer(sections, "made.engine"), engine),
         daemon_json=answer(sections, "made.daemon_json"),
+        hosts=answer(sections, "made.hosts"),
+        toolkit_packages=packages
+        if isinstance(packages, (Absent, Unknown))
+        else tuple(each for each in packages if each.startswith("nvidia-")),
     )
 
 
@@ -176,10 +186,22 @@ def _command(running: Found[str], unit: Found[_Unit]) -> Found[str]:
     return match[1] if match else Unknown(f"ExecStart of docker.service: {shown(text)} is not understood")
 
 
-def _package(text: Found[str]) -> Found[str]:
+def _packages(text: Found[str]) -> Found[Tuple[str, ...]]:
+    """Read which packages are installed, `NAME VERSION` each."""
     if not isinstance(text, str):
         return text
-    match = re.search(r"(?m)^ii ([\w.+-]+ [\w.:+~-]+)$", text, re.ASCII)
-    if match is None and re.search("(?m)^ii ", text):
-        return Unknown(f"the installed packages: {shown(text)} is not understood")
-    return match[1] if match else Absent("no package of docker is installed")
+    found: List[str] = []
+    for line in lines(text):
+        match = _INSTALLED.fullmatch(line)
+        if match:
+            found.append(match[1])
+        elif line.strip() and not _NOT_INSTALLED.fullmatch(line):
+            return Unknown(f"the installed packages: {shown(line)} is not understood")
+    return tuple(found)
+
+
+def _package(found: Found[Tuple[str, ...]]) -> Found[str]:
+    if not isinstance(found, tuple):
+        return found
+    of_docker = (each for each in found if not each.startswith("nvidia-"))
+    return next(of_docker, Absent("no package of docker is installed"))

@@ -14,15 +14,25 @@ _PROC = re.compile(
     r"(\w[\w-]*) ([0-9]+) ([0-9]+) (-|(?:[\w-]+,)+) (Live|Loading|Unloading) 0x[0-9a-f]+(?: \([A-Z+-]+\))?"
 )
 _LSMOD = re.compile(r"(\w[\w-]*)\s+([0-9]+)\s+([0-9]+|-)(?:\s+([\w,-]+|\[permanent\](?:[\w,-]+)?))?\s*")
+# The unit that packages of nv_peer_mem bring.
+SERVICE = "nv_peer_mem.service"
+_NAMED = re.compile("nvidia[-_]peermem|nv_peer_mem")
+_FORBIDS = re.compile(r"\s*(?:blacklist\s|install\s+\S+\s+(?:/usr)?/s?bin/(?:true|false)\b)")
+# How it is loaded, by whoever asks for it (modprobe.d(5)).
+_HOW = re.compile(rf"\s*install\s+(?:{_NAMED.pattern})\s")
+_Places = Tuple[Tuple[str, str], ...]
 # The kernel that first let an HCA map GPU memory by DMA-BUF (ib_umem_dmabuf_get, Linux 5.12)
 _DMABUF_KERNEL = (5, 12)
 
 
 def parse_peer_memory(sections: Sections, modules: Found[Tuple[str, ...]]) -> PeerMemory:
     """Read the probe's sections rdma.peermem and rdma.comes_back."""
+    at_boot, blocked = _boot(sections)
     missing = failure(sections, "rdma.peermem")
     if missing is not None:
-        return PeerMemory(missing, loaded(modules), _comes_back(sections), missing, missing)
+        return PeerMemory(
+            missing, loaded(modules), _comes_back(at_boot), missing, missing, at_boot, blocked, missing, missing
+        )
     told: Dict[str, List[str]] = {}
     for line in lines(sections["rdma.peermem"].stdout):
         word, _, rest = line.partition(" ")
@@ -31,10 +41,14 @@ def parse_peer_memory(sections: Sections, modules: Found[Tuple[str, ...]]) -> Pe
     refused = [text for text in told.get("missing", ()) if not re.search(r"(?i)module '?[\w-]+'? not found", text)]
     return PeerMemory(
         exists=_exists(exists, refused, "missing" in told or "exists" in told, sections["rdma.peermem"].stderr),
-        loaded=_loaded_of(tuple(told.get("loaded", ()))) if "loaded" in told else loaded(modules),
-        comes_back=_comes_back(sections),
+        loaded=_loaded_of(tuple(told.get("loaded", ()))),
+        comes_back=_comes_back(at_boot),
         clients=tuple(told.get("client", ())),
         dmabuf=dmabuf(" ".join(told.get("kernel", ())), " ".join(told.get("driver", ()))),
+        at_boot=at_boot,
+        blocked=blocked,
+        headers=_headers(" ".join(told.get("headers", ()))),
+        secure_boot=secure_boot(" ".join(told.get("secureboot", ()))),
     )
 
 
@@ -103,14 +117,41 @@ def _exists(exists: Tuple[str, ...], refused: List[str], asked: bool, stderr: st
     return exists
 
 
-def _comes_back(sections: Sections) -> Found[str]:
+def _boot(sections: Sections) -> Tuple[Found[_Places], Found[_Places]]:
+    """Read FILE:LINE of what loads a module at boot, and of what forbids that, and how nv_peer_mem's own service stands."""
     missing = failure(sections, "rdma.comes_back")
     if missing is not None:
-        return missing
+        return missing, missing
+    at_boot: Dict[Tuple[str, str], None] = {}
+    blocked: Dict[Tuple[str, str], None] = {}
     for line in lines(sections["rdma.comes_back"].stdout):
-        if line.startswith("/"):
-            return line.partition(":")[0]
+        path, _, text = line.partition(":")
+        named = _NAMED.search(text)
+        forbids = _FORBIDS.match(text)
+        if line.startswith("/") and named and (forbids or not _HOW.match(text)):
+            (blocked if forbids else at_boot).setdefault((path, named[0].replace("-", "_")))
         unit, _, state = line.partition(" ")
-        if unit.endswith(".service") and state.strip() in ("enabled", "enabled-runtime"):
-            return unit
-    return Absent("nothing loads it at boot")
+        if unit == SERVICE and state.strip() in ("enabled", "enabled-runtime"):
+            at_boot.setdefault((unit, "nv_peer_mem"))
+    return tuple(at_boot), tuple(blocked)
+
+
+def _comes_back(at_boot: Found[_Places]) -> Found[str]:
+    if not isinstance(at_boot, tuple):
+        return at_boot
+    return at_boot[0][0] if at_boot else Absent("nothing loads it at boot")
+
+
+def _headers(text: str) -> Found[bool]:
+    return Unknown("the probe did not look") if text not in ("yes", "no") else text == "yes"
+
+
+def secure_boot(text: str) -> Found[bool]:
+    """Read `mokutil --sb-state`, else the bytes of the EFI variable SecureBoot: four of attributes, and its value."""
+    if text == "no EFI" or "EFI variables are not supported" in text:
+        return False
+    if re.match("SecureBoot (?:en|dis)abled", text):  # shim may have been told to take everything
+        return text.startswith("SecureBoot enabled") and "validation is disabled" not in text
+    if re.fullmatch("(?:[0-9]+ ){4}[01]", text):
+        return text.endswith("1")
+    return Unknown(f"Secure Boot: {shown(text)}" if text else "the probe did not look")

@@ -16,7 +16,7 @@
 # For the systems between CentOS 7.6 and today's, under dash, busybox and bash: text forms of tools only, no python to
 # look at a host, no temporary files (a full or read-only disk is a fact to be told), few processes. Where `image` is to
 # look into a container, taco_launch/facts/feed.py sets taco_launch_container to its name and taco_launch_probe to this
-# text; for `made` it sets taco_launch_cluster.
+# text; for `made` it sets taco_launch_cluster, and for `system` taco_launch_data_root.
 
 set -u
 
@@ -214,6 +214,7 @@ look_at_system() {
     section system.cpu system_cpu
   fi
   section system.disks system_disks
+  system_xfs
   section system.virtualization systemd-detect-virt
   section_of_systemd system.logind busctl --no-pager get-property org.freedesktop.login1 /org/freedesktop/login1 \
     org.freedesktop.login1.Manager KillUserProcesses RemoveIPC
@@ -251,7 +252,12 @@ system_cpu() { # in lscpu's words
 
 system_disks() { # the folders asked for, then a line of df for each
   asked=
-  for folder in / /tmp /dev/shm /var/lib/docker /var/lib/taco-launch "${HOME:-/}"; do
+  images= # where docker keeps them; taco_launch_data_root is where it is to
+  if [ -r /etc/docker/daemon.json ]; then
+    images=$(sed -n 's/.*"data-root"[[:space:]]*:[[:space:]]*"\(\/[^"\\]*\)".*/\1/p' /etc/docker/daemon.json)
+  fi
+  for folder in / /tmp /dev/shm /var/lib/docker /var/lib/taco-launch "${HOME:-/}" "${images:-/}" \
+    "${taco_launch_data_root:-/}"; do
     while [ ! -d "$folder" ]; do # what is not there yet will lie where its parent lies
       folder=${folder%/*}
       [ -n "$folder" ] || folder=/
@@ -268,6 +274,30 @@ system_disks() { # the folders asked for, then a line of df for each
   unset IFS
   printf 'asked %s\n' "$@"
   limited 10 df -PkT "$@"
+}
+
+system_xfs() { # MOUNT ftype=0|1 of each XFS, once for each device: without the types of files overlay2 cannot work
+  set --
+  seen=' '
+  while read -r device mount type _; do
+    case $type$seen in
+      xfs*" $device "*) ;;
+      xfs*) set -- "$@" "$mount" && seen="$seen$device " ;;
+    esac
+  done </proc/mounts
+  if [ $# = 0 ]; then
+    refuse system.xfs 127 ''
+  elif there xfs_info; then
+    section system.xfs system_xfs_info "$@"
+  else
+    refuse system.xfs 127 'xfs_info: not found'
+  fi
+}
+
+system_xfs_info() { # system_xfs_info MOUNT...
+  for mount in "$@"; do
+    (limited 5 xfs_info "$mount") | sed -n "s#.*\\(ftype=[01]\\).*#$mount \\1#p"
+  done
 }
 
 # --- network ----------------------------------------------------------------------------------------------------------
@@ -359,6 +389,22 @@ look_at_docker() {
   else
     section docker.toolkit nvidia-ctk --version
   fi
+  section_here docker.toolkit_programs toolkit_programs
+  section docker.cdi cdi_devices
+}
+
+toolkit_programs() { # the older name of the hook is the last one
+  for program in nvidia-ctk nvidia-container-runtime nvidia-container-runtime-hook nvidia-container-toolkit; do
+    ! there "$program" || echo "$program"
+  done
+}
+
+cdi_devices() { # `FILE:kind: KIND` and `FILE:name: NAME` of each device, as YAML or JSON has it
+  set --
+  for file in /etc/cdi/*.yaml /etc/cdi/*.json /var/run/cdi/*.yaml /var/run/cdi/*.json; do
+    [ ! -e "$file" ] || set -- "$@" "$file"
+  done
+  [ $# = 0 ] || grep -aHoE '(^|[{,[:space:]-])"?(kind|name)"?:[[:space:]]*"?[A-Za-z0-9._/:-]+' "$@"
 }
 
 docker_containers() { # inspect, since the labels that ps shows cannot be told apart where a value holds a comma
@@ -373,6 +419,12 @@ docker_containers() { # inspect, since the labels that ps shows cannot be told a
 # --- gpu --------------------------------------------------------------------------------------------------------------
 
 look_at_gpu() {
+  section_here gpu.board gpu_board
+  if [ -n "$gpus" ] && there lspci; then
+    section gpu.acs gpu_acs
+  else
+    refuse gpu.acs 127 "${gpus:+lspci: not found}"
+  fi
   section_of gpu.driver_loaded cat /proc/driver/nvidia/version
   section gpu.driver_installed modinfo -F version nvidia
   if [ "$code" = 0 ]; then
@@ -381,8 +433,10 @@ look_at_gpu() {
     refuse gpu.license "$code" "$complaints"
   fi
   section_of_systemd gpu.fabric_manager systemctl show -p LoadState -p ActiveState nvidia-fabricmanager
+  section gpu.fabric_version limited 5 nv-fabricmanager --version
   ask_smi gpu.list smi -L
   ask_smi gpu.query gpu_query
+  ask_smi gpu.remapped smi --query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure --format=csv
   ask_smi gpu.processes smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv
   ask_smi gpu.smi smi
 }
@@ -404,12 +458,48 @@ smi() { # smi [ARGUMENT...]: a driver that is not kept loaded may take most of t
   limited 30 nvidia-smi "$@"
 }
 
-gpu_query() { # drivers before 450 know no MIG and refuse the whole query with exit code 2
-  fields=index,uuid,name,pci.bus_id,memory.total,memory.used,ecc.errors.uncorrected.volatile.total
-  (smi "--query-gpu=$fields,mig.mode.current,driver_version" --format=csv)
-  code=$?
-  [ "$code" = 2 ] || return "$code"
-  smi "--query-gpu=$fields,driver_version" --format=csv
+gpu_query() { # drivers before 450 know no MIG, later ones may rename a field: the whole query is refused with exit code 2
+  fields=index,uuid,name,pci.bus_id,memory.total,memory.used,ecc.errors.uncorrected.volatile.total,driver_version
+  more=persistence_mode,ecc.mode.current,temperature.gpu,pcie.link.width.current,pcie.link.width.max
+  for reasons in throttle event; do
+    (smi "--query-gpu=$fields,mig.mode.current,clocks_${reasons}_reasons.active,$more" --format=csv)
+    code=$?
+    [ "$code" = 2 ] || return "$code"
+  done
+  smi "--query-gpu=$fields" --format=csv
+}
+
+gpu_board() { # gpu ADDRESS none|untold|TYPE OF ITS IOMMU GROUP; nvswitch ADDRESS; option WORD of the kernel command line
+  gpus=
+  for device in /sys/bus/pci/devices/*; do
+    value_of "$device/vendor"
+    [ "$value" = 0x10de ] || continue
+    value_of "$device/class"
+    case $value in
+      0x03*)
+        gpus=yes
+        value=none
+        if [ -e "$device/iommu_group" ]; then
+          value_of "$device/iommu_group/type" # there is none before Linux 4.11
+        fi
+        echo "gpu ${device##*/} ${value:-untold}"
+        ;;
+      0x0680*) echo "nvswitch ${device##*/}" ;;
+    esac
+  done
+  [ -n "$gpus" ] || return 0
+  value_of /proc/cmdline
+  set -f
+  for word in $value; do
+    case $word in
+      iommu=* | iommu.passthrough=*) echo "option $word" ;;
+    esac
+  done
+  set +f
+}
+
+gpu_acs() { # of each PCI bridge its address, and what it says of Access Control Services, which root alone may see
+  limited 10 root lspci -Dnvvv -d ::0604 | grep -aE '^[0-9a-f]|ACSCtl:|access denied'
 }
 
 # --- topology ---------------------------------------------------------------------------------------------------------
@@ -462,6 +552,10 @@ look_at_rdma() {
   "$how" rdma.sysfs rdma_sysfs
   "$how" rdma.netdevs rdma_netdevs
   section rdma.ofed ofed_info -s
+  section_here rdma.adapters rdma_adapters
+  if [ -n "$adapters" ]; then
+    section rdma.mlx5_core modinfo -F version mlx5_core
+  fi
   "$how" rdma.pci pci_hcas
   if [ -r /proc/modules ]; then
     section rdma.modules cat /proc/modules
@@ -503,11 +597,34 @@ rdma_netdevs() { # HCA INTERFACE, a line for each interface of its PCI device
   done
 }
 
+rdma_adapters() { # adapter ADDRESS; loaded VERSION, empty where the module in the kernel names none
+  adapters=
+  for device in /sys/bus/pci/devices/*; do
+    value_of "$device/vendor"
+    [ "$value" = 0x15b3 ] || continue
+    value_of "$device/class"
+    case $value in
+      0x02*)
+        adapters=yes
+        echo "adapter ${device##*/}"
+        ;;
+    esac
+  done
+  if [ -d /sys/module/mlx5_core ]; then
+    value_of /sys/module/mlx5_core/version
+    echo "loaded $value"
+  fi
+}
+
 rdma_peermem() {
   value_of /proc/sys/kernel/osrelease
   echo "kernel $value"
+  headers=no
+  [ ! -e "/lib/modules/$value/build" ] || headers=yes # a link that leads nowhere where they were removed
+  echo "headers $headers"
   value_of /proc/driver/nvidia/version
   echo "driver $value"
+  [ -z "$value" ] || rdma_secure_boot
   for client in /sys/kernel/mm/memory_peers/*; do
     [ ! -d "$client" ] || echo "client ${client##*/}"
   done
@@ -523,9 +640,28 @@ rdma_peermem() {
   done
 }
 
+rdma_secure_boot() { # in the words of mokutil, else the bytes of the variable
+  variable=/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c
+  words=
+  if there mokutil; then
+    words=$(mokutil --sb-state 2>&1)
+  elif [ -r "$variable" ]; then
+    words=$(od -An -tu1 "$variable")
+  elif [ ! -d /sys/firmware/efi ]; then
+    words='no EFI'
+  fi
+  # shellcheck disable=SC2086 # on one line
+  echo secureboot $words
+}
+
 rdma_comes_back() { # FILE:LINE of what names the module at boot, and whether the old module's own service is enabled
   module='(nvidia[-_]peermem|nv_peer_mem)'
-  grep -aHsE "^[[:space:]]*($module|softdep[[:space:]]+nvidia[[:space:]].*post:.*$module)" \
+  set --
+  for file in /etc/rc.local /etc/rc.d/rc.local; do # of which systemd runs what may be run
+    [ ! -x "$file" ] || [ $# != 0 ] || set -- "$file"
+  done
+  words="$module|softdep[[:space:]]+nvidia[[:space:]].*post:.*$module|(blacklist|install)[[:space:]]+$module"
+  grep -aHsE "^[[:space:]]*($words|[^#]*(insmod|modprobe)[[:space:]].*$module)" "$@" \
     /etc/modules /etc/modules-load.d/*.conf /run/modules-load.d/*.conf /usr/local/lib/modules-load.d/*.conf \
     /usr/lib/modules-load.d/*.conf /lib/modules-load.d/*.conf \
     /etc/modprobe.d/*.conf /run/modprobe.d/*.conf /usr/lib/modprobe.d/*.conf /lib/modprobe.d/*.conf
@@ -554,18 +690,23 @@ look_at_made() {
   section made.package made_package
   section_of made.engine made_engine /run/docker.pid
   section_of made.daemon_json cat /etc/docker/daemon.json
+  section_of made.hosts cat /etc/hosts
 }
 
 made_files() { # MODE|KIND|PATH of each, the target of links, the SHA256 of files; of other clusters their folder
+  state=/var/lib/taco-launch
+  etc=/etc/taco-launch
+  name=${taco_launch_cluster-}
   set --
-  for place in /var/lib/taco-launch "/etc/systemd/system/$unit.service" "/etc/systemd/system/$unit-firewall.service" \
-    /etc/systemd/system/docker.service.d; do
+  # the last but one: where a version before had the unit of its firewall
+  for place in "$state" "$etc" "/etc/systemd/system/$unit.service" \
+    "/etc/systemd/system/taco-launch_${name}_firewall.service" "/etc/systemd/system/$unit-firewall.service" \
+    /etc/systemd/system/docker.service.d /etc/modules-load.d/taco-launch-peermem.conf; do
     [ ! -e "$place" ] || set -- "$@" "$place"
   done
   [ $# -gt 0 ] || return 0
-  state=/var/lib/taco-launch
   # shellcheck disable=SC2016 # the inner shell's
-  root find "$@" \( -path "$state/clusters/*/*" ! -path "$cluster/*" -o \
+  root find "$@" \( -path "$state/clusters/*/*" ! -path "$cluster/*" -o -path "$etc/*/*" ! -path "$etc/$name/*" -o \
     -path "$state/*" ! -path "$state/clusters*" ! -path "$state/agent*" ! -path "$state/docker*" \) -prune -o -exec stat -c '%a|%F|%n' {} + -type l -exec \
     /bin/sh -c 'for link; do echo "$link -> $(readlink "$link")"; done' sh {} + -o -type f -exec sha256sum {} +
 }
@@ -584,9 +725,11 @@ made_devices() {
 made_package() { # `ii NAME VERSION` of what the engine came from, where it is a package
   if there dpkg-query; then
     # shellcheck disable=SC2016 # dpkg-query's own
-    dpkg-query -W -f '${db:Status-Abbrev}${Package} ${Version}\n' docker.io docker-ce moby-engine 2>/dev/null
+    dpkg-query -W -f '${db:Status-Abbrev}${Package} ${Version}\n' docker.io docker-ce moby-engine \
+      nvidia-container-toolkit nvidia-container-toolkit-base nvidia-docker2 2>/dev/null
   else
-    rpm -q --queryformat 'ii %{NAME} %{VERSION}\n' docker-ce docker docker-engine moby-engine
+    rpm -q --queryformat 'ii %{NAME} %{VERSION}\n' docker-ce docker docker-engine moby-engine \
+      nvidia-container-toolkit nvidia-container-toolkit-base nvidia-docker2
   fi
   [ $? != 127 ]
 }

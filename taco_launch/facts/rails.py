@@ -24,7 +24,7 @@ class Rail(NamedTuple):
 
 
 def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Odd], List[Odd]]:
-    """Give the ports to be used, those left out, and what is odd."""
+    """Give the ports to be used, those left out, and what is odd besides ports that are not ACTIVE."""
     left_out: List[Odd] = []
     odd: List[Odd] = []
     active: List[Rail] = []
@@ -33,11 +33,6 @@ def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Odd], List[Odd]
         if isinstance(host.rdma, Rdma) and isinstance(host.rdma.hcas, tuple):
             every = [Rail(host.host, hca, port) for hca in _named(host.rdma.hcas) for port in hca.ports]
             active += [rail for rail in every if rail.port.state == "ACTIVE"]
-            odd += [
-                Odd(host.host, f"{rail.name} is {_word(rail.port.state)}")
-                for rail in every
-                if rail.port.state != "ACTIVE"
-            ]
         elif any_known:
             part = host.rdma.hcas if isinstance(host.rdma, Rdma) else host.rdma
             odd.append(Odd(host.host, f"no HCA is known: {part.reason}" if isinstance(part, (Absent, Unknown)) else ""))
@@ -74,6 +69,18 @@ def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Odd], List[Odd]
         if rate is not None and usual is not None and rate != usual
     ]
     return kept, left_out, odd
+
+
+def not_active(hosts: Sequence[HostFacts]) -> List[Odd]:
+    """Give the ports that are not ACTIVE."""
+    return [
+        Odd(host.host, f"{hca.name}:{port.number} is {_word(port.state)}")
+        for host in hosts
+        if isinstance(host.rdma, Rdma) and isinstance(host.rdma.hcas, tuple)
+        for hca in _named(host.rdma.hcas)
+        for port in hca.ports
+        if port.state != "ACTIVE"
+    ]
 
 
 def by_host(rails: Sequence[Rail]) -> Dict[str, List[Rail]]:

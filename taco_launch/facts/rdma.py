@@ -9,7 +9,7 @@ from taco_launch.facts.peermem import parse_peer_memory, read_modules
 from taco_launch.facts.plain import lines, plain, shown
 from taco_launch.facts.sections import Sections, failure, unasked
 from taco_launch.model.found import Absent, Found, Unknown
-from taco_launch.model.hardware import Hca, PciDevice, Rdma
+from taco_launch.model.hardware import Adapters, Hca, PciDevice, Rdma
 
 SYSFS = "/sys/class/infiniband"
 _OWN = {"node_guid": "guid", "hca_type": "type", "fw_ver": "firmware"}
@@ -39,6 +39,27 @@ def parse_rdma(sections: Sections) -> Found[Rdma]:
         peer_memory=parse_peer_memory(sections, modules),
         modules=modules,
         devices=devices,
+        adapters=_adapters(sections),
+    )
+
+
+def _adapters(sections: Sections) -> Found[Adapters]:
+    """Read the probe's sections rdma.adapters and rdma.mlx5_core."""
+    missing = failure(sections, "rdma.adapters")
+    if missing is not None:
+        return missing
+    told = [line.partition(" ")[::2] for line in lines(sections["rdma.adapters"].stdout) if line.strip()]
+    found = tuple(value for word, value in told if word == "adapter")
+    if not found:
+        return Absent("no adapter that mlx5 drives is on PCI")
+    loaded = next((value.strip() or "untold" for word, value in told if word == "loaded"), None)
+    installed = failure(sections, "rdma.mlx5_core")
+    if isinstance(installed, Unknown) and re.search(r"(?i)module '?mlx5_core'? not found", installed.reason):
+        installed = Absent(installed.reason)
+    return Adapters(
+        found,
+        Absent("mlx5_core is not loaded") if loaded is None else loaded,
+        installed or sections["rdma.mlx5_core"].stdout.strip() or "untold",
     )
 
 

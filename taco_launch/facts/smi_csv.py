@@ -12,6 +12,8 @@ from taco_launch.model.found import Absent, Found, Unknown, not_told
 _NONE = r"\[?N/A\]?|\[[A-Z][A-Za-z ]+\]"
 _NUMBER = re.compile(rf"[0-9]+|{_NONE}")
 _SIZE = re.compile(rf"[0-9]+(?: [KMGT]iB)?|{_NONE}")
+_MODE = re.compile(rf"Enabled|Disabled|{_NONE}")
+_FLAG = re.compile(rf"Yes|No|0|1|{_NONE}")
 # What a cell of these columns looks like; whatever else stands there says that the row is not understood.
 _FORMS: Mapping[str, "re.Pattern[str]"] = {
     "index": _NUMBER,
@@ -22,8 +24,16 @@ _FORMS: Mapping[str, "re.Pattern[str]"] = {
     "memory.total": _SIZE,
     "memory.used": _SIZE,
     "used_gpu_memory": _SIZE,
-    "mig.mode.current": re.compile(rf"Enabled|Disabled|{_NONE}"),
+    "mig.mode.current": _MODE,
+    "ecc.mode.current": _MODE,
+    "persistence_mode": _MODE,
     "ecc.errors.uncorrected.volatile.total": _NUMBER,
+    "temperature.gpu": _NUMBER,
+    "pcie.link.width.current": _NUMBER,
+    "pcie.link.width.max": _NUMBER,
+    "clocks_event_reasons.active": re.compile(rf"0x[0-9A-Fa-f]{{1,16}}|{_NONE}"),
+    "remapped_rows.pending": _FLAG,
+    "remapped_rows.failure": _FLAG,
     "driver_version": re.compile(rf"[0-9]+(?:\.[0-9]+)+|{_NONE}"),
 }
 # the same column by its other names in nvidia-smi --help-query-gpu and --help-query-compute-apps
@@ -33,6 +43,7 @@ _ALIASES = {
     "gpu_name": "name",
     "used_memory": "used_gpu_memory",
     "process_name": "process",
+    "clocks_throttle_reasons.active": "clocks_event_reasons.active",
 }
 _FREE = ("name", "process")
 _MOST_COMMAS = 8  # in a name, beyond which a row is not a row
@@ -65,6 +76,11 @@ class Row(NamedTuple):
         """Give a cell as a number."""
         found = self.text(column)
         return int(found) if isinstance(found, str) else found
+
+    def flag(self, column: str) -> Found[bool]:
+        """Give a cell that says yes or no, on or off."""
+        found = self.text(column)
+        return found in ("Enabled", "Yes", "1") if isinstance(found, str) else found
 
     def size(self, column: str) -> Found[int]:
         """Give a cell as bytes; the unit stands in the cell or, with `nounits`, in the header."""

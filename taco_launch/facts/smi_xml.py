@@ -78,7 +78,31 @@ def _gpu(index: int, node: ET.Element) -> Gpu:
         mig=_mode(_text(node, "mig_mode/current_mig")),
         numa=_NOT_TOLD,
         ecc_uncorrected=_uncorrected(node),
+        ecc=_mode(_perhaps(node, "ecc_mode/current_ecc")),
+        remap_pending=_mode(_perhaps(node, "remapped_rows/remapped_row_pending")),
+        remap_failed=_mode(_perhaps(node, "remapped_rows/remapped_row_failure")),
+        persistence=_mode(_perhaps(node, "persistence_mode")),
+        temperature=_number(_perhaps(node, "temperature/gpu_temp"), " C"),
+        width=_number(_perhaps(node, "pci/pci_gpu_link_info/link_widths/current_link_width"), "x"),
+        max_width=_number(_perhaps(node, "pci/pci_gpu_link_info/link_widths/max_link_width"), "x"),
+        slowdowns=_slowdowns(node),
     )
+
+
+def _perhaps(node: ET.Element, path: str) -> Found[str]:
+    """Give a text that some drivers do not tell."""
+    return _NOT_TOLD if node.find(path) is None else _text(node, path)
+
+
+def _slowdowns(node: ET.Element) -> Found[Tuple[str, ...]]:
+    """Give what holds the clocks low, in NVML's words; drivers from 535 on call throttling an event."""
+    for kind in ("throttle", "event"):
+        reasons = node.find(f"clocks_{kind}_reasons")
+        if reasons is not None:
+            active = [each.tag for each in reasons if (each.text or "").strip() == "Active"]
+            words = [tag.replace(f"clocks_{kind}_reason_", "", 1).split("_") for tag in active]
+            return tuple("".join(map(str.capitalize, each)) for each in words if each != ["gpu", "idle"])
+    return _NOT_TOLD
 
 
 def _uncorrected(node: ET.Element) -> Found[int]:
@@ -105,11 +129,12 @@ def _text(node: ET.Element, path: str) -> Found[str]:
     return found if found and not found.startswith("[") else Unknown(f"{path}: nvidia-smi says {found!r}")
 
 
-def _number(found: Found[str]) -> Found[int]:
+def _number(found: Found[str], unit: str = "") -> Found[int]:
     if not isinstance(found, str):
         return found
     if found in ("N/A", "[N/A]"):
         return Absent(found)
+    found = found[: len(found) - len(unit)] if unit and found.endswith(unit) else found
     return int(found) if re.fullmatch("[0-9]{1,18}", found) else Unknown(f"{found!r} is no number")
 
 
@@ -123,4 +148,5 @@ def _size(found: Found[str]) -> Found[int]:
 def _mode(found: Found[str]) -> Found[bool]:
     if not isinstance(found, str):
         return found
-    return {"Enabled": True, "Disabled": False}.get(found, Unknown(f"MIG mode {found!r}"))
+    known = {"Enabled": True, "Yes": True, "Disabled": False, "No": False}
+    return known.get(found, Unknown(f"nvidia-smi -q -x says {found!r}"))

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterator, Sequence, Tuple, TypeVar
 from taco_launch.facts import SUBJECTS
 from taco_launch.model.facts import Docker, HostFacts, Interface, Network, Software, System
 from taco_launch.model.found import NOT_ASKED, Absent, Found, Unknown
-from taco_launch.model.hardware import Gpus, PeerMemory, Port, Rdma, Topology
+from taco_launch.model.hardware import Adapters, Gpus, PeerMemory, Port, Rdma, Topology
 
 T = TypeVar("T")
 # Clocks further apart than this make logs and certificates lie; what node health checks of clusters ask for.
@@ -83,6 +83,15 @@ def duration(seconds: float) -> str:
 def counted(names: Sequence[str]) -> str:
     """Give `8x A` for eight equal names, and `4x A, 4x B` for others; `none` for none."""
     return ", ".join(f"{count}x {name}" for name, count in Counter(names).items()) or "none"
+
+
+def _all(words: Sequence[str]) -> str:
+    """Give the word that all are, or how many are which."""
+    return words[0] if len(set(words)) == 1 else counted(words)
+
+
+def _on(value: bool) -> str:
+    return "on" if value else "off"
 
 
 def yes(value: bool) -> str:
@@ -203,6 +212,11 @@ def _gpu(of: Gpus) -> Iterator[Row]:
         )
         told = f"uncorrected, on GPU {', '.join(map(str, faulty))}" if faulty else unread
         yield Row("gpu", "ECC errors", told, wide=not faulty)
+        yield Row("gpu", "persistence", _all([text(gpu.persistence, _on) for gpu in of.gpus]), wide=True)
+        yield Row("gpu", "ECC", _all([text(gpu.ecc, _on) for gpu in of.gpus]), wide=True)
+    else:  # that there is no GPU is said once
+        for name in ("memory", "memory used", "ECC errors", "persistence", "ECC", "MIG"):
+            yield Row("gpu", name, _SKIPPED)
     yield Row("gpu", "driver", text(of.driver.loaded))
     loaded = isinstance(of.driver.loaded, str) and of.driver.installed == of.driver.loaded
     yield Row("gpu", "driver on disk", "as loaded" if loaded else text(of.driver.installed), wide=loaded)
@@ -248,6 +262,8 @@ def _rdma(of: Rdma) -> Iterator[Row]:
     else:
         yield Row("rdma", "HCAs", text(of.hcas))
     yield Row("rdma", "OFED", text(of.ofed))
+    if isinstance(of.adapters, Adapters):
+        yield Row("rdma", "mlx5_core", text(of.adapters.loaded), wide=True)
     yield Row("rdma", "peer memory", _peer_memory(of.peer_memory))
     yield Row("rdma", "devices", text(of.devices, ", ".join), same=False, wide=True)
 

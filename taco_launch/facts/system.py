@@ -1,6 +1,7 @@
 """Reads what the operating system is and has: release, processors, memory, disks, limits, clock, what logind does."""
 
 import re
+from dataclasses import replace
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from taco_launch.facts.logind import parse_logind
@@ -66,7 +67,7 @@ def parse_system(sections: Sections, clock: Clock) -> Found[System]:
         cpu=_cpu(answer(sections, "system.cpu"), told.text("/sys/devices/system/cpu/online")),
         numa=_numa(sections),
         memory=_memory(told.text("/proc/meminfo")),
-        disks=_disks(answer(sections, "system.disks")),
+        disks=_typed(_disks(answer(sections, "system.disks")), sections),
         limits=_limits(told.text("/proc/self/limits")),
         clock_offset=clock.offset,
         clock_error=clock.error,
@@ -236,6 +237,14 @@ def _disks(text: Found[str]) -> Found[Tuple[Disk, ...]]:
     if len(found) != len(asked):
         return Unknown(f"df -PkT was asked for {len(asked)} folders and has {len(found)} rows")
     return tuple({each.path: each for each in found}.values())
+
+
+def _typed(disks: Found[Tuple[Disk, ...]], sections: Sections) -> Found[Tuple[Disk, ...]]:
+    """Fill in what xfs_info says: `MOUNT ftype=0`."""
+    if not isinstance(disks, tuple) or failure(sections, "system.xfs") is not None:
+        return disks
+    told = dict(re.findall(r"(?m)^(/.*) ftype=([01])$", sections["system.xfs"].stdout))
+    return tuple(replace(each, typed=told[each.path] == "1") if each.path in told else each for each in disks)
 
 
 def _limits(text: Found[str]) -> Found[Tuple[Limit, ...]]:

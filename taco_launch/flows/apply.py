@@ -88,11 +88,17 @@ class Log:
         return f"--- {now} {op.stage}: {op.name} ({op.why}): {ending}\n".encode("utf-8", "surrogateescape")
 
 
-def apply(transport: Transport, ops: Sequence[Op], log: Log, tell: Callable[[Step], None]) -> None:
+def apply(
+    transport: Transport, ops: Sequence[Op], log: Log, tell: Callable[[Step], None], typed: str = "taco-launch"
+) -> bool:
     """Have a host do these operations; `tell` is called from this thread as they begin and end.
 
+    `typed` is what the user types for taco-launch with this inventory.
+    False: nothing was done, as another set-up worked there until now; what is to be done has to be planned anew.
+
     Raises:
-        HostError: one of them failed, and those after it were not begun; or the answer broke off.
+        HostError: one of them failed, and those after it were not begun; or the answer broke off; or the log cannot be
+            written.
     """
     host, stage = transport.name, ops[0].stage
     for large in batch.apart(ops):
@@ -109,20 +115,30 @@ def apply(transport: Transport, ops: Sequence[Op], log: Log, tell: Callable[[Ste
         tell(Step(host, ops[number].stage, ops[number].name, "begins"))
 
     marker = f"taco-{secrets.token_hex(8)}"
-    with transport.tail(batch.command(ops, marker)) as stream:
+    with transport.tail(batch.command(ops, marker, typed)) as stream:
         lines = iter(stream.readline, b"")
         outcome = batch.read(lines, marker, begin, lambda: tell(Step(host, stage, "", "waits")))
-    error = _error(host, ops, outcome, log.write(host, ops, outcome))
-    end("failed" if error else "done")
+    if outcome.stale:
+        return False
+    try:
+        error = _error(host, ops, outcome, log.write(host, ops, outcome))
+    except OSError as problem:  # of this machine, which is no reason to leave the other hosts half-done
+        error = _unlogged(host, ops, outcome, f"{problem.filename or log.file(host)}: {problem.strerror}")
+    end("failed" if outcome.failed or not outcome.whole else "done")
     if error is not None:
         raise error
+    return True
 
 
 def _error(host: str, ops: Sequence[Op], outcome: batch.Outcome, log: str) -> HostError | None:
     """Say what went wrong with a batch; None where nothing did."""
     failed = outcome.failed
     if failed is not None:
-        return HostError(f"{host}: {batch.why(ops[failed.number], failed)}", hint=f"its whole output: {log}")
+        step = batch.hint(failed)
+        return HostError(
+            f"{host}: {batch.why(ops[failed.number], failed)}",
+            hint=f"{step}{'; ' if step else ''}its whole output: {log}",
+        )
     if outcome.busy:
         return HostError(
             f"{host}: another set-up works there and does not end", hint=f"on the host: fuser -v {batch.LOCK}"
@@ -133,5 +149,15 @@ def _error(host: str, ops: Sequence[Op], outcome: batch.Outcome, log: str) -> Ho
         return HostError(f"{host}: the operations did not begin: {last_words(outcome.said) or 'nothing was said'}")
     return HostError(
         f"{host}: the answer broke off during: {ops[outcome.begun].name}",
-        hint="do it again: that step is finished without us, and what is left is done then",
+        hint=f"is the host up, and the network whole? If so, it finishes that step without us; what it said so far: {log}",
+    )
+
+
+def _unlogged(host: str, ops: Sequence[Op], outcome: batch.Outcome, problem: str) -> HostError:
+    """Say that the log cannot be written, which stops the host's next batch; and first what went wrong there."""
+    failed = outcome.failed
+    why = f"{batch.why(ops[failed.number], failed)}; and " if failed is not None else ""
+    return HostError(
+        f"{host}: {why}its log cannot be written on this machine: {problem}",
+        hint="make room there, or put the state folder elsewhere: TACO_LAUNCH_STATE=FOLDER",
     )

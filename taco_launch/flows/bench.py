@@ -70,8 +70,10 @@ def _one(
         raise
     text = b"".join(pieces).decode("utf-8", "replace")
     if job.record.state is not JobState.SUCCEEDED:
-        why = "\ncause: ".join([job.record.reason, *(finding.cause for finding in job.record.findings[:1])])
-        raise _failed(head, name, job.record.exit_code or FAILED, why, text)
+        first = job.record.findings[:1]
+        why = "\ncause: ".join([job.record.reason, *(finding.cause for finding in first)])
+        steps = tuple(finding.next for finding in first)
+        raise _failed(head, name, job.record.exit_code or FAILED, why, text, steps)
     sample = parse(text)
     if isinstance(sample, NoSample):
         raise _failed(head, name, FAILED, f"no sample: {sample.why}", text)
@@ -81,11 +83,13 @@ def _one(
     return sample
 
 
-def _failed(head: Head, name: str, code: int, why: str, text: str) -> TacoLaunchError:
+def _failed(head: Head, name: str, code: int, why: str, text: str, steps: tuple[str, ...] = ()) -> TacoLaunchError:
     lines = text.rstrip().splitlines()
     # What mpirun says of a rank's failure stands in the reason; where it alone has said something, that is the evidence.
     own = [line for line in lines if "/mpirun " not in line.partition("|")[0]] or lines
     evidence = "\n".join(f"  {line}" for line in own[-_EVIDENCE_LINES:])
-    error = TacoLaunchError(f"job {name}: {why}\n{evidence}".rstrip(), hint=f"{head.typed} logs {name}")
+    error = TacoLaunchError(
+        f"job {name}: {why}\n{evidence}".rstrip(), hint=" Its log: ".join([*steps, f"{head.typed} logs {name}"])
+    )
     error.exit_code = code
     return error

@@ -3,6 +3,7 @@
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.resources import files
 
 from taco_launch.command import Command
@@ -11,7 +12,7 @@ from taco_launch.facts import SUBJECTS
 from taco_launch.facts.feed import feed
 from taco_launch.facts.parse import only, parse
 from taco_launch.model.facts import HostFacts
-from taco_launch.model.found import Unknown
+from taco_launch.model.found import Absent, Unknown, asked
 from taco_launch.model.hosts import Host, Inventory
 from taco_launch.remote.access import Access
 from taco_launch.remote.fanout import Answer, Fanout, connect
@@ -32,14 +33,16 @@ def gather(
     sudo: bool = False,
     container: str | None = None,
     cluster: str | None = None,
+    data_root: str | None = None,
 ) -> tuple[Answer[HostFacts], ...]:
     """Give the facts of every host, in inventory order; `report` is called as each has answered.
 
     A host whose answer was cut short has both: the facts that came, and the error. The subject `image` looks into
-    `container` of each host's engine, or without one at the host itself; `made` looks for the set-up of `cluster`. With
+    `container` of each host's engine, or without one at the host itself; `made` looks for the set-up of `cluster`, and
+    `system` also at the disk of `data_root`, where docker is to keep its images. With
     `sudo` the probe runs as root from the start; without it, what needs root is asked with `sudo -n` where that works.
     """
-    script = feed(files("taco_launch.facts").joinpath("probe.sh").read_bytes(), container, cluster)
+    script = feed(files("taco_launch.facts").joinpath("probe.sh").read_bytes(), container, cluster, data_root)
     # Unnamed, all are asked, and those that may hang last.
     named = () if set(subjects) == set(SUBJECTS) else subjects
 
@@ -73,6 +76,12 @@ def _told(answer: Answer[tuple[HostFacts, HostError | None]]) -> Answer[HostFact
     return Answer(answer.host, facts, answer.error or cut_short)
 
 
+def declared(facts: HostFacts, host: Host) -> HostFacts:
+    """Give what is known of a host where the inventory has the last word: a host without GPUs has none."""
+    gone = host.gpus == "none" and asked(facts.gpu)
+    return replace(facts, gpu=Absent("the inventory says so: gpus: none")) if gone else facts
+
+
 def job_hosts(
     inventory: Inventory, hosts: tuple[Host, ...], access: Access
 ) -> tuple[tuple[HostFacts, ...], tuple[str, ...]]:
@@ -83,7 +92,8 @@ def job_hosts(
     container = paths.container(inventory.cluster) if inventory.container else None
     with connect(inventory, hosts, access) as fanout:
         answers = gather(fanout, _JOB_SUBJECTS, sudo=access.sudo_password is not None, container=container)
-    found = tuple(answer.value for answer in answers if answer.value is not None)
+    by_name = {host.name: host for host in hosts}
+    found = tuple(declared(answer.value, by_name[answer.host]) for answer in answers if answer.value is not None)
     wrong = [answer.error.message for answer in answers if answer.error is not None]
     if container:
         wrong += [f"{facts.host}: {facts.image.reason}" for facts in found if isinstance(facts.image, Unknown)]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from taco_launch.errors import UsageError
+from taco_launch.flows.jobs import for_elsewhere
 from taco_launch.launch import mpirun
 from taco_launch.launch.env import relevant
 from taco_launch.launch.found import over_ssh
@@ -36,6 +37,8 @@ def dry_run(
         UsageError: a host's slots are neither declared nor known, or mpirun cannot be given its name.
         PlacementError: it does not fit.
     """
+    if spec.container is not None:
+        spec = for_elsewhere(spec)
     local = spec.container is None and any(host.connection == "local" for host in spec.hosts)
     known = JobFacts(root=root or spec.container is not None, environment=relevant(environ) if local else None)
     missing, problems = needs(spec), list[str]()

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -9,29 +10,35 @@ from taco_launch.agent.folders import state_folder
 from taco_launch.command import shell
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.facts import MADE
+from taco_launch.flows import image_copy, image_source
 from taco_launch.flows import setup_sources as sources
 from taco_launch.flows.apply import Changes, Log, Step, apply
-from taco_launch.flows.facts import gather
+from taco_launch.flows.facts import declared, gather
+from taco_launch.flows.gpu_proof import same_gpus
 from taco_launch.flows.verify import Flaw, verify
 from taco_launch.inventory.ranges import fold
 from taco_launch.model.facts import Docker, HostFacts, Made
 from taco_launch.model.found import asked
-from taco_launch.model.hosts import Host, Inventory
+from taco_launch.model.hosts import Container, Host, Inventory
 from taco_launch.model.profiles import Profile
 from taco_launch.remote.fanout import Answer, Fanout
 from taco_launch.remote.transport import Transport
-from taco_launch.setup import paths
+from taco_launch.setup import gpus, paths
 from taco_launch.setup.chain import Chain, chain
 from taco_launch.setup.diff import diffs, wanted
-from taco_launch.setup.image import resolve
+from taco_launch.setup.image import known, parse_reference, resolve
+from taco_launch.setup.image_copy import Given
 from taco_launch.setup.ops import STAGES, Cluster, Op, Stage
 from taco_launch.setup.ssh_mesh import unaware
 from taco_launch.setup.stages import PLANS
+from taco_launch.setup.toolkit import whole
 
 SUBJECTS = ("system", "network", "docker", "gpu", "rdma", MADE)
 # What a stage may change of what is known of its host.
 _CHANGES: Mapping[Stage, tuple[str, ...]] = {
     "docker": ("system", "docker", MADE),
+    "toolkit": ("system", "docker", MADE),
+    "peermem": ("system", "rdma", MADE),
     "image": ("system", "docker", MADE),
     "container": ("network", "docker", MADE),
     "ssh_mesh": ("network", "docker", MADE),
@@ -39,15 +46,21 @@ _CHANGES: Mapping[Stage, tuple[str, ...]] = {
 }
 # A stage goes on while what it did lets it do more: a key that is made is then copied.
 _ROUNDS = 4
+# What an ordinary call spends to learn of an image that was pushed.
+_GLANCE_SECONDS = 1
 
 
 @dataclass(frozen=True)
 class Ask:
-    """What the user asks for: stages, what may be disrupted; and `profile`, whose options the proof's mpirun has."""
+    """What the user asks for: stages, what may be disrupted; and `profile`, whose options the proof's mpirun has.
+
+    With `pull` all hosts get what the registry has under the image's tag now; without it, what is there stays.
+    """
 
     profile: Profile
     stages: tuple[Stage, ...] = STAGES
     disrupt: Literal["nothing", "docker", "host"] = "nothing"
+    pull: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,13 +102,15 @@ class Setup:
         `report` is called as things happen, one call at a time; `proof` with what is being proved at the end.
 
         Raises:
-            UsageError: the inventory has no container, or the registry's password cannot be read.
+            UsageError: the inventory has no container, or a file that it names cannot be read.
         """
         if inventory.container is None:
             raise UsageError(
                 f"{inventory.source}: there is no container, so jobs run on the hosts as they are: nothing to set up",
                 hint="name an image: container: {image: ...}",
             )
+        if ask.pull:
+            _may_pull(inventory, inventory.container, chosen, ask)
         self._inventory = inventory
         self._chosen = {host.name: host for host in chosen}
         self._fanout = fanout
@@ -103,9 +118,12 @@ class Setup:
         self._proof = proof
         self._facts: dict[str, HostFacts] = {}
         self._changes = Changes(report)
-        self._cluster = Cluster(inventory, {}, ask.disrupt, password=sources.password(inventory, os.environ))
+        secret, key = sources.password(inventory, os.environ), sources.toolkit_key(inventory.toolkit)
+        self._typed = shell(("taco-launch", "-i", inventory.source))
+        self._cluster = Cluster(inventory, {}, ask.disrupt, password=secret, toolkit_key=key)
         self._agent = sources.Agent()
         self._of_head = sources.HeadFiles(inventory.cluster)
+        self._now: str | None = None
         self.failed: dict[str, TacoLaunchError] = {}
 
     @property
@@ -113,10 +131,38 @@ class Setup:
         """Whether a host that is to be set up has failed; the others are only asked about themselves."""
         return any(name in self.failed for name in self._chosen)
 
+    @property
+    def facts(self) -> tuple[HostFacts, ...]:
+        """What is known of the chosen hosts that answered, in inventory order."""
+        return tuple(self._facts[name] for name in self._alive())
+
     def look(self, answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None) -> None:
-        """Ask every host for its facts; one that does not answer in full has failed."""
-        self._take(gather(self._fanout, SUBJECTS, answered, sudo=True, cluster=self._inventory.cluster))
+        """Ask every host for its facts; one that does not answer in full has failed. The registry is asked as well.
+
+        Raises:
+            HostError: with `pull`, the registry cannot be asked.
+        """
+        self._take(self._gather(self._fanout, SUBJECTS, answered))
+        if self._copied and "image" in self._ask.stages:
+            self._cluster = replace(self._cluster, given=image_source.given(self._copied))
         self._know()
+        if self._ask.pull:
+            self._cluster = replace(self._cluster, latest=self._latest(sources.REGISTRY_SECONDS))
+        elif self._cluster.digest is not None and "image" in self._ask.stages and not self._copied:
+            with suppress(HostError):
+                self._now = self._latest(_GLANCE_SECONDS)
+
+    @property
+    def moved(self) -> str:
+        """Say that the image's tag stands for another image at the registry by now; empty where it is not known to."""
+        container = self._inventory.container
+        if container is None or self._now is None:
+            return ""
+        reference = parse_reference(container.image)
+        if known(reference, self._now, self._facts).id:
+            return ""
+        typed = shell(("taco-launch", "-i", self._inventory.source, "setup", "--pull"))
+        return f"the registry has another {reference.name} by now; the hosts keep theirs unless told: {typed}"
 
     def plan(self) -> tuple[Chain, ...]:
         """Plan all stages for each chosen host that answered, in inventory order."""
@@ -141,12 +187,12 @@ class Setup:
 
         A host that fails keeps no other from being set up.
         """
-        secret = [self._cluster.password] if self._cluster.password else []
+        secret = sources.secrets(self._inventory, self._cluster.password)
         log = Log(state_folder(os.environ, os.geteuid()) / "setup" / self._inventory.cluster, secret)
         for stage in self._ask.stages:
-            for _round in range(_ROUNDS):
-                if not self._stage(stage, log):
-                    break
+            rounds = _ROUNDS
+            while rounds and (did := self._stage(stage, log)) != "nothing":
+                rounds -= did == "work"
         for name in self._alive():
             left = self._chain(name, self._ask.stages)
             if not left.empty:
@@ -155,13 +201,16 @@ class Setup:
         found: tuple[Flaw, ...] = ()
         if ready and self._ask.stages == STAGES:
             found = self._verify()
+        if ready and {"toolkit", "container"} & set(self._ask.stages):
+            told = {name: self._facts[name] for name in ready}
+            found += same_gpus(self._inventory, self._fanout.only(ready), told, self._proof)
         if ready and "ssh_mesh" in self._ask.stages:
             found += self._unaware()
         hosts = tuple(Ready(name, self._changes.of(name), self.failed.get(name)) for name in self._chosen)
         return Done(hosts, found, str(log.folder) if log.written else "")
 
-    def _stage(self, stage: Stage, log: Log) -> bool:
-        """Do what a stage has to do now; say whether anything was done."""
+    def _stage(self, stage: Stage, log: Log) -> Literal["nothing", "work", "wait"]:
+        """Do what a stage has to do now; `wait`: another set-up was waited for on some host, which has to be planned anew."""
         work: dict[str, tuple[Op, ...]] = {}
         for name in self._alive():
             made = self._chain(name, (stage,))
@@ -169,18 +218,62 @@ class Setup:
                 self.failed[name] = refused(made)
             elif made.ops:
                 work[name] = made.ops
+        if stage == "image" and self._copied:
+            work = self._streamed(work)
         if not work:
-            return False
+            return "nothing"
         done = self._fanout.only(work).each(
-            lambda transport: apply(transport, work[transport.name], log, self._changes.take)
+            lambda transport: apply(transport, work[transport.name], log, self._changes.take, self._typed)
         )
         for answer in done:
             if answer.error is not None:
                 self.failed[answer.host] = answer.error
         whole = self._fanout.only([name for name in work if name in self._alive()])
-        self._take(gather(whole, _CHANGES[stage], sudo=True, cluster=self._inventory.cluster))
+        self._take(self._gather(whole, _CHANGES[stage]))
         self._know()
-        return True
+        return "wait" if any(answer.value is False for answer in done) else "work"
+
+    @property
+    def _copied(self) -> Container | None:
+        """The container, where its image comes from the controller."""
+        container = self._inventory.container
+        return container if container is not None and container.source != "registry" else None
+
+    def _streamed(self, work: Mapping[str, tuple[Op, ...]]) -> dict[str, tuple[Op, ...]]:
+        """Bring the image's stream to the hosts that are to load it; give those that have it."""
+        given = self._cluster.given
+        if work and isinstance(given, Given):
+            hosts = self._fanout.only(work)
+            self.failed |= image_copy.copy(hosts, self._inventory, given, self._changes.take, self._proof)
+        return {name: ops for name, ops in work.items() if name not in self.failed}
+
+    def _latest(self, seconds: int) -> str | None:
+        """Ask the registry by the first host with an engine, the head if it can.
+
+        None where no host has one, so that all is pulled anew, and where the inventory names a digest.
+        """
+        container = self._inventory.container
+        names = sorted(self._alive(), key=lambda name: name != self._inventory.head)
+        engines = [
+            name
+            for name in names
+            if isinstance(docker := self._facts[name].docker, Docker) and isinstance(docker.version, str)
+        ]
+        if container is None or not engines or parse_reference(container.image).digest is not None:
+            return None
+        (host,) = self._fanout.only(engines[:1]).transports
+        login = container.registry.user if container.registry else None
+        return sources.latest(host, parse_reference(container.image), login, self._cluster.password, seconds)
+
+    def _gather(
+        self,
+        hosts: Fanout,
+        subjects: Sequence[str],
+        answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None,
+    ) -> Sequence[Answer[HostFacts]]:
+        inventory = self._inventory
+        root = inventory.engine.data_root
+        return gather(hosts, subjects, answered, sudo=True, cluster=inventory.cluster, data_root=root)
 
     def _verify(self) -> tuple[Flaw, ...]:
         ready = self._alive()
@@ -203,8 +296,11 @@ class Setup:
         return (Flaw(hosts, "does not know all hosts as they are now", evidence, f"tell them of all: {typed}"),)
 
     def _chain(self, name: str, stages: Collection[Stage]) -> Chain:
-        cluster = replace(self._cluster, with_head=self._inventory.head in self._alive())
-        return chain(self._chosen[name], self._facts[name], cluster, PLANS, stages)
+        head = self._inventory.head
+        with_head = head in self._chosen and head in self._facts and head not in self.failed
+        if with_head != self._cluster.with_head:  # the same for all hosts, as is what is made of it once
+            self._cluster = replace(self._cluster, with_head=with_head)
+        return chain(self._chosen[name], self._facts[name], self._cluster, PLANS, stages)
 
     def _alive(self) -> tuple[str, ...]:
         return tuple(name for name in self._chosen if name in self._facts and name not in self.failed)
@@ -214,10 +310,11 @@ class Setup:
             if answer.error is not None:
                 self.failed[answer.host] = answer.error
             elif answer.value is not None:
-                known = self._facts.get(answer.host)
-                told = {name: getattr(answer.value, name) for name in SUBJECTS}
-                fresh = {name: value for name, value in told.items() if name in _asked(answer.value)}
-                self._facts[answer.host] = answer.value if known is None else replace(known, **fresh)
+                value = declared(answer.value, self._cluster.host(answer.host))
+                before = self._facts.get(answer.host)
+                told = {name: getattr(value, name) for name in SUBJECTS}
+                fresh = {name: each for name, each in told.items() if name in _asked(value)}
+                self._facts[answer.host] = value if before is None else replace(before, **fresh)
 
     def _know(self) -> None:
         """Fill in what the plans of one host depend on of the others."""
@@ -231,6 +328,8 @@ class Setup:
             except HostError as error:
                 self.failed[head] = error
         bare = any(not isinstance(facts[name].docker, Docker) for name in alive)
+        engine, toolkit = self._inventory.engine, self._inventory.toolkit
+        wanting = any(gpus.gpus(self._chosen[name], facts[name]) and not whole(facts[name], toolkit) for name in alive)
         self._cluster = replace(
             self._cluster,
             facts=facts,
@@ -239,8 +338,29 @@ class Setup:
             host_keys=tuple((name, each.host_key) for name, each in made.items() if isinstance(each.host_key, str)),
             known_hosts=self._of_head.known_hosts,
             agent=self._agent.file(made[name] for name in alive if name in made),
-            packages=sources.packages(self._inventory.engine) if bare else (),
+            packages=sources.packages(engine.packages, "docker.packages") if bare else (),
+            toolkit_packages=sources.packages(toolkit.packages, "toolkit.packages") if wanting else (),
+            peermem_packages=sources.packages(self._inventory.peermem.packages, "peermem.packages"),
         )
+
+
+def _may_pull(inventory: Inventory, container: Container, chosen: Sequence[Host], ask: Ask) -> None:
+    """Refuse --pull where it means nothing, or would leave hosts with different images.
+
+    Raises:
+        UsageError: so it is.
+    """
+    if container.source != "registry":
+        raise UsageError(
+            f"--pull: container.image in {inventory.source} comes from {container.source}, not from a registry",
+            hint="without --pull, hosts get what that has now",
+        )
+    if parse_reference(container.image).digest is not None:
+        raise UsageError(f"--pull: container.image in {inventory.source} names a digest, which is the same for ever")
+    if "image" not in ask.stages:
+        raise UsageError("--pull: the stage image is not among those of --only")
+    if len(chosen) < len(inventory.hosts):
+        raise UsageError("--pull: all hosts have the same image, and --hosts names a part of them")
 
 
 def _asked(facts: HostFacts) -> tuple[str, ...]:

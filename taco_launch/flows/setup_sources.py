@@ -1,20 +1,28 @@
 """What a set-up brings along from the controller, or learns from one host for all others."""
 
+import base64
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from taco_launch.command import Command
 from taco_launch.errors import HostError, UsageError
 from taco_launch.model.facts import Made
-from taco_launch.model.hosts import Engine, Inventory
+from taco_launch.model.hosts import Inventory, Toolkit
 from taco_launch.remote import bundle
 from taco_launch.remote.transport import Transport, last_words
 from taco_launch.setup import paths
+from taco_launch.setup.image import Reference
 
 VARIABLE = "TACO_LAUNCH_REGISTRY_PASSWORD"
 _PACKAGES = (".deb", ".rpm")
 _FETCH_SECONDS = 60.0
+REGISTRY_SECONDS = 60
+# What engines call docker's own registry in a login.
+_HUB = "https://index.docker.io/v1/"
 # $@ are paths: for each one that is there its size, a newline and its content.
 _FETCH = 'for file; do if [ -f "$file" ]; then wc -c <"$file" && cat "$file" || exit; else echo none; fi; done'
 
@@ -39,30 +47,95 @@ def password(inventory: Inventory, environ: Mapping[str, str]) -> str | None:
     try:
         lines = Path(registry.password_file).expanduser().read_text("utf-8").splitlines()
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UsageError(f"container.registry.password_file: {registry.password_file}: {why}") from None
+        why = f"{error.strerror}" if isinstance(error, OSError) else "it is not text"
+        raise _no_password(inventory, registry.password_file, why) from None
     if not lines or not lines[0]:
-        raise UsageError(f"container.registry.password_file: {registry.password_file}: its first line is empty")
+        raise _no_password(inventory, registry.password_file, "its first line is empty")
     return lines[0]
 
 
-def packages(engine: Engine) -> tuple[tuple[str, bytes], ...]:
-    """Give the docker packages that are on the controller: (file name, content), by name.
+def _no_password(inventory: Inventory, file: str, why: str) -> UsageError:
+    return UsageError(
+        f"{inventory.source}: container.registry.password_file: {file}: {why}",
+        hint=f"write the password into its first line (chmod 600), or leave the key out and set {VARIABLE}",
+    )
+
+
+def packages(named: str | None, key: str) -> tuple[tuple[str, bytes], ...]:
+    """Give the packages in a folder of the controller, which `key` of the inventory names: (file name, content), by name.
+
+    Without a folder there are none.
 
     Raises:
-        UsageError: there are none, or they cannot be read.
+        UsageError: there are none in it, or they cannot be read.
     """
-    if engine.source != "packages" or engine.packages is None:
+    if named is None:
         return ()
-    folder = Path(engine.packages).expanduser()
+    folder = Path(named).expanduser()
     try:
         files = sorted(file for file in folder.iterdir() if file.suffix in _PACKAGES)
         found = tuple((file.name, file.read_bytes()) for file in files)
     except OSError as error:
-        raise UsageError(f"docker.packages: {error.filename}: {error.strerror}") from None
+        raise UsageError(f"{key}: {error.filename}: {error.strerror}") from None
     if not found:
-        raise UsageError(f"docker.packages: there is no {' or '.join(_PACKAGES)} file in {folder}")
+        raise UsageError(f"{key}: there is no {' or '.join(_PACKAGES)} file in {folder}")
     return found
+
+
+def toolkit_key(toolkit: Toolkit) -> bytes | None:
+    """Give the key that signs the toolkit's repository, where that is a file of the controller.
+
+    Raises:
+        UsageError: it cannot be read, or is none.
+    """
+    if toolkit.key is None or toolkit.key.startswith(("http://", "https://")):
+        return None
+    try:
+        data = Path(toolkit.key).expanduser().read_bytes()
+    except OSError as error:
+        raise UsageError(f"toolkit.key: {error.filename}: {error.strerror}") from None
+    if b"BEGIN PGP PUBLIC KEY BLOCK" not in data:
+        raise UsageError(
+            f"toolkit.key: {toolkit.key} is no PGP key in text form", hint="gpg --armor --export writes one"
+        )
+    return data
+
+
+def secrets(inventory: Inventory, registry: str | None) -> tuple[str, ...]:
+    """Give what no log may show: the registry's password, and what proxies are logged in with."""
+    found = (urlsplit(value).password for name, value in inventory.engine.proxy if name != "no")
+    return tuple(filter(None, (registry, *found)))
+
+
+def latest(
+    host: Transport, reference: Reference, login: str | None, secret: str | None, seconds: int = REGISTRY_SECONDS
+) -> str:
+    """Give the digest that the registry has under an image's name now, asked by a host's engine as it would pull.
+
+    `login` and `secret` are user and password at the registry, which has `seconds` to answer.
+
+    Raises:
+        HostError: it cannot be asked, or has no such image.
+    """
+    given = {"username": login, "password": secret, "serveraddress": reference.registry or _HUB}
+    header = base64.urlsafe_b64encode(json.dumps(given).encode()).decode()
+    config = f'header = "X-Registry-Auth: {header}"\n' if login else ""
+    # The engine's API: GET /distribution/{name}/json. The password goes by curl's input, not by its arguments.
+    url = f"http://localhost/distribution/{reference.name}/json"
+    argv = ("curl", "-gsS", "-m", f"{seconds}", "--unix-socket", "/var/run/docker.sock", "-K", "-", url)
+    result = host.run(Command(argv, config.encode(), sudo=True, timeout=seconds + 10))
+    try:
+        told = json.loads(result.stdout)
+        return str(told["Descriptor"]["digest"])
+    except (ValueError, KeyError, TypeError):
+        said = last_words(result.stderr) or last_words(result.stdout) or f"curl ended with exit code {result.exit_code}"
+    with suppress(ValueError, KeyError, TypeError):
+        said = str(json.loads(result.stdout)["message"])
+    raise HostError(
+        f"{host.name}: the registry cannot be asked what {reference.name} is now: {said}",
+        hint=f"is the registry up (curl 7.40 or newer has to be on {host.name})? Without --pull the image that is there "
+        "stays; container.image: NAME@sha256:... takes a certain one",
+    )
 
 
 class Agent:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from taco_launch.agent.folders import state_folder
+from taco_launch.command import shell
 from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.facts import MADE
 from taco_launch.flows.apply import Changes, Log, Step, apply
@@ -39,6 +40,7 @@ class Teardown:
         if inventory.container is None:
             raise UsageError(f"{inventory.source}: there is no container, so set-up made nothing")
         self._cluster = inventory.cluster
+        self._typed = shell(("taco-launch", "-i", inventory.source))
         self._image = inventory.container.image if images else None
         self._fanout = fanout
         self._plans: dict[str, Chain] = {}
@@ -53,20 +55,28 @@ class Teardown:
     def apply(self) -> Done:
         """Do what was planned on all hosts side by side; what then is still there is said."""
         log = Log(state_folder(os.environ, os.geteuid()) / "teardown" / self._cluster, ())
-        for name, made in self._plans.items():
-            if made.problems:
-                self.failed[name] = refused(made)
-        work = {name: made.ops for name, made in self._plans.items() if made.ops and name not in self.failed}
-        busy = self._fanout.only(work)
-        for answer in busy.each(lambda transport: apply(transport, work[transport.name], log, self._changes.take)):
-            if answer.error is not None:
-                self.failed[answer.host] = answer.error
-        for name, left in self._planned(self._fanout.only([name for name in work if name not in self.failed])).items():
+        touched: set[str] = set()
+        plans = self._plans
+        while plans:
+            self.failed |= {name: refused(made) for name, made in plans.items() if made.problems}
+            work = {name: made.ops for name, made in plans.items() if made.ops and name not in self.failed}
+            touched |= set(work)
+            plans = self._planned(self._fanout.only(self._work(work, log)))
+        for name, left in self._planned(
+            self._fanout.only([name for name in touched if name not in self.failed])
+        ).items():
             if not left.empty:
                 self.failed[name] = not_converged(left, log)
         names = [transport.name for transport in self._fanout.transports]
         hosts = tuple(Ready(name, self._changes.of(name), self.failed.get(name)) for name in names)
         return Done(hosts, (), str(log.folder) if log.written else "")
+
+    def _work(self, work: Mapping[str, tuple[Op, ...]], log: Log) -> list[str]:
+        """Do it; give the hosts that a set-up worked on until now, which have to be planned anew."""
+        busy = self._fanout.only(work)
+        done = busy.each(lambda transport: apply(transport, work[transport.name], log, self._changes.take, self._typed))
+        self.failed |= {answer.host: answer.error for answer in done if answer.error is not None}
+        return [answer.host for answer in done if answer.value is False]
 
     def _planned(
         self, fanout: Fanout, answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None

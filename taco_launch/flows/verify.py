@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from taco_launch.command import Command, Result
+from taco_launch.command import Command, Result, shell
 from taco_launch.diagnose import explain
-from taco_launch.errors import HostError
+from taco_launch.errors import HostError, UsageError
 from taco_launch.flows.jobs import for_elsewhere
 from taco_launch.inventory.ranges import fold
 from taco_launch.launch import mpirun
@@ -109,7 +109,8 @@ def verify(
     if inventory.container is None:
         return ()
     cluster, flaws = _cluster(inventory, inventory.container, facts)
-    report(f"{len(cluster.addresses)} hosts: each one reaches every other")
+    if len(cluster.addresses) > 1:
+        report(f"proof: does each of {len(cluster.addresses)} hosts reach every other")
     looked = fanout.only(cluster.addresses).each(lambda host: _look(host, cluster))
     flaws += _silent(looked)
     seen = {answer.host: answer.value for answer in looked if answer.value is not None}
@@ -120,7 +121,7 @@ def verify(
     flaws += _blocked(cluster, seen, ways)
     # mpirun would only wait for hosts that do not reach one another
     if not flaws and inventory.head in seen:
-        report(f"mpirun starts a rank on {fold(seen)}")
+        report(f"proof: does mpirun start a rank on {fold(seen)}")
         head = next(each for each in fanout.transports if each.name == inventory.head)
         flaws += _train(head, cluster, seen, profile)
     return tuple(flaws)
@@ -248,7 +249,7 @@ def _images(cluster: _Cluster, seen: Mapping[str, _Seen]) -> Iterable[Flaw]:
             tuple(hosts),
             f"has a container of another image than {right}",
             f"{_short(image)}, not {_short(seen[right].image)}",
-            "pull the same everywhere: taco-launch setup",
+            f"have the same everywhere: {shell(('taco-launch', '-i', cluster.inventory.source, 'setup'))}",
         )
 
 
@@ -263,7 +264,10 @@ def _train(head: Transport, cluster: _Cluster, seen: Mapping[str, _Seen], profil
     """Have mpirun start a rank on every host, and compare what each has with its container."""
     names = sorted({name for each in seen.values() for name in each.env} - _OWN)
     command = ("python3", "-I", "-S", "-c", _RANK, json.dumps(names))
-    plan = _plan(cluster, tuple(seen), command, profile)
+    try:
+        plan = _plan(cluster, tuple(seen), command, profile)
+    except UsageError as error:  # the network that the inventory asks for is not there
+        return [Flaw(tuple(seen), "cannot run jobs as the inventory has them", error.message, error.hint or "")]
     limit = _LOOK_SECONDS + len(seen)
     env = (word for name, value in plan.env for word in ("--env", f"{name}={value}"))
     inside = ("timeout", "-k", "5", str(limit), *plan.executed)

@@ -16,12 +16,15 @@ from taco_launch.inventory.schema import (
     Group,
     HostDefaults,
     HostEntry,
+    ImageSource,
     InventoryFile,
     Network,
+    Peermem,
     Proxy,
     Registry,
     Section,
     Ssh,
+    Toolkit,
     Versions,
 )
 
@@ -58,7 +61,8 @@ def check(value: Any, faults: Faults) -> InventoryFile:
         before = len(wrong)
         for detail in errors:
             loc = _loc(detail["loc"], faults)
-            _add(detail, loc, faults)
+            if loc not in wrong:  # else it was left out for a fault of its own
+                _add(detail, loc, faults)
             wrong.add(loc[:-1] if _goes_whole(detail["type"], loc) else loc)
         if not isinstance(value, dict) or len(wrong) == before:
             raise faults.error()
@@ -75,6 +79,8 @@ def _loc(steps: Iterable[str | int], faults: Faults) -> Loc:
     loc = tuple(steps)
     if loc[:1] == ("groups",) and len(loc) > 2 and loc[2] != _KEY:
         loc = loc[:2] + loc[3:]  # which form of a group was read
+    if loc[:2] == ("container", "image"):
+        loc = loc[:2] + loc[3:]
     return loc[:-1] if loc[-1:] == (_KEY,) and loc not in faults.places else loc
 
 
@@ -114,14 +120,17 @@ def _keys(loc: Loc) -> tuple[str, ...]:
         ("ssh",): Ssh,
         ("network",): Network,
         ("container",): Container,
+        ("container", "image"): ImageSource,
         ("container", "registry"): Registry,
         ("docker",): Docker,
         ("docker", "proxy"): Proxy,
+        ("toolkit",): Toolkit,
+        ("peermem",): Peermem,
         ("versions",): Versions,
         ("defaults",): HostDefaults,
     }
     section = InventoryFile if len(loc) == 1 else sections.get(loc[:-1], HostEntry if loc[0] == "hosts" else Group)
-    return tuple(section.model_fields)
+    return tuple(field.alias or name for name, field in section.model_fields.items())
 
 
 def _without(value: Any, loc: Loc, wrong: set[Loc]) -> Any:

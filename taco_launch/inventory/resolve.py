@@ -7,7 +7,7 @@ from taco_launch.errors import SpecError
 from taco_launch.inventory import names, ranges
 from taco_launch.inventory.faults import Faults, Loc
 from taco_launch.inventory.schema import Group, HostDefaults, HostEntry, InventoryFile
-from taco_launch.model.hosts import Container, Engine, Host, Inventory, Network, Registry
+from taco_launch.model.hosts import Container, Engine, Host, Inventory, Network, Peermem, Registry, Toolkit
 
 # All entries of all groups together: ten groups of the largest inventory.
 MAX_MEMBERS = 10 * ranges.MAX_HOSTS
@@ -15,6 +15,8 @@ MAX_MEMBERS = 10 * ranges.MAX_HOSTS
 _ULIMITS = {"memlock": -1, "stack": 67108864}
 # Keys of `docker`, and the sources that they belong to.
 _SOURCES = {"url": ("docker", "script"), "sha256": ("script",), "packages": ("packages",)}
+# The same of `toolkit`.
+_TOOLKITS = {"url": ("nvidia",), "key": ("nvidia",), "packages": ("packages",)}
 
 
 def resolve(file: InventoryFile, faults: Faults) -> Inventory:
@@ -29,7 +31,7 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
     head = file.head if file.head is not None else next(iter(entries), "")
     if complete and head not in entries:
         faults.add_unknown(("head",), head, entries, "no such host in this inventory")
-    container, engine = _container(file, faults), _engine(file, faults)
+    container, engine, toolkit = _container(file, faults), _engine(file, faults), _toolkit(file, faults)
     faults.raise_any()
     network = file.network
     return Inventory(
@@ -55,6 +57,8 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
         connect_timeout=file.ssh.connect_timeout,
         engine=engine,
         host_loss_timeout=file.host_loss_timeout,
+        toolkit=toolkit,
+        peermem=Peermem(file.peermem.use, file.peermem.package, file.peermem.packages),
     )
 
 
@@ -162,6 +166,7 @@ def _hosts(
                 max_slots=most,
                 labels=tuple(sorted((loc[1], value) for loc, value in values.items() if loc[0] == "labels")),
                 connection=values.get(("connection",), "ssh"),
+                gpus=values.get(("gpus",), "auto"),
             )
         )
     return tuple(hosts)
@@ -191,7 +196,7 @@ def _values(
 def _set(keys: HostDefaults) -> dict[tuple[str, ...], Any]:
     """Give the keys that are set, by path: each label counts on its own."""
     values: dict[tuple[str, ...], Any] = {("labels", label): value for label, value in (keys.labels or {}).items()}
-    for key in ("port", "user", "identity_file", "slots", "max_slots", "connection"):
+    for key in ("port", "user", "identity_file", "slots", "max_slots", "gpus", "connection"):
         if (value := getattr(keys, key)) is not None:
             values[key,] = value
     return values
@@ -206,8 +211,16 @@ def _container(file: InventoryFile, faults: Faults) -> Container | None:
         if place in places[:index]:
             faults.add(("container", "mounts", index), f"{place} is mounted twice")
     registry = written.registry
+    asked = written.image
+    named, source = (asked, "registry") if isinstance(asked, str) else (asked.name, asked.source)
+    if source != "registry" and "@" in named:
+        faults.add(
+            ("container", "image", "name"), "an image that no registry gives has no digest", "name it by its tag"
+        )
+    if source != "registry" and registry is not None:
+        faults.add(("container", "registry"), f"means nothing with from: {source}: there is nothing to log in at")
     return Container(
-        image=written.image,
+        image=named,
         ssh_port=written.ssh_port,
         shm_size=written.shm_size,
         ulimits=tuple((_ULIMITS | dict(written.ulimits)).items()),
@@ -216,6 +229,7 @@ def _container(file: InventoryFile, faults: Faults) -> Container | None:
         mounts=written.mounts,
         env=tuple(written.env.items()),
         registry=None if registry is None else Registry(registry.user, registry.password_file),
+        source=source,
     )
 
 
@@ -238,3 +252,15 @@ def _engine(file: InventoryFile, faults: Faults) -> Engine:
         data_root=written.data_root,
         settings=tuple(written.settings.items()),
     )
+
+
+def _toolkit(file: InventoryFile, faults: Faults) -> Toolkit:
+    written = file.toolkit
+    for key, sources in _TOOLKITS.items():
+        if getattr(written, key) is not None and written.source not in sources:
+            faults.add(
+                ("toolkit", key), f"means nothing with source {written.source}: it is for {' or '.join(sources)}"
+            )
+    if written.source == "packages" and written.packages is None:
+        faults.add(("toolkit", "packages"), "source packages needs this key", value="missing")
+    return Toolkit(written.source, written.url, written.key, written.packages, written.cdi)

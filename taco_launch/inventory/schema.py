@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from taco_launch.inventory.values import (
+    AutoOrOff,
     ClusterName,
     ConnectTimeout,
     EnvName,
@@ -19,6 +20,7 @@ from taco_launch.inventory.values import (
     HostLossTimeout,
     HostPath,
     Image,
+    ImageFrom,
     Interface,
     Label,
     Limit,
@@ -27,6 +29,7 @@ from taco_launch.inventory.values import (
     Mount,
     NoProxy,
     OwnFile,
+    PackageName,
     Port,
     PortRange,
     Profile,
@@ -40,6 +43,7 @@ from taco_launch.inventory.values import (
     Slots,
     Switch,
     Url,
+    UrlOrOwnFile,
     User,
     Version,
 )
@@ -111,10 +115,33 @@ class Registry(Section):
     )
 
 
+class ImageSource(Section):
+    """An image, and where set-up takes it from."""
+
+    name: Image = Field(description="NAME:TAG of the image.")
+    source: ImageFrom = Field(
+        default="registry",
+        alias="from",
+        description="registry: hosts pull it. controller: the Docker Engine of this machine has it. Or a tar file of this "
+        "machine, as docker save writes it: a path from / or ~/. Of these one copy goes out, and hosts pass it on.",
+    )
+
+
+def _image_form(value: Any) -> str:
+    return "mapping" if isinstance(value, (dict, ImageSource)) else "text"
+
+
+ImageEntry = Annotated[
+    Annotated[Image, Tag("text")] | Annotated[ImageSource, Tag("mapping")], Discriminator(_image_form)
+]
+
+
 class Container(Section):
     """The training container of every host."""
 
-    image: Image = Field(description="Image the container is made from.")
+    image: ImageEntry = Field(
+        description="Image the container is made from; with where it comes from: {name: NAME:TAG, from: controller}."
+    )
     ssh_port: Port = Field(default=12222, description="Port of the container's own sshd (host network).")
     shm_size: Size = Field(default=32 << 30, description="Size of /dev/shm: a number and b, k, m, g or t, such as 32g.")
     ulimits: dict[LimitName, Limit] = Field(
@@ -173,6 +200,49 @@ class Docker(Section):
     )
 
 
+class Toolkit(Section):
+    """The NVIDIA container toolkit, by which containers get GPUs: where set-up takes it from on hosts with GPUs."""
+
+    source: Literal["nvidia", "packages", "none"] = Field(
+        default="nvidia",
+        description="Where it comes from on hosts without one. nvidia: NVIDIA's package repository. packages: files of "
+        "this machine. none: it is not installed.",
+    )
+    url: Url | None = Field(default=None, description="A mirror of https://nvidia.github.io/libnvidia-container.")
+    key: UrlOrOwnFile | None = Field(
+        default=None,
+        description="Key that signs the repository: a URL, or a file of this machine: a path from / or ~/. "
+        "Without it gpgkey of the repository.",
+    )
+    packages: OwnFile | None = Field(
+        default=None, description="Folder of this machine with the package files (.deb or .rpm): a path from / or ~/."
+    )
+    cdi: AutoOrOff = Field(
+        default="auto",
+        description="auto: containers get GPUs by CDI where docker and toolkit can. off: by the runtime nvidia.",
+    )
+
+
+class Peermem(Section):
+    """How HCAs reach the GPUs' memory (GPUDirect RDMA); nothing is done where network.gdr is off."""
+
+    use: Literal["auto", "off", "dmabuf", "nvidia_peermem", "nv_peer_mem"] = Field(
+        default="auto",
+        description="auto: facts decide. dmabuf: the kernel's own way, nothing is loaded. nvidia_peermem: the module of "
+        "the driver from 470 on. nv_peer_mem: the module before that. off: set-up does nothing.",
+    )
+    package: PackageName | None = Field(
+        default=None,
+        description="Package that brings nv_peer_mem, from what the hosts install from; "
+        "nvidia-peer-memory-dkms (apt) or nvidia_peer_memory (rpm) without it.",
+    )
+    packages: OwnFile | None = Field(
+        default=None,
+        description="Folder of this machine with the package files (.deb or .rpm) instead, with dkms and the headers of "
+        "the hosts' kernel: a path from / or ~/.",
+    )
+
+
 class Versions(Section):
     """Versions of what jobs use, such as "4.1.4"; what is not declared is asked of the head."""
 
@@ -195,6 +265,11 @@ class HostDefaults(Section):
     )
     max_slots: MaxSlots | None = Field(
         default=None, description="The most slots that -H may ask of a host; any number without it."
+    )
+    gpus: Literal["auto", "none"] | None = Field(
+        default=None,
+        description="auto (also without it): those that the driver tells. none: the host has none to be used, whatever "
+        "is left there of a driver.",
     )
     labels: dict[Label, Label] | None = Field(
         default=None, description="Words to know the host by; merged, label by label."
@@ -243,6 +318,13 @@ class InventoryFile(Section):
         default=None, description="The training container; without it jobs run on the hosts themselves."
     )
     docker: Docker = Field(default_factory=Docker, description="The Docker Engine of every host, as set-up brings it.")
+    toolkit: Toolkit = Field(
+        default_factory=Toolkit,
+        description="The NVIDIA container toolkit of every host with GPUs, as set-up brings it.",
+    )
+    peermem: Peermem = Field(
+        default_factory=Peermem, description="Peer memory for GPUDirect RDMA, as set-up brings it."
+    )
     mpirun: Program = Field(
         default="mpirun", description="The launcher: a path from /, or a name that is looked up on PATH."
     )

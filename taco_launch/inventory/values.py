@@ -30,6 +30,7 @@ _URL = re.compile(r"https?://[A-Za-z0-9\[][^\s\x00-\x1f\x7f\"'`\\<>]{0,1023}")
 _REGISTRY = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9._:\[\]-]{0,253}(?:/[0-9]{1,3})?")
 _LOGIN = re.compile(r"[^\s:\x00-\x1f\x7f]{1,255}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 _NO_PROXY = re.compile(r"[A-Za-z0-9.*_:,/\[\] -]{1,1024}")
 _SETTING = re.compile(r"[a-z][a-z0-9-]{0,62}")
 # What of the container is ours: docker's own files and set-up's.
@@ -93,6 +94,13 @@ def _switch(value: Any) -> str:
     raise ValueError("must be auto, on or off", hint)
 
 
+def _auto_or_off(value: Any) -> str:
+    if value == "auto" or value in (False, "off"):
+        return "auto" if value == "auto" else "off"
+    hint = names.did_you_mean(value, ("auto", "off")) if isinstance(value, str) else ""
+    raise ValueError("must be auto or off", hint)
+
+
 def _ports(value: Any) -> tuple[int, int]:
     found = _PORTS.fullmatch(value) if isinstance(value, str) else None
     if not found or not 1 <= int(found[1]) <= int(found[2]) <= 65535:
@@ -109,6 +117,15 @@ def _size(value: Any) -> int:
     if size >= 1 << 50:
         raise ValueError("must be a size under 1024t", "")
     return size
+
+
+def _image_from(text: str) -> str:
+    if text in ("registry", "controller") or _FILE.fullmatch(text):
+        return text
+    raise ValueError(
+        "must be registry, controller, or a tar file of this machine: a path from / or ~/",
+        names.did_you_mean(text, ("registry", "controller")),
+    )
 
 
 def _profile(text: str) -> str:
@@ -150,6 +167,10 @@ def _variable(name: str) -> str:
 def _value(text: str) -> str:
     if "\0" in text:
         raise ValueError("holds a NUL byte, which no environment can hold", "")
+    if "\n" in text or "\r" in text:
+        raise ValueError(
+            "holds a line break, which docker's --env-file cannot hold", "put it into a file and mount that"
+        )
     if len(text) > names.MAX_STRING_BYTES // 2:
         raise ValueError(
             f"is longer than {names.MAX_STRING_BYTES // 2} characters", "put it into a file and mount that"
@@ -189,6 +210,7 @@ Interface = Annotated[str, _ruled(names.interface)]
 Image = Annotated[
     str, _matching(_IMAGE, "is not an image: letters, digits, '.', '_', '/', ':', '@' and '-', a letter or digit first")
 ]
+ImageFrom = Annotated[str, AfterValidator(_image_from)]
 Label = Annotated[
     str,
     _matching(_LABEL, "is not a label: letters, digits, '.', '_', '/' and '-', at most 63, a letter or digit first"),
@@ -215,6 +237,13 @@ EnvName = Annotated[str, _ruled(_variable)]
 EnvValue = Annotated[str, AfterValidator(_value)]
 HostPath = Annotated[str, _matching(_PATH, "is not a whole path: from /, without ':', ',' or control characters")]
 Url = Annotated[str, _matching(_URL, "is not a URL: http://... or https://..., without spaces or quotes")]
+UrlOrOwnFile = Annotated[
+    str,
+    _matching(
+        re.compile(f"{_URL.pattern}|{_FILE.pattern}"),
+        "is neither a URL (http://... or https://...) nor a path on this machine: from / or ~/",
+    ),
+]
 RegistryName = Annotated[
     str, _matching(_REGISTRY, "is not a registry: HOST, HOST:PORT or a network such as 10.0.0.0/8, without http://")
 ]
@@ -258,12 +287,16 @@ LimitName = Literal[
     "stack",
 ]
 Limit = Annotated[int, _whole(-1, (1 << 53) - 1), _whole_schema(-1, (1 << 53) - 1)]
+AutoOrOff = Annotated[
+    Literal["auto", "off"], PlainValidator(_auto_or_off), WithJsonSchema({"enum": ["auto", "off", False]})
+]
 Switch = Annotated[
     Literal["auto", "on", "off"], PlainValidator(_switch), WithJsonSchema({"enum": ["auto", "on", "off", True, False]})
 ]
 PortRange = Annotated[
     tuple[int, int], PlainValidator(_ports), WithJsonSchema({"type": "string", "pattern": "^[0-9]{1,5}-[0-9]{1,5}$"})
 ]
+PackageName = Annotated[str, _matching(_PACKAGE, "is not the name of a package: letters, digits and . _ + -")]
 Size = Annotated[
     int,
     PlainValidator(_size),

@@ -40,7 +40,7 @@ def down(lab: str | None, environ: Mapping[str, str], talk: Talk, *, images: boo
         talk.say(f"{error.message}: so no lab is up")
         _forget(lab, environ)
         return Removed(())
-    with one_at_a_time(folder, talk):
+    with one_at_a_time(talk):
         names = _names() if lab is None else (lab,)
         removed = tuple((name, _remove(name)) for name in names)
         _forget(lab, environ)

@@ -8,6 +8,7 @@ mount /proc anew and write to the machine's settings. Run nothing in a lab that 
 import io
 import json
 import socket
+import stat
 import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -161,11 +162,15 @@ def create(host: LabHost, lab: Sequence[LabHost], engine: Engine, lacking: Itera
 
 
 def packed(files: Iterable[tuple[str, int, bytes]]) -> bytes:
-    """Give a tar of (absolute path, mode, content)."""
+    """Give a tar of (absolute path, mode, content); with the mode of a symbolic link the content is what it points to."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
         for path, mode, content in files:
             entry = tarfile.TarInfo(path.lstrip("/"))
+            if stat.S_ISLNK(mode):
+                entry.type, entry.linkname = tarfile.SYMTYPE, content.decode()
+                archive.addfile(entry)
+                continue
             entry.mode, entry.size = mode, len(content)
             archive.addfile(entry, io.BytesIO(content))
     return out.getvalue()

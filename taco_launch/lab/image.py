@@ -13,7 +13,7 @@ _PACKAGES = (
     *("iproute2", "iptables", "nftables", "iputils-ping", "netbase", "ethtool", "pciutils", "kmod", "procps"),
     *("apt-utils", "ca-certificates", "curl", "gnupg", "less", "vim-tiny", "libfaketime"),
 )
-_REGISTRY_PACKAGES = ("docker-registry", "apache2-utils", "openssl", "skopeo")
+_REGISTRY_PACKAGES = ("docker-registry", "apache2-utils", "openssl", "skopeo", "busybox")
 # Each host makes host keys and a machine id of its own.
 _HOOKS = (
     'rm -f "$1"/etc/ssh/ssh_host_*',

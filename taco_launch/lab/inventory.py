@@ -4,9 +4,9 @@ import os
 from collections.abc import Mapping
 
 from taco_launch.errors import TacoLaunchError, UsageError
-from taco_launch.lab import access, engine, hosts
+from taco_launch.lab import access, engine, hosts, repository
 from taco_launch.lab.labels import DEFAULT_NAME, NO_GPUS, option_of
-from taco_launch.model.hosts import Container, Host, Inventory, Network, Registry
+from taco_launch.model.hosts import Container, Host, Inventory, Network, Registry, Toolkit
 
 _WORD = "lab"
 _PORTS = (40000, 40999)
@@ -62,6 +62,7 @@ def load(source: str, environ: Mapping[str, str]) -> Inventory:
         ),
         container=_container(files),
         network=Network(port_range=_PORTS),
+        toolkit=Toolkit() if found[0].gpus == NO_GPUS else Toolkit(url=repository.TOOLKIT_URL),
         source=f"{_WORD}:{lab}",
         known_hosts=str(files.known_hosts),
     )

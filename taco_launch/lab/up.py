@@ -12,9 +12,8 @@ from pathlib import Path
 from threading import Event
 from typing import TypeVar
 
-from taco_launch.agent.folders import make_private
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
-from taco_launch.lab import access, daemon, hosts, image, registry, subnet, training
+from taco_launch.lab import access, daemon, hosts, image, registry, repository, subnet, training
 from taco_launch.lab.engine import Engine, ask, docker, execute, machine_lacks
 from taco_launch.lab.hosts import WAKE, Found, state_word
 from taco_launch.lab.labels import DEFAULT_NAME, KEY, NO_GPUS, REGISTRY, LabHost, check_lab_name, option_of
@@ -24,6 +23,7 @@ T = TypeVar("T")
 
 _DEFAULT_SIZE, _DEFAULT_SLOTS = 2, 2
 _MAX_SLOTS = 64
+_LOCKED = "/run"
 _AT_ONCE = 8  # hosts that are made at the same time
 _ADMIT = """
 set -eu
@@ -69,8 +69,8 @@ def up(wanted: Wanted, environ: Mapping[str, str], talk: Talk, *, train: bool = 
     """
     check(wanted)
     folder = access.root_folder(environ, os.geteuid())
-    found_engine = daemon.ready(environ, folder, talk)
-    with one_at_a_time(folder, talk):
+    with one_at_a_time(talk):
+        found_engine = daemon.ready(environ, folder, talk)
         there = hosts.find(wanted.lab)
         wanted = settled(wanted, tuple(found.host for found in there))
         files = access.access(environ, os.geteuid(), wanted.lab)
@@ -118,10 +118,12 @@ def settled(wanted: Wanted, there: Sequence[LabHost]) -> Wanted:
 
 
 @contextmanager
-def one_at_a_time(folder: Path, talk: Talk) -> Iterator[None]:
-    """Let no two commands of one user change labs at the same time."""
-    make_private(folder)
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def one_at_a_time(talk: Talk) -> Iterator[None]:
+    """Let no two commands on this machine change labs at the same time, whoever's: they share engine, images, networks.
+
+    The lock is on a folder that every user can open: no file of it is left, and none can be in another user's way.
+    """
+    handle = os.open(_LOCKED, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -202,10 +204,14 @@ def _open(lab: Sequence[LabHost], containers: Mapping[str, str], files: access.A
     key = files.make_key()
     running = {found.host.name for found in hosts.find(lab[0].lab) if found.state == "running"}
     changes: list[str] = []
+    packages_key = ""
     if REGISTRY in running:
         login = registry.start(lab[-1], containers[REGISTRY])
         changes += ["kept the registry's password"] * files.keep(files.password, login.password + "\n")
         changes += ["kept the registry's certificate"] * files.keep(files.authority, login.authority)
+        if lab[-1].gpus != NO_GPUS:
+            packages_key, built = repository.start(lab[-1], containers[REGISTRY])
+            changes += ["built the simulated packages"] * built
 
     def enter(host: LabHost, _stop: Event) -> tuple[LabHost, str, str]:
         """Let the controller's key in; give the host's own public keys, and "admitted" where the key was not in yet."""
@@ -216,6 +222,8 @@ def _open(lab: Sequence[LabHost], containers: Mapping[str, str], files: access.A
             raise HostError(f"{host.name}: no access to it: {admitted.stderr or keys.stderr}")
         if files.authority.is_file():
             registry.trust(host, container, files.authority.read_text("utf-8"))
+        if packages_key and not host.is_registry:
+            repository.offer(host, container, packages_key)
         return host, keys.text, admitted.text
 
     entered = _side_by_side(enter, [host for host in lab if host.name in running])

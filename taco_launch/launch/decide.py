@@ -6,7 +6,7 @@ CONDITIONS are what an entry's `when` may name, VALUES what its words may hold i
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional, Tuple
 
-from taco_launch.model.job_facts import JobFacts
+from taco_launch.model.job_facts import Between, JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement
 from taco_launch.model.versions import OWN_GID, version
@@ -17,7 +17,10 @@ VALUES = {
     "hostfile": "path of a hostfile with the same",
     "concurrent": "how many ssh connections mpirun opens at a time: the hosts, at most 256",
     "interface": "network interface between the hosts",
+    "network": "the same, or where its name differs from host to host the CIDR of its addresses",
+    "hcas": "RDMA ports that NCCL is to use, as NCCL_IB_HCA takes them",
     "gid_index": "GID index of the RDMA ports",
+    "address_range": "CIDR of the RDMA ports' addresses, where the index differs and NCCL finds each within that",
     "daemon_ports": "first and last of the ports for mpirun and its daemons, as 40000-40015",
     "first_port": "first of the ports for the ranks",
     "port_count": "how many ports the ranks have",
@@ -33,10 +36,11 @@ CONDITIONS = {
     "fqdn": "such a host has a name with a domain",
     "nccl": "NCCL has something to do: GPUs, or several hosts",
     "rdma": "RDMA is asked for, by --transport rdma or network.rdma",
-    "tcp": "TCP is asked for, by --transport tcp or network.rdma: off",
-    "gdr": "GPUDirect RDMA is asked for, by --gdr or network.gdr",
-    "no_gdr": "GPUDirect RDMA is refused, by --no-gdr or network.gdr: off",
-    "gid_needed": "the GID index has to be given: NCCL is older than 2.21, or the inventory names one",
+    "tcp": "TCP is asked for, by --transport tcp or network.rdma: off, or RDMA is not there on every host",
+    "gdr": "GPUDirect RDMA is asked for, by --gdr or network.gdr, or is there on every host",
+    "no_gdr": "GPUDirect RDMA is refused, by --no-gdr or network.gdr: off, or is not there on every host",
+    "gid_needed": "the GID index has to be given: NCCL does not find it by itself, or the inventory names one",
+    "one_interface": "the interface has one name on all hosts, or nothing is known of that",
     "light": "--light",
     "lightcc": "the image provides LightCC",
     "net_by_name": "NCCL is 2.10 or newer, or not known: it takes a network by its name",
@@ -77,13 +81,13 @@ class Condition:
 class Decisions:
     """What was decided, by name: `values`, `conditions`, and in `missing` which fact a name waits for.
 
-    `host_gids` holds (host, GID index) where each host has to be given its own.
+    `host_env` holds (host, name, value) where each host has to be given its own.
     """
 
     values: Dict[str, Choice] = field(default_factory=dict)
     conditions: Dict[str, Condition] = field(default_factory=dict)
     missing: Dict[str, str] = field(default_factory=dict)
-    host_gids: Tuple[Tuple[str, int], ...] = ()
+    host_env: Tuple[Tuple[str, str, str], ...] = ()
 
     def holds(self, name: str) -> bool:
         """Say whether a condition is known to hold."""
@@ -95,9 +99,12 @@ def decide(spec: JobSpec, placement: Placement, facts: JobFacts, folder: str) ->
     made = Decisions()
     _hosts(made, spec, placement, folder)
     _interface(made, spec, facts)
-    _transport(made, spec)
+    _transport(made, spec, facts)
+    _gdr(made, spec, facts)
     _software(made, spec, facts)
-    _gid(made, spec, placement, facts)
+    if facts.between is not None and not made.holds("tcp"):
+        _hcas(made, facts.between)
+    _gid(made, spec, facts)
     return made
 
 
@@ -127,6 +134,18 @@ def reached(spec: JobSpec, placement: Placement) -> List[Tuple[str, int]]:
     """Give (name, ranks) of the placed hosts, by the names that mpirun has for them: its own machine is localhost."""
     local = {host.name for host in spec.hosts if host.connection == "local"}
     return [("localhost" if share.host in local else share.host, share.ranks) for share in placement.shares]
+
+
+def gdr(spec: JobSpec) -> Choice:
+    """Decide between GPUDirect RDMA `on`, `off` and `auto`, by facts."""
+    if spec.asked.gdr is not None:
+        return Choice("on" if spec.asked.gdr else "off", "user", "--gdr" if spec.asked.gdr else "--no-gdr")
+    return Choice(spec.network.gdr, "inventory", f"network.gdr: {spec.network.gdr}")
+
+
+def has_gpus(facts: JobFacts) -> bool:
+    """Say whether a host is known to have GPUs."""
+    return any(host.gpus for host in facts.hosts)
 
 
 def hostfile_path(folder: str) -> str:
@@ -161,18 +180,28 @@ def _hosts(made: Decisions, spec: JobSpec, placement: Placement, folder: str) ->
 
 
 def _interface(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
-    found = {host.interface for host in facts.hosts if host.interface is not None}
-    named = interface(spec)
+    named, between = interface(spec), facts.between
+    made.conditions["one_interface"] = Condition(True)
     if named is not None:
-        made.values["interface"] = named
-    elif len(found) == 1:
-        made.values["interface"] = Choice(found.pop(), "fact", "it carries the address of every host")
+        made.values["interface"] = made.values["network"] = named
+    elif between is None:
+        why = "the network interface between the hosts is not known: --interface eth0, for example"
+        made.missing["interface"] = made.missing["network"] = why
     else:
-        made.missing["interface"] = (
-            "the network interface between the hosts is not known: --interface eth0, for example"
-        )
+        _interface_found(made, between)
     if spec.network.port_range is not None:
         _ports(made, *spec.network.port_range)
+
+
+def _interface_found(made: Decisions, between: Between) -> None:
+    for name, shared in (("interface", between.interface), ("network", between.network)):
+        if shared.value is not None:
+            made.values[name] = Choice(shared.value, "fact", shared.why)
+        else:
+            made.missing[name] = f"no interface is common to the hosts: {shared.why}: --interface eth0, for example"
+    own = tuple(one for one in between.host_env if one[1] == "NCCL_SOCKET_IFNAME")
+    made.conditions["one_interface"] = Condition(not own, "fact")
+    made.host_env += own
 
 
 def _ports(made: Decisions, first: int, last: int) -> None:
@@ -185,18 +214,33 @@ def _ports(made: Decisions, first: int, last: int) -> None:
         made.values[name] = Choice(text, "inventory", "network.port_range")
 
 
-def _transport(made: Decisions, spec: JobSpec) -> None:
-    network, asked = spec.network, spec.asked
-    chosen = transport(spec)
+def _transport(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
+    chosen, between = transport(spec), facts.between
     for name in ("rdma", "tcp"):
         made.conditions[name] = Condition(chosen.text == name, chosen.source, chosen.why)
-    if asked.gdr is not None:
-        gdr, source, why = "on" if asked.gdr else "off", "user", "--gdr" if asked.gdr else "--no-gdr"
-    else:
-        gdr, source, why = network.gdr, "inventory", f"network.gdr: {network.gdr}"
+    several = made.holds("several_hosts")
+    if several and chosen.text == "auto" and between and between.rdma.able is False and between.hcas_there:
+        made.conditions["tcp"] = Condition(True, "fact", between.rdma.why)
+    made.conditions["light"] = Condition(spec.asked.light, "user", "--light")
+
+
+def _gdr(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
+    chosen = gdr(spec)
     for name, state in (("gdr", "on"), ("no_gdr", "off")):
-        made.conditions[name] = Condition(gdr == state, source, why)
-    made.conditions["light"] = Condition(asked.light, "user", "--light")
+        made.conditions[name] = Condition(chosen.text == state, chosen.source, chosen.why)
+    between = facts.between
+    if between is None or chosen.text != "auto" or made.holds("tcp") or not between.hcas_there or not has_gpus(facts):
+        return
+    if between.gdr.able is not None and made.holds("several_hosts"):
+        name = "gdr" if between.gdr.able else "no_gdr"
+        made.conditions[name] = Condition(True, "fact", between.gdr.why)
+
+
+def _hcas(made: Decisions, between: Between) -> None:
+    """Without a list NCCL takes every ACTIVE port, those for management and storage too."""
+    if between.hcas.value is not None:
+        made.values["hcas"] = Choice(between.hcas.value, "fact", between.hcas.why)
+    made.host_env += tuple(one for one in between.host_env if one[1] == "NCCL_IB_HCA")
 
 
 def _software(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
@@ -236,34 +280,46 @@ def _library_path(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
     made.conditions["library_path"] = condition
 
 
-def _gid(made: Decisions, spec: JobSpec, placement: Placement, facts: JobFacts) -> None:
+def _gid(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
     """Hosts differ in the index where one has more addresses or VLANs than another (NVIDIA/nccl#1573)."""
     if spec.network.gid_index is not None:
         made.values["gid_index"] = Choice(str(spec.network.gid_index), "inventory", "network.gid_index")
         made.conditions["gid_needed"] = Condition(True, "inventory")
         return
-    nccl = versions(spec, facts).get("nccl")
-    layers = {host.host: host.link_layer for host in facts.hosts}
-    if all(layers.get(share.host) == "InfiniBand" for share in placement.shares):
-        no_gid = "InfiniBand: paths go by LIDs, and no GID index is chosen"
+    nccl, between = versions(spec, facts).get("nccl"), facts.between
+    if between is not None and (between.link_layer == "InfiniBand" or not between.hcas_there):
+        no_gid = "InfiniBand: paths go by LIDs, and no GID index is chosen" if between.hcas_there else between.rdma.why
         made.conditions["gid_needed"] = Condition(False, "fact", no_gid)
         return
-    if nccl is None and not made.holds("rdma"):
-        made.conditions["gid_needed"] = Condition(False)  # nobody has said that there is RDMA at all
-    elif nccl is None:
+    own = tuple(one for one in between.host_env if one[1] == "NCCL_IB_GID_INDEX") if between is not None else ()
+    known = between is not None and (between.gid_index.value is not None or bool(own))
+    _gid_needed(made, spec, nccl, between if known else None)
+    if between is None or not known:
+        told = between.gid_index.why if between is not None and between.link_layer else "it is not known"
+        made.missing["gid_index"] = f"{told}: network: {{gid_index: 3}} in the inventory (show_gids tells it)"
+    elif between.gid_index.value is not None:
+        made.values["gid_index"] = Choice(between.gid_index.value, "fact", between.gid_index.why)
+    elif made.holds("several_hosts") and not made.holds("tcp"):
+        made.host_env += own
+    if between is not None and between.address_range.value is not None and not made.holds("tcp"):
+        made.values["address_range"] = Choice(between.address_range.value, "fact", between.address_range.why)
+
+
+def _gid_needed(made: Decisions, spec: JobSpec, nccl: Optional[str], between: Optional[Between]) -> None:
+    """`between` is None where the index is not known."""
+    if nccl is not None:
+        older = version(nccl) < OWN_GID
+        led = between is None or between.gid_index.value is None or between.address_range.value is not None
+        misled = not older and between is not None and not led and not between.finds_gid
+        why = f"NCCL {nccl}" + (" would take an address of another network" if misled else "")
+        made.conditions["gid_needed"] = Condition(older or misled, _version_source(spec, "nccl"), why)
+    elif between is not None:
+        why = "the version of NCCL is not known; one that finds it by itself takes it from here as well"
+        made.conditions["gid_needed"] = Condition(True, "fact", why)
+    elif made.holds("rdma"):
         made.missing["gid_needed"] = (
             "the version of NCCL is not known, and before 2.21 it does not find the index itself: "
             'versions: {nccl: "2.9.9"} in the inventory'
         )
     else:
-        older = version(nccl) < OWN_GID
-        made.conditions["gid_needed"] = Condition(older, _version_source(spec, "nccl"), f"NCCL {nccl}")
-    by_host = {host.host: host.gid_index for host in facts.hosts}
-    found = [(share.host, by_host.get(share.host)) for share in placement.shares]
-    known = tuple((host, index) for host, index in found if index is not None)
-    if len(known) < len(found):
-        made.missing["gid_index"] = "it is not known: network: {gid_index: 3} in the inventory (show_gids tells it)"
-    elif len({index for _host, index in known}) == 1:
-        made.values["gid_index"] = Choice(str(known[0][1]), "fact", "RoCE v2 over IPv4 has this index on every host")
-    elif made.holds("gid_needed") and made.holds("rdma"):
-        made.host_gids = known
+        made.conditions["gid_needed"] = Condition(False)  # nobody has said that there is RDMA at all

@@ -1,36 +1,45 @@
 """Facts of the hosts of a job -> what its line depends on."""
 
 from dataclasses import replace
-from typing import Dict, Optional, Sequence, Set
+from typing import FrozenSet, Optional, Sequence
 
-from taco_launch.facts.fabric import fabric
-from taco_launch.facts.interface import Carrier, carrier
-from taco_launch.facts.rails import choose, layer_of
-from taco_launch.model.fabric import Choice
+from taco_launch.errors import PlacementError
+from taco_launch.launch.between import between
+from taco_launch.launch.decide import interface, versions
+from taco_launch.launch.needs import free_slots
 from taco_launch.model.facts import Cpu, HostFacts, Software, System
 from taco_launch.model.found import Absent
 from taco_launch.model.hardware import Gpus
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
-from taco_launch.placement import slots_of
+from taco_launch.placement import place, slots_of
 
 
 def over_ssh(known: JobFacts, spec: JobSpec, hosts: Sequence[HostFacts]) -> JobFacts:
-    """Add what was found on the hosts of the job; the software is the head's, or its container's."""
+    """Add what was found on the hosts of the job; the software is the head's, or its container's.
+
+    What is between the hosts is asked of those alone that the job's ranks go to.
+    """
     head = next((host for host in hosts if host.host == spec.head), None)
     image = head.image if head else None
     inside = spec.container is not None
     software = image if isinstance(image, Software) and (image.where != "host") == inside else None
-    gids: Dict[str, Set[int]] = {}
-    for entry in fabric(tuple(hosts), interface=spec.asked.interface).gids:
-        gids.setdefault(entry.host, set()).add(entry.choice.gid_index)
-    return replace(
+    found = replace(
         known,
         root=known.root if spec.container or head is None else _is_root(head),
         openmpi=_version(software, "openmpi"),
         nccl=_version(software, "nccl"),
         horovod=_version(software, "horovod"),
-        hosts=tuple(_host(host, gids.get(host.host, set())) for host in hosts),
+        hosts=tuple(JobHost(host.host, slots=slots(host), gpus=_gpus(host)) for host in hosts),
+    )
+    placed = _placed(spec, found)
+    if not placed <= {host.host for host in hosts}:
+        return found
+    named = interface(spec)
+    taking_part = tuple(host for host in hosts if host.host in placed)
+    return replace(
+        found,
+        between=between(taking_part, versions(spec, found).get("nccl"), named.text if named is not None else None),
     )
 
 
@@ -40,18 +49,15 @@ def slots(facts: HostFacts) -> Optional[int]:
     return slots_of(_gpus(facts), cpu.threads if isinstance(cpu, Cpu) else None)
 
 
-def _host(facts: HostFacts, gids: Set[int]) -> JobHost:
-    by = carrier(facts.network)
-    rails, _left_out, _odd = choose((facts,))
-    layer = layer_of(rails, (facts,))
-    return JobHost(
-        facts.host,
-        slots=slots(facts),
-        gpus=_gpus(facts),
-        interface=by.name if isinstance(by, Carrier) else None,
-        gid_index=next(iter(gids)) if len(gids) == 1 else None,
-        link_layer=layer.value if isinstance(layer, Choice) else None,
-    )
+def _placed(spec: JobSpec, found: JobFacts) -> FrozenSet[str]:
+    """Name the hosts that ranks go to, all where they do not fit."""
+    everywhere = frozenset(host.name for host in spec.hosts)
+    if spec.np is None:
+        return everywhere
+    try:
+        return frozenset(share.host for share in place(spec.np, free_slots(spec, found)).shares)
+    except PlacementError:
+        return everywhere
 
 
 def _is_root(facts: HostFacts) -> bool:

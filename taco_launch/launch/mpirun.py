@@ -5,8 +5,10 @@ from typing import Dict, Iterator, Sequence, Tuple
 from taco_launch.command import shell
 from taco_launch.errors import UsageError
 from taco_launch.launch import entries
+from taco_launch.launch.asked import check_asked
 from taco_launch.launch.decide import Decisions, decide, hostfile_path, reached
 from taco_launch.launch.env import mark
+from taco_launch.launch.host_env import host_env
 from taco_launch.launch.remarks import Draft, remarks
 from taco_launch.launch.replace import Option, env_option, mca_option, replaced, tells_hosts
 from taco_launch.launch.separator import escape
@@ -32,8 +34,9 @@ def plan(
     the files will lie that the line names, empty for the folder it is typed in.
 
     Raises:
-        UsageError: mpirun cannot be given a host under the name it has.
+        UsageError: mpirun cannot be given a host under the name it has, or what is asked for is not there.
     """
+    check_asked(spec, placement, facts)
     decisions = decide(spec, placement, facts, folder)
     _check_names(spec, placement, decisions)
     ours, left_out = entries.options(spec.profile, decisions)
@@ -54,7 +57,7 @@ def plan(
         tokens=(*tokens, *command),
         executed=tuple(executed),
         env=tuple(env.items()),
-        host_env=tuple((host, (("NCCL_IB_GID_INDEX", str(index)),)) for host, index in decisions.host_gids),
+        host_env=host_env(spec, decisions),
         files=files,
         warnings=remarks(
             Draft(spec, placement, facts, folder, decisions, tuple(ours), given, tuple(options), left_out)

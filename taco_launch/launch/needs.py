@@ -11,6 +11,8 @@ from taco_launch.model.plans import HostSlots
 
 # Names that are decided by looking at the host itself, which costs nothing where it is this machine.
 _LOOKED = frozenset(("no_single_copy", "nccl"))
+# Names that are decided by what the hosts' facts say of RDMA.
+_RDMA = frozenset(("hcas", "gid_index", "address_range", "gdr", "no_gdr"))
 
 
 def needs(spec: JobSpec) -> Tuple[str, ...]:
@@ -22,12 +24,18 @@ def needs(spec: JobSpec) -> Tuple[str, ...]:
         found.append(f"version of {spec.mpirun}")
     if names & _LOOKED and local:
         found.append(f"GPUs and memory access on {local[0]}")
-    if "interface" in names and not local and len(spec.hosts) > 1 and interface(spec) is None:
+    elsewhere = any(host.name != spec.head for host in spec.hosts)
+    if names & {"interface", "network"} and not local and elsewhere and interface(spec) is None:
         found.append("interface between the hosts")
     rdma = transport(spec).text == "rdma"
     if "gid_index" in names and not local and rdma and spec.network.gid_index is None:
         found.append("GID index")
     return tuple(found)
+
+
+def looks(spec: JobSpec) -> bool:
+    """Say whether the hosts of a job are looked at where that costs next to nothing, also if `needs` names nothing."""
+    return bool(needs(spec)) or (bool(used(spec.profile) & _RDMA) and transport(spec).text != "tcp")
 
 
 def on_host(known: JobFacts, spec: JobSpec, found: Mapping[str, Any]) -> JobFacts:

@@ -7,6 +7,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 from taco_launch.launch import entries
 from taco_launch.launch.decide import Decisions, decide, versions
 from taco_launch.launch.entries import LeftOut
+from taco_launch.launch.network_remarks import network_remarks
 from taco_launch.launch.replace import Option, tells_hosts
 from taco_launch.launch.separator import taken
 from taco_launch.model.job_facts import JobFacts
@@ -48,7 +49,7 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
         *_undone(draft),
         *_hosts(draft),
         *_reached(draft),
-        *_gids(draft.decisions),
+        *network_remarks(draft.spec, draft.facts, draft.decisions, dict(env)),
         *_interfaces(draft.options),
         *_light(draft.placement, draft.decisions, env),
         *_ports(draft.spec, draft.placement, draft.decisions),
@@ -58,6 +59,8 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
     ]
     mca = [(option.key[1], option.tokens[-1].text) for option in draft.given if option.key[0] == "mca"]
     pairs = [(name, value) for name, value in env if value is not None and name.startswith(_KNOBS)] + mca
+    if _led(draft):
+        pairs = [pair for pair in pairs if pair[0] != "NCCL_IB_GID_INDEX"]
     if pairs:
         # Only needed where there are such variables, and its table takes a while to load.
         from taco_launch.launch import knob_remarks, knob_versions  # noqa: PLC0415
@@ -65,6 +68,13 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
         said += knob_remarks.remarks(pairs)
         said += knob_versions.by_version(pairs, versions(draft.spec, draft.facts))
     return tuple(dict.fromkeys(said))
+
+
+def _led(draft: Draft) -> bool:
+    """Say whether the facts gave the GID index: then it is known why."""
+    index = draft.decisions.values.get("gid_index")
+    given = {name for option in draft.given for name, _value in option.env}
+    return index is not None and index.source == "fact" and "NCCL_IB_GID_INDEX" not in given
 
 
 def _left_out(draft: Draft) -> Iterator[str]:
@@ -137,15 +147,6 @@ def _reached(draft: Draft) -> Iterator[str]:
     if odd and draft.spec.container is None and draft.decisions.holds("elsewhere"):
         more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
         yield f"{odd[0]}{more}: user, port or key are not on the line; where it is pasted ~/.ssh/config has to know them"
-
-
-def _gids(decisions: Decisions) -> Iterator[str]:
-    if decisions.host_gids:
-        differ = ", ".join(f"{host} {index}" for host, index in decisions.host_gids[:4])
-        yield (
-            f"NCCL_IB_GID_INDEX differs from host to host ({differ}): taco-launch gives each rank its host's; a pasted line "
-            "cannot: write it into /etc/nccl.conf of each host"
-        )
 
 
 def _interfaces(options: Sequence[Option]) -> Iterator[str]:

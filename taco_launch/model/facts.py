@@ -50,12 +50,17 @@ class Memory:
 
 @dataclass(frozen=True)
 class Disk:
-    """The file system that `path` lies on."""
+    """The file system that `path` lies on.
+
+    `typed` says whether its folders tell the types of files, without which overlay2 cannot work: XFS may have been made
+    without. None where nobody says.
+    """
 
     path: str
     type: str
     size: int
     free: int
+    typed: Optional[bool] = None
 
 
 @dataclass(frozen=True)
@@ -203,7 +208,9 @@ class Docker:
     """`flavour` is `docker`, `podman` (which answers as docker) or `rootless`; `userns` says that ids are remapped.
 
     `version` is the engine's: Absent where docker is installed and no engine runs, Unknown where this user may not ask
-    it. `config` is the text of /etc/docker/daemon.json.
+    it. `config` is the text of /etc/docker/daemon.json. `toolkit` is the version of the NVIDIA container toolkit, and
+    `toolkit_programs` those of its programs that are there. `cdi` are the devices that CDI specifications name
+    (`nvidia.com/gpu=all`), `cdi_folders` where the engine looks for these: none where CDI is off, Absent before 25.0.
     """
 
     version: Found[str]
@@ -222,6 +229,9 @@ class Docker:
     images: Found[Tuple[Image, ...]]
     toolkit: Found[str]
     config: Found[str] = Absent()  # noqa: RUF009 - it is frozen
+    toolkit_programs: Found[Tuple[str, ...]] = NOT_ASKED
+    cdi: Found[Tuple[str, ...]] = NOT_ASKED
+    cdi_folders: Found[Tuple[str, ...]] = NOT_ASKED
 
 
 @dataclass(frozen=True)
@@ -269,9 +279,10 @@ class Made:
     /dev/nvidia*. `capabilities` is the bounding set of process 1, names without CAP_, `memlock` its hard limit in bytes
     (None is unlimited). `host_key` and `cluster_key` are the public halves. `unit` is how the container's unit stands
     (`active`, `failed`, ...) and `enabled` whether it starts at boot. `docker_package` names what docker comes from, with
-    its version (`docker.io 20.10.24`). `engine_unit` says whether docker.service starts at boot (`enabled`, `disabled`,
+    its version (`docker.io 20.10.24`), `toolkit_packages` what of the NVIDIA container toolkit is. `engine_unit` says whether docker.service starts at boot (`enabled`, `disabled`,
     `masked`, ...), `engine_active` how it stands (`active`, `failed`, ...), and `engine_command` is the command line of
-    the engine that runs, else its ExecStart. `daemon_json` is the text of /etc/docker/daemon.json.
+    the engine that runs, else its ExecStart. `daemon_json` is the text of /etc/docker/daemon.json,
+    `hosts` that of /etc/hosts.
     """
 
     files: Found[Tuple[MadeFile, ...]]
@@ -287,6 +298,8 @@ class Made:
     engine_active: Found[str]
     engine_command: Found[str]
     daemon_json: Found[str]
+    hosts: Found[str] = NOT_ASKED
+    toolkit_packages: Found[Tuple[str, ...]] = NOT_ASKED
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
-from taco_launch.model.found import Found
+from taco_launch.model.found import NOT_ASKED, Found
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,10 @@ class MigInstance:
 class Gpu:
     """`pci` is `0000:1b:00.0`, as sysfs writes it; `mig` whether MIG mode is on.
 
-    `uuid` and `name` are empty where a captured output does not show them.
+    `uuid` and `name` are empty where a captured output does not show them. `ecc_uncorrected` counts errors since the
+    driver was loaded. `remap_pending` and `remap_failed` are about rows of memory that are to be replaced by spare ones.
+    `temperature` is in degrees Celsius, `width` and `max_width` are lanes of PCIe. `slowdowns` names what keeps the
+    clocks low now, in NVML's words (`HwThermalSlowdown`), idleness left out.
     """
 
     index: int
@@ -41,17 +44,44 @@ class Gpu:
     mig: Found[bool]
     numa: Found[int]
     ecc_uncorrected: Found[int]
+    ecc: Found[bool] = NOT_ASKED
+    remap_pending: Found[bool] = NOT_ASKED
+    remap_failed: Found[bool] = NOT_ASKED
+    persistence: Found[bool] = NOT_ASKED
+    temperature: Found[int] = NOT_ASKED
+    width: Found[int] = NOT_ASKED
+    max_width: Found[int] = NOT_ASKED
+    slowdowns: Found[Tuple[str, ...]] = NOT_ASKED
 
 
 @dataclass(frozen=True)
 class Driver:
-    """`loaded` is the version in the kernel, `installed` the one on the disk; `open` says the open kernel modules run."""
+    """`loaded` is the version in the kernel, `installed` the one on the disk; `open` says the open kernel modules run.
+
+    `fabric_manager` is how its unit stands (`active`, `failed`, ...), `fabric_version` the version of its program.
+    """
 
     loaded: Found[str]
     installed: Found[str]
     cuda: Found[str]
     open: Found[bool]
     fabric_manager: Found[str]
+    fabric_version: Found[str] = NOT_ASKED
+
+
+@dataclass(frozen=True)
+class Board:
+    """What the kernel says of the places that GPUs sit in, whether a driver runs them or not.
+
+    `gpus` and `nvswitches` are PCI addresses. `iommu` is `translates` or `passes` (all memory as it is), Absent where no
+    GPU is behind one. `acs` are the PCI bridges whose Access Control Services send traffic between devices up to the
+    root complex.
+    """
+
+    gpus: Tuple[str, ...]
+    nvswitches: Tuple[str, ...]
+    iommu: Found[str]
+    acs: Found[Tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -63,6 +93,7 @@ class Gpus:
     processes: Found[Tuple[GpuProcess, ...]]
     mig_instances: Found[Tuple[MigInstance, ...]]
     lost: Tuple[str, ...] = ()
+    board: Found[Board] = NOT_ASKED
 
 
 @dataclass(frozen=True)
@@ -125,7 +156,9 @@ class PeerMemory:
 
     `exists` names the modules that modinfo finds, `loaded` the one in the kernel, `comes_back` says what loads it again
     after a reboot (a path or a unit); `dmabuf` says whether kernel and driver can do without it (Linux 5.12 or newer
-    and open kernel modules).
+    and open kernel modules). `at_boot` is all that loads one: (path or unit, module); `blocked` what keeps one from being
+    loaded at boot: (path, module). `headers` says whether those of the running kernel are there, to build a module with;
+    `secure_boot` whether the kernel takes signed modules only, which is asked where the NVIDIA driver is loaded.
     """
 
     exists: Found[Tuple[str, ...]]
@@ -133,6 +166,23 @@ class PeerMemory:
     comes_back: Found[str]
     clients: Found[Tuple[str, ...]]
     dmabuf: Found[bool]
+    at_boot: Found[Tuple[Tuple[str, str], ...]] = NOT_ASKED
+    blocked: Found[Tuple[Tuple[str, str], ...]] = NOT_ASKED
+    headers: Found[bool] = NOT_ASKED
+    secure_boot: Found[bool] = NOT_ASKED
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """The network adapters of the kind that mlx5 drives: PCI addresses; and the versions of mlx5_core.
+
+    `loaded` is the one in the kernel, `installed` the one on the disk; `untold` where the module names none, as those of
+    newer kernels do.
+    """
+
+    pci: Tuple[str, ...]
+    loaded: Found[str]
+    installed: Found[str]
 
 
 @dataclass(frozen=True)
@@ -144,6 +194,7 @@ class Rdma:
     peer_memory: PeerMemory
     modules: Found[Tuple[str, ...]]
     devices: Found[Tuple[str, ...]]
+    adapters: Found[Adapters] = NOT_ASKED
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ class Host:
     `slots` is how many ranks it takes, None where its facts decide (GPUs, else the larger of 2 and its cores);
     `max_slots` is the most that a command line may ask of it, None for any number.
     `connection` is `local` (this machine) or `ssh`; `address`, `port`, `user` and `identity_file` matter to ssh only,
-    where an empty `user` or None `identity_file` leaves the choice to the ssh configuration.
+    where an empty `user` or None `identity_file` leaves the choice to the ssh configuration. `gpus` is `auto` (those that
+    the driver tells) or `none`: it has none to be used, whatever its driver says.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Host:
     max_slots: Optional[int] = None
     labels: Tuple[Tuple[str, str], ...] = ()
     connection: str = "ssh"
+    gpus: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Container:
     `ulimits` holds (name, limit in the limit's own unit, -1 for none); `shm_size` is in bytes; `provides` names what
     the image holds that nothing can detect (`lightcc`). `privileged` gives it all of the host instead of the least that
     RDMA needs. `mounts` are (path on the host, path inside, `rw` or `ro`); `env` is (name, value). `registry` is None
-    where pulling takes no login.
+    where pulling takes no login. `source` is where set-up takes the image from: `registry`, `controller` (the engine of
+    the machine that taco-launch runs on), or the path of a tar file there, as `docker save` writes it.
     """
 
     image: str
@@ -69,6 +72,7 @@ class Container:
     mounts: Tuple[Tuple[str, str, str], ...] = ()
     env: Tuple[Tuple[str, str], ...] = ()
     registry: Optional[Registry] = None
+    source: str = "registry"
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,37 @@ class Engine:
     insecure_registries: Tuple[str, ...] = ()
     data_root: Optional[str] = None
     settings: Tuple[Tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """The NVIDIA container toolkit of every host with GPUs, as set-up brings it.
+
+    `source` says where it comes from when there is none: `nvidia` (NVIDIA's package repository, at `url` where that is
+    mirrored, signed by `key`, a URL or a file of the controller, None for the repository's own), `packages` (the files
+    of the folder `packages` on the controller) or `none` (it is not installed by us). `cdi` is `auto` (containers get
+    their GPUs by CDI where engine and toolkit can) or `off`.
+    """
+
+    source: str = "nvidia"
+    url: Optional[str] = None
+    key: Optional[str] = None
+    packages: Optional[str] = None
+    cdi: str = "auto"
+
+
+@dataclass(frozen=True)
+class Peermem:
+    """How HCAs reach the GPUs' memory on every host that has both (GPUDirect RDMA).
+
+    `use` is `auto` (facts decide), `off` (set-up does nothing), `dmabuf`, or the module `nvidia_peermem` or
+    `nv_peer_mem`. `package` is the one that brings nv_peer_mem, None for the usual name; `packages` is a folder on the
+    controller with it and all that it takes, None where the hosts' own sources have it.
+    """
+
+    use: str = "auto"
+    package: Optional[str] = None
+    packages: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -122,3 +157,5 @@ class Inventory:
     connect_timeout: Optional[int] = None
     engine: Engine = field(default_factory=Engine)
     host_loss_timeout: Optional[int] = None
+    toolkit: Toolkit = field(default_factory=Toolkit)
+    peermem: Peermem = field(default_factory=Peermem)

@@ -9,18 +9,57 @@ class JobHost:
     """One host; None is "not known" everywhere.
 
     `slots` is how many ranks it takes, `gpus` how many GPUs it has. `single_copy` says whether one process may read
-    another's memory there (process_vm_readv(2)). `interface` carries the address that the other hosts reach it at;
-    `gid_index` is that of RoCE v2 over IPv4 on it. `link_layer` is that of the RDMA ports a job uses, `InfiniBand` or
-    `Ethernet`.
+    another's memory there (process_vm_readv(2)).
     """
 
     host: str
     slots: Optional[int] = None
     gpus: Optional[int] = None
     single_copy: Optional[bool] = None
-    interface: Optional[str] = None
-    gid_index: Optional[int] = None
-    link_layer: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A value that all hosts of a job share, None where there is none, and why."""
+
+    value: Optional[str]
+    why: str
+
+
+@dataclass(frozen=True)
+class Able:
+    """Whether all hosts of a job can do something, None where that is not known, and why."""
+
+    able: Optional[bool]
+    why: str
+
+
+@dataclass(frozen=True)
+class Between:
+    """What the facts of a job's hosts say of the network between them.
+
+    `interface` is a name; `network` is that name, or where the names differ the CIDR that holds the addresses of all.
+    `hcas` is NCCL_IB_HCA's value, `gid_index` NCCL_IB_GID_INDEX's, `address_range` NCCL_IB_ADDR_RANGE's. `finds_gid`
+    says whether NCCL 2.21 or newer ends at the same GIDs by itself. `rdma` and `gdr` are about what is there, whatever
+    is asked for; where no host has an HCA, `hcas_there` is False. `link_layer` is `InfiniBand`, `Ethernet` or "".
+    `host_env` holds what differs from host to host: (host, name, value). `gids` is (host, GID index) of every port in
+    use. `odd` is what is wrong with a host's network, a sentence each, `odd_ports` the same of its RDMA ports.
+    """
+
+    interface: Shared
+    network: Shared
+    rdma: Able
+    gdr: Able
+    hcas: Shared
+    gid_index: Shared
+    address_range: Shared
+    hcas_there: bool = True
+    link_layer: str = ""
+    finds_gid: bool = True
+    host_env: Tuple[Tuple[str, str, str], ...] = ()
+    gids: Tuple[Tuple[str, int], ...] = ()
+    odd_ports: Tuple[str, ...] = ()
+    odd: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -29,7 +68,8 @@ class JobFacts:
 
     `root`: whether mpirun runs as root. `environment` holds what mpirun inherits that the line has to do with: (name,
     value) of LD_LIBRARY_PATH and of what NCCL, Horovod, LightCC, Open MPI and UCX read, None where it is a container's
-    that nobody has looked into. Versions are as the software says them: `4.1.4`.
+    that nobody has looked into. Versions are as the software says them: `4.1.4`. `between` is None where nobody has
+    looked at the hosts.
     """
 
     root: bool
@@ -38,3 +78,4 @@ class JobFacts:
     nccl: Optional[str] = None
     horovod: Optional[str] = None
     hosts: Tuple[JobHost, ...] = ()
+    between: Optional[Between] = None

@@ -2,9 +2,9 @@
 
 import hashlib
 import io
-import py_compile
-import tempfile
+import marshal
 import zipfile
+from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 
 import taco_launch
@@ -28,9 +28,14 @@ if sys.version_info < (3, 8):
     sys.stdout.write("unready python %s\\n" % sys.version.split()[0])
     sys.exit(0)
 from taco_launch.agent.__main__ import main
-sys.exit(main(sys.argv[0], sys.argv[1:]))
+try:
+    sys.exit(main(sys.argv[0], sys.argv[1:]))
+except ModuleNotFoundError as error:
+    sys.stdout.write("unready module %s\\n" % error.name)
+    sys.exit(1)
 """
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip format's first moment: the same sources give the same file
+_UNCHECKED_HASH = (1).to_bytes(4, "little")
 
 
 def sources() -> tuple[tuple[str, bytes], ...]:
@@ -54,15 +59,16 @@ def name(contents: tuple[tuple[str, bytes], ...]) -> str:
 def build(contents: tuple[tuple[str, bytes], ...]) -> bytes:
     """Build the zipapp. Compiled code for this Python lies beside the sources; another Python passes it over."""
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive, tempfile.TemporaryDirectory() as scratch:
+    with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
-        source, compiled = Path(scratch, "source.py"), Path(scratch, "compiled.pyc")
         for path, data in contents:
             archive.writestr(zipfile.ZipInfo(path, _EPOCH), data)
-            if not path.endswith(".py"):
-                continue
-            source.write_bytes(data)
-            mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-            py_compile.compile(str(source), str(compiled), dfile=path, doraise=True, invalidation_mode=mode)
-            archive.writestr(zipfile.ZipInfo(f"{path}c", _EPOCH), compiled.read_bytes())
+            if path.endswith(".py"):
+                archive.writestr(zipfile.ZipInfo(f"{path}c", _EPOCH), _compiled(path, data))
     return packed.getvalue()
+
+
+def _compiled(path: str, data: bytes) -> bytes:
+    """Give the contents of a .pyc (PEP 552: hash-based, unchecked) as py_compile writes them, without its files."""
+    code = compile(data, path, "exec", dont_inherit=True)
+    return MAGIC_NUMBER + _UNCHECKED_HASH + source_hash(data) + marshal.dumps(code)

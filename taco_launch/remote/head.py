@@ -10,15 +10,17 @@ from typing import IO, Any
 
 from taco_launch.agent import protocol
 from taco_launch.command import Command
-from taco_launch.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
 from taco_launch.model.hosts import Inventory
 from taco_launch.remote import bundle, seat
 from taco_launch.remote.access import Access
 from taco_launch.remote.seat import Seat
 from taco_launch.remote.transport import Transport
 
-# Where a message names a verb that asks the head, the inventory belongs to what is typed.
-_TYPED = re.compile(r"\btaco-launch (?=(?:delete|get|list|logs|run|setup|stop|submit|wait)\b)")
+# Where a message names a verb that asks hosts, the inventory belongs to what is typed.
+_BARE = "taco-launch"
+_TYPED = re.compile(rf"\b{_BARE} (?:-i FILE )?(?=(?:delete|facts|get|list|logs|run|setup|stop|submit|wait)\b)")
+_HINT = "\nhint: "
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Head:
     Its calls may be made from several threads at once, as those of the transports are.
     """
 
-    def __init__(self, remote: Transport, where: Seat, typed: str = "taco-launch") -> None:
+    def __init__(self, remote: Transport, where: Seat, typed: str = _BARE) -> None:
         """Speak by way of `remote` to the agent at its seat; `typed` is how taco-launch is called, for hints."""
         self.seat = where
         self.typed = typed
@@ -101,13 +103,31 @@ class Head:
             if data == protocol.END:
                 return
             if "error" in data:
-                error = data["error"]
-                hint = error["hint"] and _TYPED.sub(lambda _match: f"{self.typed} ", error["hint"])
-                raise AgentError(error["message"], hint, error["exit_code"])
+                raise self._error(**data["error"])
+            if "job" in data:
+                self._complete(data["job"])
             raw = stdout.read(data["bytes"]) if "bytes" in data else b""
             if len(raw) < data.get("bytes", 0):
                 raise self._broken_off(op)
             yield Frame(data, raw)
+
+    def _error(self, message: str, hint: str | None, exit_code: int) -> AgentError:
+        # What is wrong with its host the agent says without a name: it knows none.
+        host = f"{self.name}: " if exit_code == HOST_FAILED and self.seat.inherit else ""
+        return AgentError(f"{host}{message}", hint and self._as_typed(hint), exit_code)
+
+    def _complete(self, job: dict[str, Any]) -> None:
+        """Have a job's hints and warnings say what to type here."""
+        record = job["record"]
+        for entry in (record, *job.get("events", ())):
+            reason, begins, hint = entry.get("reason", "").partition(_HINT)
+            if begins:
+                entry["reason"] = reason + begins + self._as_typed(hint)
+        if record.get("warnings"):
+            record["warnings"] = [self._as_typed(warning) for warning in record["warnings"]]
+
+    def _as_typed(self, words: str) -> str:
+        return words if self.typed == _BARE else _TYPED.sub(lambda _match: f"{self.typed} ", words)
 
     def _read(self, op: str, stdout: IO[bytes]) -> dict[str, Any]:
         try:

@@ -12,9 +12,12 @@ from taco_launch.setup import paths
 # What stands in the way is one line in place of the agent's answer: `unready WHAT WORDS`.
 UNREADY = b"unready "
 _SAY = """unready() { printf 'unready %s %s\\n' "$1" "$(printf %s "${2-}" | tr '\\n' ' ')"; exit; }
+whole() { # a zip file ends with its directory's end, of 22 bytes: a disk that was full or lost power leaves a part
+  [ -f "$1" ] && tail -c 22 "$1" | head -c 4 | grep -q "^PK"
+}
 """
 # $1 is the interpreter, $2 the agent's path, $3 the operation.
-_HERE = """[ -f "$2" ] || unready agent "$2"
+_HERE = """whole "$2" || unready agent "$2"
 exec "$1" -I -S "$2" "$3"
 """
 # $1 is the name of the agent's file, $2 the operation. The folder: see agent/folders.py, state_folder.
@@ -27,7 +30,7 @@ if [ -z "$state" ]; then
   esac
 fi
 command -v python3 >/dev/null 2>&1 || unready python3
-[ -f "$state/agent/$1" ] || unready agent "$state/agent/$1"
+whole "$state/agent/$1" || unready agent "$state/agent/$1"
 exec python3 -I -S "$state/agent/$1" "$2"
 """
 # $1 is the container, $2 the agent's path on the host and in the container, $3 the operation.
@@ -35,7 +38,7 @@ _IN_CONTAINER = """command -v docker >/dev/null 2>&1 || unready docker
 status=$(docker container inspect --format '{{.State.Status}}' "$1" 2>/dev/null) ||
   unready container "$(docker container inspect "$1" 2>&1 >/dev/null | tail -n 1)"
 [ "$status" = running ] || unready stopped "$status"
-[ -f "$2" ] || unready agent "$2"
+whole "$2" || unready agent "$2"
 exec docker exec -i "$1" /bin/sh -c \\
   'command -v python3 >/dev/null 2>&1 || { echo unready python3; exit; }; exec python3 -I -S "$@"' sh "$2" "$3"
 """
@@ -66,6 +69,9 @@ class Seat:
 
     def refused(self, host: str, what: str, words: str, setup: str) -> HostError:
         """Say why the agent cannot be started; `setup` is what is typed to have the host set up."""
+        part = f"has no module {words}: only a part of Python is installed"
+        if not self.container and what == "module":
+            return HostError(f"{host}: its python3 {part}", hint="install all of it there: apt-get install python3")
         if not self.container:
             told = "there is no python3" if what == "python3" else f"its python3 is Python {words}"
             return HostError(f"{host}: {told}", hint="install Python 3.8 or newer there")
@@ -77,6 +83,7 @@ class Seat:
             else f"docker: {words}",
             "stopped": f"{there} does not run: it is {words}",
             "python3": f"{there} has no python3",
+            "module": f"the python3 of {there} {part}",
             "python": f"the python3 of {there} is Python {words}, and 3.8 is needed",
         }
         return HostError(f"{host}: {reasons[what]}", hint=f"{setup} prepares the hosts")

@@ -299,6 +299,9 @@ class Ssh:
         hint = f"put a public key there: {shell(('ssh-copy-id', *self.route.login))}"
         if not offered:
             hint = "make a key (ssh-keygen), load one (ssh-add), or name it: identity_file in the inventory"
+            if self.route.chosen and self.route.identity_files:
+                named = shell(("ls", "-l", *self.route.identity_files))
+                hint = f"look at the key that identity_file in the inventory, or IdentityFile in ~/.ssh/config, names: {named}"
         elif hung_up:
             hint = "set IdentitiesOnly in ~/.ssh/config, or identity_file in the inventory"
         elif methods and "publickey" not in methods:

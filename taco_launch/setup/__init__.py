@@ -2,6 +2,6 @@
 
 from typing import Literal
 
-Stage = Literal["docker", "image", "container", "ssh_mesh", "agent"]
+Stage = Literal["docker", "toolkit", "peermem", "image", "container", "ssh_mesh", "agent"]
 # In the order in which they are applied: each builds on what those before it leave.
-STAGES: tuple[Stage, ...] = ("docker", "image", "container", "ssh_mesh", "agent")
+STAGES: tuple[Stage, ...] = ("docker", "toolkit", "peermem", "image", "container", "ssh_mesh", "agent")

@@ -8,6 +8,7 @@ that step is over.
 The answer, between lines of MARKER, which is random:
   MARKER wait                 another set-up works on this host, and is waited for
   MARKER busy                 it took too long
+  MARKER stale                it is over, and nothing was done: what it did was not known when this was planned
   MARKER begin NUMBER
   ...what the operation said, its last 64 KiB...
   MARKER end NUMBER CODE      124: it took too long; the first that is not 0 is the last one
@@ -29,6 +30,7 @@ _LARGE = 1 << 20
 _LOCK_SECONDS = 2400
 # What of an operation's output is told where it fails.
 _ERROR = "error: "
+_HINT = "hint: "
 _WORDS, _MOST = 3, 800
 # What a batch holds while it works on its host.
 LOCK = f"{paths.RUN}/setup.lock"
@@ -46,8 +48,10 @@ taco_file() {{ # taco_file PATH MODE WAY <BASE64
     return 1
   fi
   rm -f "$1.taco-new" # of a run that was cut; nor is a link of that name followed
-  if ! (umask 077 && base64 -d >"$1.taco-new" && chmod "$2" "$1.taco-new"); then
+  if ! taco_said=$( (umask 077 && base64 -d >"$1.taco-new" && chmod "$2" "$1.taco-new") 2>&1); then
     rm -f "$1.taco-new"
+    taco_free=$(df -Ph "$taco_folder" | awk 'END {{ print $4 " on " $6 }}')
+    echo "error: cannot write $1: ${{taco_said##*: }}; free: $taco_free"
     return 1
   fi
   if [ "$3" = place ]; then
@@ -68,6 +72,7 @@ taco_done() {{
 }}
 taco_batch() {{
   taco_marker=$1
+  export taco_typed="${{2-taco-launch}}" # for what scripts tell people to type
   exec 2>&1 </dev/null
   PATH=${{PATH-}}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
   LC_ALL=C
@@ -80,6 +85,8 @@ taco_batch() {{
       echo "$taco_marker busy"
       exit 1
     }}
+    echo "$taco_marker stale"
+    exit 0
   fi
   taco_out={paths.RUN}/setup.out
 """
@@ -99,8 +106,8 @@ class Ran:
 class Outcome:
     """What came of a batch: `ran` those that ended, `begun` the last one that began.
 
-    Without `whole` the answer was cut off; `busy`: another set-up did not let it begin; `said` is what the shell itself
-    had to say.
+    Without `whole` the answer was cut off; `busy`: another set-up did not let it begin; `stale`: another one was waited
+    for, and nothing was done; `said` is what the shell itself had to say.
     """
 
     ran: tuple[Ran, ...]
@@ -108,6 +115,7 @@ class Outcome:
     whole: bool
     busy: bool
     said: bytes
+    stale: bool = False
 
     @property
     def failed(self) -> Ran | None:
@@ -120,13 +128,16 @@ def apart(ops: Sequence[Op]) -> tuple[File, ...]:
     return tuple(file for op in ops for file in op.files if len(file.data) > _LARGE)
 
 
-def command(ops: Sequence[Op], marker: str) -> Command:
-    """Give the batch of these operations; `marker` is random and stands in nothing else."""
-    return Command(("/bin/sh", "-s", "--", marker), script(ops).encode("utf-8", "surrogateescape"), sudo=True)
+def command(ops: Sequence[Op], marker: str, typed: str = "taco-launch") -> Command:
+    """Give the batch of these operations; `marker` is random and stands in nothing else.
+
+    `typed` is what the user types for taco-launch with this inventory.
+    """
+    return Command(("/bin/sh", "-s", "--", marker, typed), script(ops).encode("utf-8", "surrogateescape"), sudo=True)
 
 
 def script(ops: Sequence[Op]) -> str:
-    """Give the batch's text: POSIX sh, nothing of which runs before all of it has arrived; $1 is the marker."""
+    """Give the batch's text: POSIX sh, nothing of which runs before all of it has arrived; $1 is the marker, $2 `typed`."""
     large = {id(file) for file in apart(ops)}
     parts = [_HEAD]
     for number, op in enumerate(ops):
@@ -158,7 +169,7 @@ def read(
     start = f"{marker} ".encode()
     ran: list[Ran] = []
     last: int | None = None
-    whole = busy = False
+    whole = busy = stale = False
     said: list[bytes] = []
     for line in lines:
         told = line.split() if line.startswith(start) else []
@@ -173,20 +184,39 @@ def read(
             waits()
         elif kind == b"busy":
             busy = True
+        elif kind == b"stale":
+            whole = stale = True
+            break
         elif kind == b"done":
             whole = True
             break
         else:
             said.append(line)
-    return Outcome(tuple(ran), last, whole, busy, b"".join(said))
+    return Outcome(tuple(ran), last, whole, busy, b"".join(said), stale)
 
 
 def why(op: Op, ran: Ran) -> str:
     """Say how an operation failed: what it said from its last `error: ` on, else its last words, or that it took long."""
-    lines = [line.strip() for line in ran.output.decode("utf-8", "replace").splitlines() if line.strip()]
-    errors = [number for number, line in enumerate(lines) if line.startswith(_ERROR)]
-    told = lines[errors[-1] :] if errors else lines[-_WORDS:]
+    told, _ = _told(ran)
     last = "; ".join(dict.fromkeys(told)).removeprefix(_ERROR)[-_MOST:]
     if ran.code == DEADLINE:
         return f"{op.name}: not done after {op.seconds:g} s" + (f"; the last it said: {last}" if last else "")
     return f"{op.name}: {last or f'exit code {ran.code}'}"
+
+
+def hint(ran: Ran) -> str:
+    """Give the next step that an operation told on a line `hint: ` after its last `error: `; empty where it told none."""
+    return "; ".join(_told(ran)[1])[:_MOST]
+
+
+def _told(ran: Ran) -> tuple[list[str], list[str]]:
+    """Give the lines that say why an operation failed, and what is to be done then."""
+    lines = [line.strip() for line in ran.output.decode("utf-8", "replace").splitlines() if line.strip()]
+    errors = [number for number, line in enumerate(lines) if line.startswith(_ERROR)]
+    if not errors:
+        return lines[-_WORDS:], []
+    told = lines[errors[-1] :]
+    return (
+        [line for line in told if not line.startswith(_HINT)],
+        [line.removeprefix(_HINT) for line in told if line.startswith(_HINT)],
+    )

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.hosts import Host
+from taco_launch.setup.hardware import faults
 from taco_launch.setup.ops import STAGES, Cluster, Op, Problem, Stage
+from taco_launch.setup.space import full
 
 # What a stage's file offers: it yields nothing where all is right, and never raises.
 Plan = Callable[[Host, HostFacts, Cluster], Iterator[Op | Problem]]
@@ -28,10 +30,20 @@ class Chain:
 def chain(
     host: Host, facts: HostFacts, cluster: Cluster, plans: Mapping[Stage, Plan], only: Collection[Stage] = STAGES
 ) -> Chain:
-    """Plan the stages in `only` for a host; a stage with a problem is the last one."""
+    """Plan the stages in `only` for a host; a stage with a problem is the last one, and faulty drivers or full disks keep all away.
+
+    Of a stage that an operation before it `reveals` only that is said: a guess would announce what is then not done.
+    """
+    broken = (*faults(host, facts, cluster.inventory), *full(facts, cluster.inventory))
+    if broken:
+        return Chain(host.name, (), broken)
     ops: list[Op] = []
     for stage in STAGES:
         if stage not in only:
+            continue
+        first = next((op for op in ops if stage in op.reveals), None)
+        if first is not None:
+            ops.append(Op(stage, "is looked at once that is done", f"nothing is known of it before: {first.name}"))
             continue
         found = tuple(plans[stage](host, facts, cluster))
         ops += [item for item in found if isinstance(item, Op)]

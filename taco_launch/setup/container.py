@@ -5,18 +5,20 @@ from dataclasses import replace
 
 from taco_launch.model.facts import ContainerState, Docker, HostFacts, Made
 from taco_launch.model.hosts import Container, Host
-from taco_launch.setup import paths, scripts, unit
+from taco_launch.setup import gpus, paths, scripts, unit
 from taco_launch.setup.definition import Definition, cannot, changes, define, lost, unread
-from taco_launch.setup.made import differing, with_files
+from taco_launch.setup.made import differing, files_of, with_files, without
 from taco_launch.setup.ops import Cluster, File, Op, Problem
+from taco_launch.setup.ssh_mesh import taken_by_another
 
 _CREATE_SECONDS = 300
 _START_SECONDS = unit.DEVICE_SECONDS + 120
+# What lay in the cluster's folder, while the container could still write there.
+_BEFORE = ("environment", "environment.new", "wait.sh", "ssh/sshd.pid")
 
 
 def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
     """Plan the container of one host, and its unit."""
-    del host
     container = cluster.inventory.container
     if container is None:
         return
@@ -29,16 +31,20 @@ def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Proble
         yield Problem("container", f"the image {container.image} is not here", "set up the stage image before this one")
         return
     there = _find(facts, paths.container(definition.cluster))
+    if there is None and (taken := taken_by_another(host, facts, cluster)) is not None:
+        yield replace(taken, stage="container")  # else there would be one that nobody reaches
+        return
     gone = lost(definition, there, facts) if there else ()
     if gone:
         yield _gone(paths.container(definition.cluster), gone)
         return
     why = changes(definition, there) if there else "it is not there"
     if why:
-        create = _create(definition, there, why, cluster.inventory.mpirun)
+        create = _create(definition, there, why, cluster.inventory.mpirun, container)
         yield create
         facts = create.expect(facts)
     yield from _start(definition, facts)
+    yield from _leftovers(definition.cluster, facts)
 
 
 def _refuse(container: Container, facts: HostFacts, cluster: Cluster) -> Problem | None:
@@ -60,6 +66,13 @@ def _refuse(container: Container, facts: HostFacts, cluster: Cluster) -> Problem
     lacking = cannot(container, facts)
     if lacking:
         return Problem("container", f"{name}: {lacking}", "leave container.privileged out of the inventory")
+    broken = next((name for name, value in container.env if "\n" in value or "\r" in value), None)
+    if broken is not None:
+        return Problem(
+            "container",
+            f"{name}: the variable {broken} holds a line break, which no file of variables (docker's --env-file) can hold",
+            "put the text into a file, and mount that",
+        )
     unknown = unread(facts)
     if unknown:
         return Problem("container", f"{name}: {unknown}", "is the driver loaded? see nvidia-smi on the host")
@@ -81,7 +94,8 @@ def _find(facts: HostFacts, name: str) -> ContainerState | None:
     return next((container for container in there if container.name == name), None)
 
 
-def _create(definition: Definition, there: ContainerState | None, why: str, mpirun: str) -> Op:
+def _create(definition: Definition, there: ContainerState | None, why: str, mpirun: str, container: Container) -> Op:
+    sources = tuple(source for source, _, _ in container.mounts)
     name = paths.container(definition.cluster)
     return Op(
         "container",
@@ -93,10 +107,14 @@ def _create(definition: Definition, there: ContainerState | None, why: str, mpir
             paths.unit(definition.cluster),
             definition.cluster,
             paths.folder(definition.cluster),
+            paths.secrets_file(definition.cluster),
             definition.name,
             mpirun,
+            str(len(sources)),
+            *sources,
             *definition.argv,
         ),
+        definition.files,
         disrupts="nothing" if there is None else "container",
         seconds=_CREATE_SECONDS,
         expect=lambda facts: _created(facts, definition, name),
@@ -136,16 +154,37 @@ def _start(definition: Definition, facts: HostFacts) -> Iterator[Op]:
         why.append("the container does not run under it")
     if not why:
         return
+    stopped = (
+        there is not None
+        and there.state == "running"
+        and any(file.path == paths.unit_file(definition.cluster) for file in changed)
+        and isinstance(facts.docker, Docker)
+        and gpus.loses(definition.options, facts.docker)
+    )
+    if stopped:
+        why.append("the container starts anew, as it would lose its GPUs when systemd reads the unit")
     yield Op(
         "container",
         f"start {unit_name}",
         "; ".join(why),
-        scripts.text("start.sh"),
+        scripts.text("idle.sh") + scripts.text("reload.sh") + scripts.text("start.sh"),
         (name, unit_name),
         changed,
+        disrupts="container" if stopped else "nothing",
         seconds=_START_SECONDS,
         expect=lambda facts: _started(facts, definition, changed),
     )
+
+
+def _leftovers(cluster: str, facts: HostFacts) -> Iterator[Op]:
+    """Take away what the version before kept in the folder that the container could write to."""
+    there = files_of(facts) or {}
+    old = tuple(path for path in (f"{paths.folder(cluster)}/{name}" for name in _BEFORE) if path in there)
+    if old:
+        names = ", ".join(path.removeprefix(f"{paths.folder(cluster)}/") for path in old)
+        why = "they are of a version before, and have another place now"
+        script = 'rm -f -- "$@"\n'
+        yield Op("container", f"take away {names}", why, script, old, expect=lambda facts: without(facts, old))
 
 
 def _started(facts: HostFacts, definition: Definition, changed: tuple[File, ...]) -> HostFacts:

@@ -170,6 +170,17 @@ def read(text: str) -> dict[str, Any]:
     return value
 
 
+def restarts(key: str, before: str, after: str) -> bool:
+    """Say whether dockerd takes a key that was changed only when it starts; both texts can be read.
+
+    Of `features` it takes all on SIGHUP but `cdi`, by which it makes ready for devices as it starts.
+    """
+    if key != "features":
+        return key not in RELOADED
+    was, now = (read(text).get(key) for text in (before, after))
+    return (was.get("cdi") if isinstance(was, dict) else None) != (now.get("cdi") if isinstance(now, dict) else None)
+
+
 def conflict(text: str, keys: dict[str, Any], command: str) -> str | None:
     """Say which key of daemon.json, there or to come, is a flag of dockerd's command line too; None where none is.
 

@@ -4,24 +4,29 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from taco_launch.model.facts import ContainerState, Docker, HostFacts, Made, System
 from taco_launch.model.found import Unknown, asked
 from taco_launch.model.hardware import Gpus
-from taco_launch.model.hosts import Container, Inventory
+from taco_launch.model.hosts import Container, Inventory, Toolkit
+from taco_launch.setup import gpus as of_gpus
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.image import held, parse_reference
+from taco_launch.setup.ops import File
 
 # What RDMA needs of a container beside its devices and memlock: to register memory; and single-copy transfers between
 # processes of one host (Open MPI's CMA, CUDA IPC), as well as the looks into processes that prove a job gone.
 _CAPABILITIES = ("IPC_LOCK", "SYS_PTRACE")
 # Of /dev/infiniband: what libibverbs and librdmacm open; not umad and issm, which manage the fabric.
 _RDMA_DEVICE = re.compile(r"/dev/infiniband/(?:uverbs[0-9]+|rdma_cm)")
+_BY_CDI = "by CDI it keeps them: docker 28, or 25 and newer with docker.settings: {features: {cdi: true}}"
 _GPU_DEVICE = re.compile(r"/dev/nvidia(?:[0-9]+|ctl)")
-_GPUS = "--gpus=all"
 # Where a container of ours keeps its options, so that a plan can say which of them have changed.
 _OPTIONS_LABEL = "taco-launch.options"
+_ENV = "--env="
+# For the environment of the image, of which Linux lets a program have a few MiB at most (execve(2)).
+_RUN_BYTES = 16 << 20
 # What `--privileged` gives, and some containers and virtual machines cannot (capabilities(7)).
 _OF_PRIVILEGED = ("SYS_ADMIN", "SYS_MODULE", "SYS_RAWIO", "SYS_RESOURCE")
 
@@ -31,7 +36,8 @@ class Definition:
     """A container to be: the engine's image `name` with the id `image`, and the options of `docker create`.
 
     `devices` are those whose drivers its start waits for. `remarks` say what a person should know of the options: what
-    they open, and what the host cannot give.
+    they open, and what the host cannot give. `env` are the user's variables, (name, value): they stand in no argument,
+    which every user of the host may read, but in a file that is there for as long as the container is made.
     """
 
     cluster: str
@@ -40,11 +46,17 @@ class Definition:
     options: tuple[str, ...]
     devices: tuple[str, ...]
     remarks: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The options as a label tells them: of a variable its name, and by what another value is known."""
+        return (*self.options, *(f"{_ENV}{name}#{_known_by(name, value)}" for name, value in self.env))
 
     @property
     def digest(self) -> str:
         """What tells one definition from another: 16 hexadecimal digits."""
-        parts = (self.image, self.options, scripts.text("main.sh"))
+        parts = (self.image, self.told, scripts.text("main.sh"))
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     @property
@@ -54,7 +66,7 @@ class Definition:
             (paths.CLUSTER_LABEL, self.cluster),
             (paths.DEFINITION_LABEL, self.digest),
             (paths.IMAGE_LABEL, self.name),
-            (_OPTIONS_LABEL, json.dumps(self.options)),
+            (_OPTIONS_LABEL, json.dumps(self.told)),
         )
 
     @property
@@ -63,9 +75,17 @@ class Definition:
         return (
             *(f"--label={key}={value}" for key, value in self.labels),
             *self.options,
+            *((f"--env-file={paths.secrets_file(self.cluster)}",) if self.env else ()),
             self.name,
             paths.main_script(self.cluster),
         )
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """What the arguments name; create.sh takes it away."""
+        lines = "".join(f"{name}={value}\n" for name, value in self.env)
+        path = paths.secrets_file(self.cluster)
+        return (File(path, lines.encode("utf-8", "surrogateescape"), 0o600, secret=True),) if self.env else ()
 
 
 def define(inventory: Inventory, container: Container, facts: HostFacts) -> Definition | None:
@@ -77,7 +97,7 @@ def define(inventory: Inventory, container: Container, facts: HostFacts) -> Defi
     image = held(reference, facts.docker) if isinstance(facts.docker, Docker) else None
     if image is None:
         return None
-    gpus, gpu_remarks = _gpus(facts)
+    gpu_options, gpus, gpu_remarks = _gpus(inventory, container, facts)
     privileges, rdma, remarks = _privileges(container, facts)
     limits, limit_remarks = _limits(container, facts)
     options = (
@@ -87,11 +107,10 @@ def define(inventory: Inventory, container: Container, facts: HostFacts) -> Defi
         "--pid=host",
         f"--shm-size={container.shm_size}",
         *limits,
-        *((_GPUS,) if gpus else ()),
+        *gpu_options,
         *privileges,
         *_mounts(inventory.cluster, container),
-        *(f"--env={name}={value}" for name, value in container.env),
-        f"--env={paths.CLUSTER_VARIABLE}={inventory.cluster}",
+        f"{_ENV}{paths.CLUSTER_VARIABLE}={inventory.cluster}",
         "--log-driver=local",  # bounded, unlike docker's default
     )
     return Definition(
@@ -101,6 +120,7 @@ def define(inventory: Inventory, container: Container, facts: HostFacts) -> Defi
         options,
         (*rdma, *gpus),
         (*remarks, *gpu_remarks, *limit_remarks),
+        container.env,
     )
 
 
@@ -115,8 +135,10 @@ def changes(definition: Definition, there: ContainerState) -> str:
     before = _before(there)
     if before is None:
         return "it was made otherwise"
-    differing = [f"with {_shown(option)}" for option in definition.options if option not in before]
-    differing += [f"without {_shown(option)}" for option in before if option not in definition.options]
+    more = [_shown(option) for option in definition.told if option not in before]
+    less = [_shown(option) for option in before if option not in definition.told]
+    differing = [f"with {'another value of ' if option in less else ''}{option}" for option in more]
+    differing += [f"without {option}" for option in less if option not in more]
     return f"now {', '.join(differing)}" if differing else "its image or its main.sh has changed"
 
 
@@ -130,8 +152,14 @@ def _before(there: ContainerState) -> tuple[str, ...] | None:
 
 
 def _shown(option: str) -> str:
-    """Give an option for people; what a variable holds is nobody's business."""
-    return "=".join(option.split("=")[:2]) if option.startswith("--env=") else option
+    """Give an option for people; what a variable holds is nobody's business (before, it stood in the label)."""
+    if not option.startswith(_ENV):
+        return option
+    return _ENV + re.split("[=#]", option.removeprefix(_ENV))[0]
+
+
+def _known_by(name: str, value: str) -> str:
+    return hashlib.sha256(f"{name}={value}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def cannot(container: Container, facts: HostFacts) -> str:
@@ -154,7 +182,7 @@ def unread(facts: HostFacts) -> str:
     # An engine that is not there yet tells nothing; it is asked once it runs.
     if not isinstance(docker, Docker) or not isinstance(docker.version, str) or not isinstance(gpus, tuple):
         return ""
-    if gpus and isinstance(docker.toolkit, Unknown) and not _toolkit(docker):
+    if gpus and isinstance(docker.toolkit, Unknown) and not of_gpus.option(docker, Toolkit()):
         return f"whether docker has the NVIDIA container toolkit cannot be read: {docker.toolkit.reason}"
     return ""
 
@@ -163,9 +191,9 @@ def lost(definition: Definition, there: ContainerState, facts: HostFacts) -> tup
     """Name the devices that a container of ours was made with, and that its host has no more."""
     before = _before(there) or ()
     here = facts.made.devices if isinstance(facts.made, Made) and isinstance(facts.made.devices, tuple) else ()
-    devices = [option.partition("=")[2] for option in before if option.startswith("--device=")]
+    devices = [option.partition("=")[2] for option in before if option.startswith("--device=/")]
     gone = [device for device in devices if device not in here]
-    if _GPUS in before and _GPUS not in definition.options:
+    if of_gpus.how(before) and not of_gpus.how(definition.options):
         gone.append("the GPUs")
     return tuple(gone)
 
@@ -181,18 +209,24 @@ def _capabilities(facts: HostFacts) -> tuple[str, ...] | None:
     return made.capabilities if isinstance(made, Made) and isinstance(made.capabilities, tuple) else None
 
 
-def _gpus(facts: HostFacts) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Give the devices of GPUs that the container gets, and what is to be said."""
+def _gpus(
+    inventory: Inventory, container: Container, facts: HostFacts
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Give the options by which the container gets GPUs, their devices, and what is to be said."""
     gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else ()
     if not isinstance(gpus, tuple) or not gpus:
-        return (), ()
-    if not isinstance(facts.docker, Docker) or not _toolkit(facts.docker):
-        return (), (f"without its {len(gpus)} GPUs: docker has no NVIDIA container toolkit",)
-    return _devices(facts, _GPU_DEVICE) or ("/dev/nvidiactl",), ()
-
-
-def _toolkit(docker: Docker) -> bool:
-    return isinstance(docker.toolkit, str) or (isinstance(docker.runtimes, tuple) and "nvidia" in docker.runtimes)
+        return (), (), ()
+    option = of_gpus.option(facts.docker, inventory.toolkit) if isinstance(facts.docker, Docker) else ""
+    if not option:
+        return (), (), (f"without its {len(gpus)} GPUs: docker has no NVIDIA container toolkit",)
+    options = [option]
+    if option == of_gpus.BY_RUNTIME and of_gpus.VISIBLE not in dict(container.env):
+        options.append(f"{_ENV}{of_gpus.VISIBLE}=all")
+    told = f"its {len(gpus)} GPUs {of_gpus.how((option,))}"
+    privileged = ("--privileged",) if container.privileged else ()
+    if isinstance(facts.docker, Docker) and of_gpus.loses((option, *privileged), facts.docker):
+        told += f", which any `systemctl daemon-reload` takes from it; {_BY_CDI}"
+    return tuple(options), _devices(facts, _GPU_DEVICE) or ("/dev/nvidiactl",), (told,)
 
 
 def _privileges(container: Container, facts: HostFacts) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
@@ -240,12 +274,15 @@ def _hard_limits(facts: HostFacts) -> Iterator[tuple[str, int]]:
 
 def _mounts(cluster: str, container: Container) -> tuple[str, ...]:
     own = (
-        (paths.STATE, paths.STATE, "rw"),
+        (paths.JOBS, paths.JOBS, "rw"),
+        (paths.AGENT, paths.AGENT, "ro"),
+        (paths.folder(cluster), paths.folder(cluster), "ro"),
         (paths.LEASES, paths.LEASES, "rw"),
         (paths.hosts(cluster), "/etc/hosts", "ro"),
         (paths.ssh_config(cluster), "/etc/ssh/ssh_config", "ro"),
     )
-    return tuple(f"--mount={_mount(*mount)}" for mount in (*own, *container.mounts))
+    memory = f"--tmpfs={paths.RUN}:mode=0700,size={_RUN_BYTES}"
+    return memory, *(f"--mount={_mount(*mount)}" for mount in (*own, *container.mounts))
 
 
 def _mount(source: str, target: str, mode: str) -> str:

@@ -9,11 +9,13 @@ from taco_launch.model.found import Absent, Unknown
 from taco_launch.model.hosts import Host
 from taco_launch.setup.docker_install import install
 from taco_launch.setup.docker_settings import settings
-from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.ops import Cluster, Op, Problem, Stage
 from taco_launch.setup.scripts import text
 
 # The first release with `docker run --gpus`.
 _OLDEST = (19, 3)
+# Their plans depend on the containers and images that the engine has, which it tells once it runs.
+_HELD: tuple[Stage, ...] = ("image", "container", "ssh_mesh")
 
 
 def plan(_host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
@@ -117,6 +119,7 @@ def _there(facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
     if any(isinstance(each, Problem) for each in wanted):
         return
     runs = isinstance(docker.version, str)
+    told = isinstance(docker.containers, tuple) and isinstance(docker.images, tuple)
     starts = not isinstance(made.engine_unit, str) or made.engine_unit in ("enabled", "static", "indirect", "generated")
     if runs and starts:
         return
@@ -124,9 +127,10 @@ def _there(facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
         "docker",
         "start docker, now and at boot" if not runs else "start docker at boot",
         why="the engine does not run" if not runs else f"docker.service is {made.engine_unit}",
-        script=text("docker_start.sh"),
+        script=text("dpkg.sh") + text("dockerd.sh") + text("docker_start.sh"),
         seconds=300,
         expect=_started,
+        reveals=() if runs or told else _HELD,
     )
 
 
@@ -134,13 +138,9 @@ def _started(facts: HostFacts) -> HostFacts:
     docker, made = facts.docker, facts.made
     if not isinstance(docker, Docker) or not isinstance(made, Made):
         return facts
-    # What it holds is not known before it runs; facts are gathered anew then.
+    # Stages that ask what it holds wait for that (`reveals`); to the others one that is started runs nothing yet.
     return replace(
         facts,
-        docker=replace(
-            docker,
-            containers=docker.containers if isinstance(docker.containers, tuple) else (),
-            images=docker.images if isinstance(docker.images, tuple) else (),
-        ),
+        docker=replace(docker, containers=docker.containers if isinstance(docker.containers, tuple) else ()),
         made=replace(made, engine_unit="enabled", engine_active="active"),
     )

@@ -5,20 +5,32 @@ from dataclasses import replace
 from taco_launch.model.facts import Docker, HostFacts, Os, System
 from taco_launch.model.found import Absent, Found, Unknown
 from taco_launch.model.hosts import Engine
-from taco_launch.setup.ops import Cluster, File, Op, Problem
-from taco_launch.setup.paths import STATE
+from taco_launch.setup import packages
+from taco_launch.setup.ops import Cluster, Op, Problem
 from taco_launch.setup.scripts import text
 
-# Where scripts/docker_install.sh finds packages of the controller, and the proxy; it removes both.
-_GIVEN = f"{STATE}/docker/packages"
-_PROXY = f"{STATE}/docker/proxy"
-
 DOCKER_URL = "https://download.docker.com"
+# Our files of that repository, by names that nobody else uses: those of the user stay as they are.
+_APT = ("/etc/apt/sources.list.d/taco-launch-docker.list", "/etc/apt/keyrings/taco-launch-docker.asc")
+_RPM = ("/etc/yum.repos.d/taco-launch-docker.repo", "/etc/pki/rpm-gpg/taco-launch-docker.asc")
+# The host's /etc/os-release fills in the words in capitals: sources.list(5), dnf.conf(5).
+APT_SOURCE = """\
+# by taco-launch setup, from docker.source in the inventory
+deb [signed-by={key}] {url}/linux/DISTRIBUTION CODENAME stable
+"""
+RPM_SOURCE = """\
+# by taco-launch setup, from docker.source in the inventory
+[taco-launch-docker]
+name=Docker CE
+baseurl={url}/linux/DISTRIBUTION/RELEASE/$basearch/stable
+enabled=1
+gpgcheck=1
+gpgkey=file://{key}
+"""
 
 # What docker.io with its dependencies takes when unpacked (Debian 12: 330 MB), and its archives meanwhile.
 _SPACE = 512 << 20
 _SECONDS = 1800.0
-_MANAGERS = ("apt-get", "dnf", "yum", "zypper")
 # Distributions with a package of the engine, by their id in os-release; those of apt-get all have docker.io.
 _PACKAGES = {
     "amzn": "docker",
@@ -33,21 +45,21 @@ _PACKAGES = {
 def install(system: System, cluster: Cluster) -> Op | Problem:
     """Plan to install an engine on a host without one; or say why it cannot be."""
     engine, manager = cluster.inventory.engine, system.package_manager
-    full = _full(system)
-    if full is not None:
-        return full
+    unfit = _full(system) or _untyped(system, engine.data_root or "/var/lib/docker")
+    if unfit is not None:
+        return unfit
     if engine.source == "none":
         return Problem(
             "docker",
             "docker is not installed, and the inventory says that set-up does not install it (docker.source: none)",
             hint="install it on the host, or say where it comes from: docker: {source: distribution}",
         )
-    if not isinstance(manager, str) or manager not in _MANAGERS:
+    if not isinstance(manager, str) or manager not in packages.MANAGERS:
         told = manager if isinstance(manager, str) else manager.reason
         return Problem(
             "docker",
             f"docker is not installed, and this host's package manager is none that set-up uses: {told or 'none found'}",
-            hint=f"install docker by hand: set-up uses {', '.join(_MANAGERS)}",
+            hint=f"install docker by hand: set-up uses {', '.join(packages.MANAGERS)}",
         )
     if engine.source == "distribution":
         return _distribution(manager, system.os)
@@ -68,6 +80,21 @@ def _full(system: System) -> Problem | None:
     )
 
 
+def _untyped(system: System, root: str) -> Problem | None:
+    """Refuse a file system that overlay2 cannot work on, before an engine is there that will not start on it."""
+    disks = system.disks if isinstance(system.disks, tuple) else ()
+    above = [disk for disk in disks if f"{root}/".startswith(disk.path.rstrip("/") + "/")]
+    disk = max(above, key=lambda disk: len(disk.path), default=None)
+    if disk is None or disk.typed is not False:
+        return None
+    return Problem(
+        "docker",
+        f"{root} lies on {disk.path}, an XFS made with ftype=0 (xfs_info {disk.path}): docker's overlay2 cannot work there",
+        hint="XFS cannot be changed: give docker another file system (mkfs.xfs -n ftype=1), mounted where its images lie, "
+        "or named in the inventory: docker: {data_root: FOLDER}",
+    )
+
+
 def _distribution(manager: str, os: Found[Os]) -> Op | Problem:
     if manager == "apt-get":
         return _op("install docker.io (distribution)", "apt")
@@ -85,10 +112,13 @@ def _distribution(manager: str, os: Found[Os]) -> Op | Problem:
 
 def _docker(manager: str, engine: Engine) -> Op | Problem:
     url = (engine.url or DOCKER_URL).rstrip("/")
+    name = f"install docker-ce ({url})"
     if manager == "apt-get":
-        return _fetched(engine, f"install docker-ce ({url})", "apt-docker", url)
+        op = _fetched(engine, name, "apt-docker", url, packages.SOURCE, *_APT)
+        return packages.from_source(op, APT_SOURCE.format(key=_APT[1], url=url), _APT[0])
     if manager in ("dnf", "yum"):
-        return _fetched(engine, f"install docker-ce ({url})", "rpm-docker", url, manager)
+        op = _fetched(engine, name, "rpm-docker", url, packages.SOURCE, *_RPM, manager)
+        return packages.from_source(op, RPM_SOURCE.format(key=_RPM[1], url=url), _RPM[0])
     return Problem(
         "docker",
         f"docker is not installed, and Docker has no repository for {manager}",
@@ -107,8 +137,7 @@ def _script(engine: Engine) -> Op | Problem:
 
 
 def _packages(manager: str, cluster: Cluster) -> Op | Problem:
-    ending = ".deb" if manager == "apt-get" else ".rpm"
-    files = tuple(File(f"{_GIVEN}/{name}", data, 0o600) for name, data in cluster.packages if name.endswith(ending))
+    ending, files = packages.ending(manager), packages.given(manager, cluster.packages)
     if not files:
         folder = cluster.inventory.engine.packages or "docker.packages, which the inventory does not name,"
         return Problem(
@@ -116,14 +145,13 @@ def _packages(manager: str, cluster: Cluster) -> Op | Problem:
             f"docker is not installed, and {folder} holds no {ending} file for {manager}",
             hint="put docker's packages for this system there, with all that they depend on",
         )
-    way = ("apt-packages", _GIVEN) if ending == ".deb" else ("rpm-packages", _GIVEN, manager)
-    return replace(_op(f"install docker ({len(files)} packages of the controller)", *way), files=files)
+    way = ("apt-packages", packages.GIVEN) if ending == ".deb" else ("rpm-packages", packages.GIVEN, manager)
+    return replace(_op(f"install docker ({len(files) - 1} packages of the controller)", *way), files=files)
 
 
 def _fetched(engine: Engine, name: str, way: str, *args: str) -> Op:
     """Give the operation for what is fetched from outside, by the proxy that the engine has too."""
-    lines = "".join(f"{name}_proxy={value}\n" for name, value in engine.proxy)
-    return replace(_op(name, way, _PROXY, *args), files=(File(_PROXY, lines.encode(), 0o600, secret=True),))
+    return replace(_op(name, way, packages.PROXY, *args), files=(packages.proxied(engine),))
 
 
 def _op(name: str, *args: str) -> Op:
@@ -131,7 +159,7 @@ def _op(name: str, *args: str) -> Op:
         "docker",
         name,
         why="docker is not installed",
-        script=text("docker_install.sh"),
+        script=text("dpkg.sh") + text("packages.sh") + text("docker_install.sh"),
         args=args,
         seconds=_SECONDS,
         expect=_installed,
@@ -157,5 +185,6 @@ def _installed(facts: HostFacts) -> HostFacts:
         containers=(),
         images=(),
         toolkit=later,
+        toolkit_programs=later,
     )
     return replace(facts, docker=docker)

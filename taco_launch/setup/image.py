@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from taco_launch.command import shell, ssh_line
-from taco_launch.model.facts import Docker, HostFacts, Image, System
+from taco_launch.model.facts import Docker, HostFacts, Image
 from taco_launch.model.hosts import Container, Host, Inventory
-from taco_launch.setup import paths, scripts
+from taco_launch.setup import paths, scripts, space
+from taco_launch.setup.image_copy import Given
 from taco_launch.setup.ops import Cluster, File, Op, Problem
 
 # What a dry run takes for the id of an image that is not there yet.
@@ -17,6 +18,7 @@ PASSWORD_FILE = f"{paths.RUN}/registry-password"
 _SPACE = 1.5
 _LEAST_SPACE = 2 << 30
 _SECONDS = 1800
+_LOAD_SECONDS = 3600
 _HUB = "docker.io"
 _HUB_PREFIX = re.compile(r"^(?:(?:index\.)?docker\.io/)?(?:library/)?")
 
@@ -100,10 +102,29 @@ def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Proble
         return
     reference = parse_reference(container.image)
     here = held(reference, facts.docker)
-    standard = _standard(reference, cluster.inventory, cluster.facts)
+    standard = cluster.once("image", lambda: _standard(reference, cluster.inventory, cluster.facts))
+    if container.source != "registry":
+        yield from _copy(facts, cluster, container, here, standard)
+    else:
+        yield from _from_registry(host, facts, cluster, here, standard)
+
+
+def _from_registry(
+    host: Host, facts: HostFacts, cluster: Cluster, here: Held | None, standard: tuple[str, Held] | None
+) -> Iterator[Op | Problem]:
+    """Plan an image that a registry gives."""
+    container = cluster.inventory.container
+    if container is None:
+        return
+    reference = parse_reference(container.image)
     if reference.digest is not None:
         if here is None:
             yield from _pull(facts, cluster, container, reference.name, "it is not here", standard)
+    elif cluster.latest is not None:
+        if here is not None and here.same(known(reference, cluster.latest, cluster.facts)):
+            return
+        why = f"{_is_here(here)}, and the registry has {_short(cluster.latest)} now"
+        yield from _pull(facts, cluster, container, reference.at(cluster.latest), why, standard)
     elif standard is not None or cluster.digest is not None:
         name, wanted = standard or ("the head", Held("", frozenset((cluster.digest or "",))))
         if here is not None and here.same(wanted):
@@ -112,8 +133,7 @@ def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Proble
         if digest is None:
             yield _not_to_be_pulled(reference, here, host, name, wanted, cluster)
             return
-        is_here = f"it is {_short(here.id)} here" if here else "it is not here"
-        why = f"{is_here}, and on {name} it is {_short(digest)}"
+        why = f"{_is_here(here)}, and on {name} it is {_short(digest)}"
         yield from _pull(facts, cluster, container, reference.at(digest), why, standard)
     elif here is None:
         yield from _pull(facts, cluster, container, reference.name, "it is not here", None)
@@ -143,16 +163,27 @@ def _standard(reference: Reference, inventory: Inventory, facts: Mapping[str, Ho
     return name, first
 
 
+def known(reference: Reference, digest: str, facts: Mapping[str, HostFacts]) -> Held:
+    """Give the image of a digest, with its id where a host has it: one that has it by `docker load` knows no digest."""
+    there = (held(reference, each.docker) for each in facts.values() if isinstance(each.docker, Docker))
+    return next((each for each in there if each and digest in each.digests), Held("", frozenset((digest,))))
+
+
 def _pull(
     facts: HostFacts, cluster: Cluster, container: Container, image: str, why: str, standard: tuple[str, Held] | None
 ) -> Iterator[Op | Problem]:
     reference = parse_reference(container.image)
     size = _size(reference, cluster) if standard else None
     need = max(_LEAST_SPACE, int(size * _SPACE)) if size else _LEAST_SPACE
-    takes = f"takes about {_gib(need)}" if size else f"of unknown size: at least {_gib(need)} have to be free"
-    short = _too_small(facts, need)
+    takes = f"takes about {space.gib(need)}" if size else f"of unknown size: at least {space.gib(need)} have to be free"
+    root = space.data_root(facts, cluster.inventory.engine)
+    short = space.too_small(facts, root, need)
     if short:
-        yield Problem("image", f"{container.image}: {short}; it {takes}", "free some space: docker system df")
+        yield Problem(
+            "image",
+            f"{container.image}: {short}; it {'' if size else 'is '}{takes}",
+            "free some space: docker system df",
+        )
         return
     user = container.registry.user if container.registry else ""
     if user and cluster.password is None:
@@ -162,12 +193,14 @@ def _pull(
             "name a file in container.registry.password_file, or set TACO_LAUNCH_REGISTRY_PASSWORD",
         )
         return
+    digest = parse_reference(image).digest
+    there = (known(reference, digest, cluster.facts).id if digest else "") or PREDICTED
     secret = (File(PASSWORD_FILE, (cluster.password or "").encode(), 0o600, secret=True),) if user else ()
     tag = "" if image == reference.name else reference.name
     yield Op(
         "image",
         f"pull {image}" + (f" as {tag}" if tag else ""),
-        f"{why}; {takes}" + (f"; login as {user}" if user else ""),
+        f"{why}; {takes}" + ("" if root else ", which is looked at there") + (f"; login as {user}" if user else ""),
         scripts.text("look.sh") + scripts.text("pull.sh"),
         (
             image,
@@ -180,16 +213,53 @@ def _pull(
         ),
         secret,
         seconds=_SECONDS,
-        expect=lambda facts: _with(facts, reference, image),
+        expect=lambda facts: _with(facts, reference, image, there),
     )
 
 
-def _with(facts: HostFacts, reference: Reference, pulled: str) -> HostFacts:
-    """Give the facts of a host that has pulled the image."""
+def _copy(
+    facts: HostFacts, cluster: Cluster, container: Container, here: Held | None, standard: tuple[str, Held] | None
+) -> Iterator[Op | Problem]:
+    """Plan an image that the controller has: its stream is there before the operation begins (flows/image_copy)."""
+    name = parse_reference(container.image).name
+    given = cluster.given
+    if not isinstance(given, Given):
+        if here is None or (standard is not None and not here.same(standard[1])):
+            on = f", and on {standard[0]} it is {_short(standard[1].id)}" if here and standard else ""
+            yield Problem(
+                "image",
+                f"{name}: {_is_here(here)}{on}; it cannot be copied: {given or 'nobody has looked where from'}",
+                f"see container.image in {cluster.inventory.source}: {{name: {name}, from: {container.source}}}",
+            )
+        return
+    if here is not None and here.id in given.ids:
+        return
+    why = f"{_is_here(here)}" + (f", and it is {_short(min(given.ids))} there" if here else "")
+    takes = f"takes about {space.gib(given.space)} while it comes, a third of that afterwards"
+    root = space.data_root(facts, cluster.inventory.engine)
+    short = space.too_small(facts, root, given.space)
+    if short:
+        yield Problem("image", f"{name}: {short}; it {takes}", "free some space: docker system df")
+        return
+    yield Op(
+        "image",
+        f"copy {name} from {given.where}",
+        f"{why}; {takes}"
+        + ("" if root else ", which is looked at there")
+        + "; hosts pass on to hosts what one of them gets",
+        scripts.text("look.sh") + scripts.text("load.sh"),
+        (name, cluster.inventory.mpirun, *sorted(given.ids)),
+        seconds=_LOAD_SECONDS,
+        expect=lambda facts: _with(facts, parse_reference(name), name, min(given.ids)),
+    )
+
+
+def _with(facts: HostFacts, reference: Reference, pulled: str, identity: str = PREDICTED) -> HostFacts:
+    """Give the facts of a host that has got the image."""
     if not isinstance(facts.docker, Docker) or not isinstance(facts.docker.images, tuple):
         return facts
     others = tuple(image for image in facts.docker.images if not _is(reference, image))
-    image = Image(reference.name, PREDICTED, parse_reference(pulled).digest, None)
+    image = Image(reference.name, identity, parse_reference(pulled).digest, None)
     return replace(facts, docker=replace(facts.docker, images=(*others, image)))
 
 
@@ -205,17 +275,6 @@ def _size(reference: Reference, cluster: Cluster) -> int | None:
     return max(sizes, default=None)
 
 
-def _too_small(facts: HostFacts, need: int) -> str:
-    """Say that the disk of the engine's data root lacks space; empty where it does not, or is not among the facts."""
-    docker, system = facts.docker, facts.system
-    if not isinstance(docker, Docker) or not isinstance(system, System) or not isinstance(system.disks, tuple):
-        return ""
-    for disk in system.disks:
-        if disk.path == docker.root and disk.free < need:
-            return f"{disk.path} has {_gib(disk.free)} free"
-    return ""
-
-
 def _not_to_be_pulled(
     reference: Reference, here: Held | None, host: Host, name: str, wanted: Held, cluster: Cluster
 ) -> Problem:
@@ -225,7 +284,8 @@ def _not_to_be_pulled(
     return Problem(
         "image",
         f"{reference.name} {is_here}, and on {name} it ({_short(wanted.id)}) was loaded or built: no registry has it",
-        f"copy it: {save} | {load}",
+        f"copy it: {save} | {load}; or have set-up copy it from here, where this machine has it: container.image: "
+        f"{{name: {reference.name}, from: controller}} in {cluster.inventory.source}",
     )
 
 
@@ -236,9 +296,9 @@ def _login(host: Host) -> tuple[str, ...]:
     return (*port, f"{host.user}@{host.address}" if host.user else host.address)
 
 
+def _is_here(here: Held | None) -> str:
+    return f"it is {_short(here.id)} here" if here else "it is not here"
+
+
 def _short(identity: str) -> str:
     return identity[: len("sha256:") + 12]
-
-
-def _gib(size: int) -> str:
-    return f"{size / (1 << 30):.1f} GiB"

@@ -45,5 +45,16 @@ def with_made(facts: HostFacts, new: Iterable[MadeFile]) -> HostFacts:
     return replace(facts, made=replace(facts.made, files=tuple(there.values())))
 
 
+def without(facts: HostFacts, gone: Iterable[str]) -> HostFacts:
+    """Give the facts with nothing at these paths."""
+    there = files_of(facts)
+    if there is None or not isinstance(facts.made, Made):
+        return facts
+    gone = frozenset(gone)
+    return replace(
+        facts, made=replace(facts.made, files=tuple(each for path, each in there.items() if path not in gone))
+    )
+
+
 def _as_made(file: File) -> MadeFile:
     return MadeFile(file.path, sha256(file.data).hexdigest(), file.mode)

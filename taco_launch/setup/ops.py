@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.hosts import Host, Inventory
 from taco_launch.setup import STAGES, Stage
+from taco_launch.setup.image_copy import Given
+
+T = TypeVar("T")
 
 __all__ = ["STAGES", "Cluster", "Disrupts", "File", "Op", "Problem", "Stage"]
 
@@ -42,7 +45,8 @@ class Op:
     `name` is what a person reads (`daemon.json: add registry-mirrors`), `why` the fact that calls for it. `files` are put
     first, whole and by rename; then `script` runs as root: POSIX sh under `set -eu`, its arguments in `args` ($1...), its input
     empty. An empty script does nothing. `old` is (path, text as it is now) of files whose change `--diff` shows.
-    `seconds` is the longest that it may take. `expect` gives the facts as they should be afterwards.
+    `seconds` is the longest that it may take. `expect` gives the facts as they should be afterwards. `reveals` are stages
+    of which nothing is known before it is done.
     """
 
     stage: Stage
@@ -55,13 +59,17 @@ class Op:
     seconds: float = 120
     old: tuple[tuple[str, str], ...] = ()
     expect: Callable[[HostFacts], HostFacts] = field(default=_as_it_is, compare=False)
+    reveals: tuple[Stage, ...] = ()
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a host cannot be set up from this stage on: what, where, the evidence, and what to type next."""
+    """Why a host cannot be set up from this stage on: what, where, the evidence, and what to type next.
 
-    stage: Stage
+    `hardware` is before all stages.
+    """
+
+    stage: Stage | Literal["hardware"]
     message: str
     hint: str = ""
 
@@ -71,18 +79,21 @@ class Cluster:
     """What a stage's plan for one host depends on beside that host: the inventory, all hosts' facts, what was made so far.
 
     `facts` holds the hosts that answered. `disrupt` is what the user allows (`--disrupt`). `digest` is the image's, once
-    a host has resolved the tag. `cluster_key` is (private, public) of the cluster's SSH key, once the head has made it;
+    a host has resolved the tag, and `latest` what the registry has under it now, where that was asked. `cluster_key` is (private, public) of the cluster's SSH key, once the head has made it;
     `host_keys` the public host keys of the containers' sshd, once they are there: (host, key); `known_hosts` the text of
     the head's file of them as it is now. `with_head` says whether this call sets the head up as well, and it has not
     failed: only then a key that is not there will be. `agent` is (file name, content) of the agent, where every host
     has a file of that name without the content; `packages` those of the docker packages that are on the controller.
-    `password` is the registry's.
+    `password` is the registry's. `given` is what the controller has of an image that no registry gives, or why it has none.
+    `toolkit_packages` are the packages of the NVIDIA container toolkit that are on the controller, and `toolkit_key` is
+    the key that signs its repository, where that is a file there. `peermem_packages` are those that bring nv_peer_mem.
     """
 
     inventory: Inventory
     facts: Mapping[str, HostFacts]
     disrupt: Literal["nothing", "docker", "host"] = "nothing"
     digest: str | None = None
+    latest: str | None = None
     cluster_key: tuple[bytes, str] | None = field(default=None, repr=False)
     host_keys: tuple[tuple[str, str], ...] = ()
     known_hosts: str = ""
@@ -90,6 +101,19 @@ class Cluster:
     agent: tuple[str, bytes] | None = None
     packages: tuple[tuple[str, bytes], ...] = ()
     password: str | None = field(default=None, repr=False)
+    given: Given | str = ""
+    toolkit_packages: tuple[tuple[str, bytes], ...] = ()
+    toolkit_key: bytes | None = None
+    peermem_packages: tuple[tuple[str, bytes], ...] = ()
+
+    _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """Give what is the same for all hosts of a plan: made the first time that it is asked for."""
+        if name not in self._made:
+            self._made[name] = make()
+        made: T = self._made[name]
+        return made
 
     def host(self, name: str) -> Host:
         """Give a host of the inventory by its name."""

@@ -1,15 +1,28 @@
-"""Where set-up keeps what it makes on a host, and what it is called: of one cluster, or of all clusters of the host."""
+"""Where set-up keeps what it makes on a host, and what it is called: of one cluster, or of all clusters of the host.
+
+What the host's root runs or follows lies in /etc/taco-launch, of which no container gets anything: beside the units that
+name it, so wherever there may be a unit there may be this; /usr is read-only on image-based distributions (rpm-ostree,
+Flatcar), /usr/local with it on some. Of the state folder a container gets `jobs` to write to, and the agent and its own
+cluster's folder to read only. Leases are shared by all containers of a host, and theirs to write.
+"""
 
 STATE = "/var/lib/taco-launch"
 AGENT = f"{STATE}/agent"
 AGENT_LINK = f"{AGENT}/current"
 JOBS = f"{STATE}/jobs"
 CLUSTERS = f"{STATE}/clusters"
+HOST = "/etc/taco-launch"
 RUN = "/run/taco-launch"
 LEASES = f"{RUN}/leases"
+# In the container, in whose memory this folder is but for the leases in it: the image's environment, as the main
+# process found it, and the process number of its sshd, which that writes once it listens.
+ENVIRONMENT = f"{RUN}/environment"
+SSHD_PID = f"{RUN}/sshd.pid"
 UNITS = "/etc/systemd/system"
 ENGINE_PROXY = f"{UNITS}/docker.service.d/taco-launch.conf"
 ENGINE_CONFIG = "/etc/docker/daemon.json"
+# What of GPUDirect RDMA is loaded at boot: modules-load.d(5).
+PEERMEM = "/etc/modules-load.d/taco-launch-peermem.conf"
 
 # The labels of a container of ours.
 CLUSTER_LABEL = "taco-launch.cluster"
@@ -39,8 +52,28 @@ def unit_file(cluster: str) -> str:
     return f"{UNITS}/{unit(cluster)}"
 
 
+def firewall_unit(cluster: str) -> str:
+    """Name the systemd unit that opens the firewall: no cluster's container has a unit of this name."""
+    return f"taco-launch_{cluster}_firewall.service"
+
+
+def firewall_unit_file(cluster: str) -> str:
+    """Place that unit."""
+    return f"{UNITS}/{firewall_unit(cluster)}"
+
+
+def host_folder(cluster: str) -> str:
+    """Place what the host's root runs for the cluster."""
+    return f"{HOST}/{cluster}"
+
+
+def secrets_file(cluster: str) -> str:
+    """Place the variables of the container, for as long as it is made: memory of the host, in no container."""
+    return f"{RUN}/{cluster}.env"
+
+
 def folder(cluster: str) -> str:
-    """Place the cluster's files."""
+    """Place what the cluster's container reads."""
     return f"{CLUSTERS}/{cluster}"
 
 
@@ -57,11 +90,6 @@ def session_script(cluster: str) -> str:
 def hosts(cluster: str) -> str:
     """Place the file that is mounted over the container's /etc/hosts; it is rewritten in place."""
     return f"{folder(cluster)}/hosts"
-
-
-def environment(cluster: str) -> str:
-    """Place the image's environment, as the main process found it."""
-    return f"{folder(cluster)}/environment"
 
 
 def ssh(cluster: str) -> str:

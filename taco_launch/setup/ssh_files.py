@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,6 +11,7 @@ from taco_launch.setup import paths
 _HEADING = "# made by taco-launch setup, and written anew as hosts come and go\n"
 _KEY = re.compile(r"([a-z0-9@.-]+ [A-Za-z0-9+/=]+)(?:[ \t].*)?")
 _KNOWN = re.compile(r"(?:\[([^\]\s]+)\]:[0-9]+|(\S+)) ([a-z0-9@.-]+ [A-Za-z0-9+/=]+) (\S+)")
+_NAME = re.compile(r"[\w.-]+", re.ASCII)
 # OpenSSH before 7.8 reads its configuration in lines of at most 1023 bytes.
 _LINE = 1000
 
@@ -40,11 +41,12 @@ def is_address(text: str) -> bool:
     return True
 
 
-def hosts_file(members: Iterable[Member], own: str, hostname: str | None) -> str:
-    """Give /etc/hosts of the containers: every host by its name in the inventory.
+def hosts_file(members: Iterable[Member], own: str, hostname: str | None, theirs: str = "") -> str:
+    """Give /etc/hosts of the containers: every host by its name in the inventory, then what the host itself knows.
 
     The host `own` has its system's name beside it (`hostname`, and that up to its first dot), which programs look up to
-    find their own address; a name that another host of the inventory has stays that one's.
+    find their own address; a name that another host of the inventory has stays that one's. `theirs` is the host's
+    /etc/hosts: the servers of data that it names are found in the container too. Names of ours stay ours.
     """
     members = tuple(members)
     taken = {member.name for member in members}
@@ -55,7 +57,16 @@ def hosts_file(members: Iterable[Member], own: str, hostname: str | None) -> str
             continue  # what has no number yet is found by the resolver
         beside = [name for name in more if name not in taken] if member.name == own else []
         lines.append(f"{member.address}\t{' '.join(dict.fromkeys((member.name, *beside)))}\n")
-    return _HEADING + "".join(lines)
+    return _HEADING + "".join([*lines, *_known_to_the_host(theirs, taken.union(more))])
+
+
+def _known_to_the_host(text: str, taken: Collection[str]) -> Iterator[str]:
+    """Give the lines of a host's /etc/hosts for names that are not taken, but for those of the host itself (hosts(5))."""
+    for line in text.splitlines():
+        address, *names = line.partition("#")[0].split() or [""]
+        own = [name for name in names if name not in taken and _NAME.fullmatch(name)]
+        if own and is_address(address) and not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
+            yield f"{address}\t{' '.join(own)}\n"
 
 
 def ssh_config(cluster: str, members: Iterable[Member], port: int) -> str:
@@ -100,8 +111,12 @@ def parse_known_hosts(text: str) -> Mapping[str, Member]:
 
 
 def authorized_keys(key: str) -> str:
-    """Give who may log in: whoever has the cluster's key, of which `key` is the public half."""
-    return f"{key}\n"
+    """Give who may log in: whoever has the cluster's key, of which `key` is the public half.
+
+    bash takes a first shell behind sshd for a login: the one that sshd has read ForceCommand would read the image's
+    .bashrc, and what that prints would break scp, sftp and orted. By SHLVL it is not the first.
+    """
+    return f'environment="SHLVL=1" {key}\n'
 
 
 def sshd_config(cluster: str, address: str, port: int) -> str:
@@ -112,7 +127,7 @@ def sshd_config(cluster: str, address: str, port: int) -> str:
     settings = (
         f"ListenAddress {f'[{address}]' if ':' in address else address}:{port}",
         f"HostKey {paths.host_key(cluster)}",
-        f"PidFile {pid_file(cluster)}",
+        f"PidFile {paths.SSHD_PID}",
         f"AuthorizedKeysFile {paths.authorized_keys(cluster)}",
         "AuthenticationMethods publickey",
         "PubkeyAuthentication yes",
@@ -121,7 +136,7 @@ def sshd_config(cluster: str, address: str, port: int) -> str:
         "UsePAM no",  # its limits would take the place of the container's, memlock before all
         "AllowUsers root",
         "PermitRootLogin prohibit-password",
-        "PermitUserEnvironment no",
+        "PermitUserEnvironment yes",  # for what authorized_keys says of SHLVL
         f"ForceCommand /bin/sh {paths.session_script(cluster)}",
         "Subsystem sftp sftp-server",  # a word that session.sh knows: its path differs between images
         "AllowAgentForwarding no",
@@ -135,11 +150,6 @@ def sshd_config(cluster: str, address: str, port: int) -> str:
         "LoginGraceTime 60",
     )
     return _HEADING + "".join(f"{line}\n" for line in settings)
-
-
-def pid_file(cluster: str) -> str:
-    """Place the process number of the container's sshd, which it writes once it listens."""
-    return f"{paths.ssh(cluster)}/sshd.pid"
 
 
 def _known_as(address: str, port: int) -> str:

@@ -37,11 +37,11 @@ def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Proble
             "name the interface between the hosts in the inventory: network: {interface: bond0}",
         )
         return
-    taken = _taken(facts, own, container, cluster.inventory.cluster)
+    taken = taken_by_another(host, facts, cluster) or _taken(facts, own, container, cluster.inventory.cluster)
     if taken is not None:
         yield taken
         return
-    known = members(cluster)
+    known = cluster.once("members", lambda: members(cluster))
     yield from _keys(host, facts.made, cluster)
     yield from _files(host, facts, cluster, container, known)
     yield from _sshd(facts, cluster.inventory.cluster, own, container.ssh_port)
@@ -99,6 +99,24 @@ def unaware(cluster: Cluster) -> tuple[str, ...]:
     )
 
 
+def taken_by_another(host: Host, facts: HostFacts, cluster: Cluster) -> Problem | None:
+    """Say that the port of the container's sshd is that of another cluster's, where ours does not run."""
+    container, name = cluster.inventory.container, cluster.inventory.cluster
+    own = address(host, facts, cluster.inventory.network.interface)
+    others = _others(facts, name)
+    if container is None or isinstance(own, Unknown) or not others or _runs(facts, name):
+        return None
+    listener = _listener(facts, own, container.ssh_port)
+    if listener is None or not (listener.process or "sshd").startswith("sshd"):
+        return None
+    return Problem(
+        _STAGE,
+        f"port {container.ssh_port}, for the container's sshd, is taken: {' or '.join(others)} listens on "
+        f"{listener.address}:{listener.port}",
+        f"take another port: container: {{ssh_port: {container.ssh_port + 1}}} in the inventory; or take that cluster back",
+    )
+
+
 def _taken(facts: HostFacts, own: str, container: Container, cluster: str) -> Problem | None:
     """Say whose the port is, where it is not free and not ours."""
     listener = _listener(facts, own, container.ssh_port)
@@ -127,6 +145,17 @@ def _runs(facts: HostFacts, cluster: str) -> bool:
     return isinstance(containers, tuple) and any(
         each.name == paths.container(cluster) and each.state == "running" for each in containers
     )
+
+
+def _others(facts: HostFacts, cluster: str) -> list[str]:
+    """Name the training containers of other clusters that run here."""
+    containers = facts.docker.containers if isinstance(facts.docker, Docker) else ()
+    told = [
+        (each.name, dict(each.labels).get(paths.CLUSTER_LABEL, cluster))
+        for each in (containers if isinstance(containers, tuple) else ())
+        if each.state == "running"
+    ]
+    return [f"the training container of cluster {other} ({name})" for name, other in told if other != cluster]
 
 
 def _keys(host: Host, made: Made, cluster: Cluster) -> Iterator[Op | Problem]:
@@ -178,8 +207,9 @@ def _naming(host: Host, facts: HostFacts, cluster: str, port: int, known: tuple[
     """Give the files that name all members, as they are to be."""
     system = facts.system if not isinstance(facts.system, (Absent, Unknown)) else None
     hostname = system.hostname if system is not None and isinstance(system.hostname, str) else None
+    theirs = facts.made.hosts if isinstance(facts.made, Made) and isinstance(facts.made.hosts, str) else ""
     wanted = [
-        _text(paths.hosts(cluster), ssh_files.hosts_file(known, host.name, hostname), in_place=True),
+        _text(paths.hosts(cluster), ssh_files.hosts_file(known, host.name, hostname, theirs), in_place=True),
         _text(paths.ssh_config(cluster), ssh_files.ssh_config(cluster, known, port), in_place=True),
     ]
     if any(member.key for member in known):
@@ -205,7 +235,7 @@ def _sshd(facts: HostFacts, cluster: str, own: str, port: int) -> Iterator[Op]:
         name, why = "container's sshd: wait for it", f"nothing listens on {own}:{port}"
     else:
         return
-    args = (paths.container(cluster), settings.path, ssh_files.pid_file(cluster))
+    args = (paths.container(cluster), settings.path, paths.SSHD_PID)
     yield Op(
         _STAGE,
         name,

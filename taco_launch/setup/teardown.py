@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import sha256
 
 from taco_launch.model.facts import Docker, HostFacts, Made, MadeFile
 from taco_launch.model.found import Absent, Unknown
-from taco_launch.setup import daemon_json, paths, scripts
+from taco_launch.setup import daemon_json, firewall, paths, scripts
 from taco_launch.setup.docker_settings import MARKS
 from taco_launch.setup.image import held, parse_reference
 from taco_launch.setup.ops import File, Op, Problem
@@ -39,11 +40,14 @@ def plan(facts: HostFacts, cluster: str, image: str | None, added: str) -> Itera
         return
     if has_cluster:
         name = paths.container(cluster)
+        for op in firewall.taken_back(facts, cluster, "the cluster is taken back"):
+            idle = scripts.text("idle.sh") + 'idle "$1"\nshift\n'
+            yield replace(op, stage="container", script=idle + op.script, args=(name, *op.args), disrupts="container")
         yield Op(
             "container",
             f"remove {name}, its unit and {paths.folder(cluster)}",
             "",
-            scripts.text("idle.sh") + scripts.text("teardown.sh"),
+            scripts.text("idle.sh") + scripts.text("reload.sh") + scripts.text("teardown.sh"),
             (
                 cluster,
                 name,
@@ -51,6 +55,8 @@ def plan(facts: HostFacts, cluster: str, image: str | None, added: str) -> Itera
                 paths.unit(cluster),
                 paths.unit_file(cluster),
                 paths.folder(cluster),
+                paths.host_folder(cluster),
+                paths.secrets_file(cluster),
             ),
             disrupts="container",
             seconds=_STOP_SECONDS,
@@ -58,8 +64,20 @@ def plan(facts: HostFacts, cluster: str, image: str | None, added: str) -> Itera
     if image is not None and _has_image(facts, image):
         name = parse_reference(image).name
         yield Op("image", f"remove {image}", "--images", 'docker rmi "$1" >/dev/null', (name,))
-    others = [path for path in files if _is_cluster(path) and path != paths.folder(cluster)]
+    others = [
+        path
+        for path, file in files.items()
+        if _is_cluster(path, file) and path not in (paths.folder(cluster), paths.host_folder(cluster))
+    ]
     if not others:
+        if paths.PEERMEM in files:
+            yield Op(
+                "peermem",
+                f"remove {paths.PEERMEM}",
+                "no other cluster uses it; what is loaded stays so until a reboot",
+                'rm -f -- "$1"\n',
+                (paths.PEERMEM,),
+            )
         yield from _shared(facts.made, files, added)
 
 
@@ -103,7 +121,7 @@ def _shared(made: Made, files: dict[str, MadeFile], added: str) -> Iterator[Op |
         "docker",
         f"remove {', '.join([*parts, *(['the proxy of docker.service'] if proxy else [])])}",
         "no other cluster uses them" + ("; docker goes on as it is until it starts anew" if put or proxy else ""),
-        scripts.text("idle.sh") + scripts.text("teardown_host.sh"),
+        scripts.text("idle.sh") + scripts.text("reload.sh") + scripts.text("teardown_host.sh"),
         (
             paths.STATE,
             paths.LEASES,
@@ -120,7 +138,12 @@ def _has_cluster(facts: HostFacts, files: dict[str, MadeFile], cluster: str) -> 
     docker = facts.docker
     containers = docker.containers if isinstance(docker, Docker) and isinstance(docker.containers, tuple) else ()
     ours = (one for one in containers if dict(one.labels).get(paths.CLUSTER_LABEL) == cluster)
-    made = (paths.unit_file(cluster), paths.folder(cluster))
+    made = (
+        paths.unit_file(cluster),
+        paths.folder(cluster),
+        paths.host_folder(cluster),
+        paths.firewall_unit_file(cluster),
+    )
     names = (paths.container(cluster), paths.unfinished(cluster))
     return any(path in files for path in made) or any(one.name in names for one in ours)
 
@@ -141,7 +164,7 @@ def _silent(docker: Docker | Absent | Unknown, *, images: bool) -> str | None:
     return next((each.reason for each in asked if not isinstance(each, tuple)), None)
 
 
-def _is_cluster(path: str) -> bool:
-    """Say whether a path is the folder of a cluster."""
+def _is_cluster(path: str, file: MadeFile) -> bool:
+    """Say whether a path is a folder of a cluster: others may keep files beside them."""
     folder, _, name = path.rpartition("/")
-    return folder == paths.CLUSTERS and bool(name)
+    return folder in (paths.CLUSTERS, paths.HOST) and bool(name) and file.sha256 is None and file.link is None

@@ -1,23 +1,29 @@
 """The systemd unit that keeps the training container up, after every boot as well; and the files that belong to it."""
 
-from taco_launch.setup import paths, scripts
+from taco_launch.setup import gpus, paths, scripts
 from taco_launch.setup.definition import Definition
 from taco_launch.setup.ops import File
+
+# For CDI the GPUs are described as the driver that is loaded has them; a description of another driver names files that are
+# gone. Where the toolkit cannot, the container's start says what is missing.
+_DESCRIBED = f"ExecStartPre=-/bin/sh -c 'exec nvidia-ctk cdi generate --output={gpus.SPECIFICATION}'\n"
 
 # How long its start waits for the devices of drivers that come late.
 DEVICE_SECONDS = 300
 
-# `docker start` goes on while the container runs, and hands on the signal that ends it. In a unit file `%` and `$` mean
-# something, and a word may hold neither blanks nor quotes: names of clusters and paths of devices hold nothing such.
+# Peer memory comes before it: modules-load.d is read before any such unit, nv_peer_mem has a service of its own, and
+# people write insmod into /etc/rc.local. `docker start` goes on while the container runs, and hands on the signal that
+# ends it. In a unit file `%` and `$` mean something, and a word may hold neither blanks nor quotes: names of clusters and
+# paths of devices hold nothing such.
 _UNIT = """# Written by taco-launch setup: changes here are lost.
 [Unit]
 Description=Training container of the cluster {cluster}
 Wants=docker.service
-After=docker.service openibd.service nvidia-persistenced.service remote-fs.target
+After=docker.service openibd.service nvidia-persistenced.service nv_peer_mem.service rc-local.service remote-fs.target
 
 [Service]
 ExecStartPre=/bin/sh {wait} {seconds}{devices}
-ExecStart=/bin/sh -c 'exec docker start --attach {container}'
+{described}ExecStart=/bin/sh -c 'exec docker start --attach {container}'
 Restart=always
 RestartSec=5
 TimeoutStartSec={timeout}
@@ -29,7 +35,7 @@ WantedBy=multi-user.target
 
 def wait_script(cluster: str) -> str:
     """Place what the unit runs before it starts the container."""
-    return f"{paths.folder(cluster)}/wait.sh"
+    return f"{paths.host_folder(cluster)}/wait.sh"
 
 
 def unit(definition: Definition) -> str:
@@ -40,12 +46,13 @@ def unit(definition: Definition) -> str:
         wait=wait_script(definition.cluster),
         seconds=DEVICE_SECONDS,
         devices="".join(f" {device}" for device in definition.devices),
+        described=_DESCRIBED if gpus.BY_CDI in definition.options else "",
         timeout=DEVICE_SECONDS + 90,
     )
 
 
 def files(definition: Definition) -> tuple[File, ...]:
-    """Give what has to lie on the host for the container to start; nothing of it is mounted but by its folder."""
+    """Give what has to lie on the host for the container to start; of it the container sees main.sh alone."""
     return (
         File(paths.main_script(definition.cluster), scripts.text("main.sh").encode()),
         File(wait_script(definition.cluster), scripts.text("wait.sh").encode()),

@@ -1,5 +1,7 @@
 """What docker, the NVIDIA container toolkit, the driver and the Linux kernel say."""
 
+from typing import Tuple
+
 from taco_launch.signatures.entry import Kind, Signature
 
 SYSTEM = (
@@ -143,13 +145,14 @@ SYSTEM = (
         "Install MLNX_OFED first and the NVIDIA driver (or nv_peer_mem) again after it, so that it is built against it; "
         "then modprobe nvidia-peermem.",
         r"could not insert '?(?:module )?(?P<module>nv[\w-]*peer[\w-]*)'?: (?P<why>Invalid argument|Unknown symbol[^(\r\n]*"
-        r"[^(\s]|[^\r\n]*\S)",
+        r"[^(\s]|(?!Required key)[^\r\n]*\S)",
     ),
     Signature(
         "peermem-symbols",
         ("Unknown symbol ib_",),
         "The GPUDirect module {module} was built against another RDMA driver than the one that is loaded.",
-        "Build it again: dkms autoinstall, or reinstall the NVIDIA driver; then modprobe {module}.",
+        "Build it again: dkms status names it, dkms install --force NAME/VERSION builds it, or reinstall the NVIDIA driver; "
+        "then modprobe {module}.",
         r"(?P<module>nv[\w-]*peer[\w-]*): Unknown symbol ib_(?:un)?register_peer_memory_client",
         unless=("peermem-not-built",),
     ),
@@ -159,6 +162,29 @@ SYSTEM = (
         "There is no kernel module {module} on {host}.",
         "nvidia-peermem comes with the driver from version 470 on; for older ones build nv_peer_mem.",
         r"Module (?P<module>nv[\w-]*peer[\w-]*) not found",
+    ),
+    Signature(
+        "peermem-in-use",
+        (" is in use",),
+        "The GPUDirect module {module} cannot be unloaded on {host}: GPU memory is registered with it, or a module uses it.",
+        "End what uses it first: nvidia-smi and fuser -v /dev/infiniband/uverbs* name the processes; or reboot {host}.",
+        r"(?i)module '?(?P<module>nv[\w-]*peer[\w-]*)'? is in use",
+    ),
+    Signature(
+        "module-key",
+        ("Required key not available",),
+        "Secure Boot of {host} refuses the kernel module {module}: the machine knows no key that it is signed with.",
+        "Enrol the key of dkms (mokutil --import /var/lib/dkms/mok.pub; on Ubuntu /var/lib/shim-signed/mok/MOK.der), reboot "
+        "and confirm on the console; or turn Secure Boot off.",
+        r"could not insert '?(?:module )?(?P<module>[\w-]+)'?: Required key not available",
+    ),
+    Signature(
+        "kernel-headers",
+        ("kernel headers for",),
+        "The headers of the kernel {kernel}, which runs on {host}, are missing: dkms builds no module without them.",
+        "Install linux-headers-{kernel} (rpm systems: kernel-devel-{kernel}), or boot a kernel whose headers can be had; "
+        "then dkms autoinstall.",
+        r"kernel headers for kernel (?P<kernel>\S+) cannot be found",
     ),
     Signature(
         "peermem-callback",
@@ -217,3 +243,13 @@ SYSTEM = (
         kind=Kind.OUTCOME,
     ),
 )
+
+
+def words(name: str, **values: str) -> Tuple[str, str]:
+    """Give cause and next step of an entry above without double brackets, with `values` in their places.
+
+    Raises:
+        StopIteration, KeyError: there is no such entry; it has a place that no value is given for.
+    """
+    known = next(each for each in SYSTEM if each.name == name)
+    return known.cause.format(**values), known.next.format(**values)

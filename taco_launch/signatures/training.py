@@ -174,9 +174,9 @@ TRAINING = (
         "script-missing",
         ("can't open file '",),
         "Python finds no script {file} on {host}.",
-        "Mount or copy it there, under the same path on every host; a relative path counts from the folder the job starts "
-        "in.",
-        r"can't open file '(?P<file>[^']+)'",
+        "Mount or copy it there, under the same path on every host (into containers by container.mounts of the "
+        "inventory); a relative path counts from the folder the job starts in.",
+        r"can't open file '(?:/(?=/))?(?P<file>[^']+)'",  # from / python3 makes //x of a relative x
     ),
     Signature(
         "module-missing",

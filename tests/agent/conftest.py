@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,12 @@ def folder(tmp_path: Path) -> JobFolder:
     found = JobFolder(tmp_path / "job")
     found.logs.mkdir(parents=True)
     return found
+
+
+def write_agent(path: Path, script: str) -> None:
+    """Put a program where an agent is looked for: a zip file, as that is."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("__main__.py", script)
 
 
 class Family:

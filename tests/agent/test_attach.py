@@ -1,5 +1,7 @@
 """A guard on another host than the head: started once for a job, however often the connection to it has to be made."""
 
+import errno
+import os
 import subprocess
 import threading
 import time
@@ -70,7 +72,7 @@ def test_a_guard_whose_first_connection_broke_is_joined(agent: Path, tmp_path: P
 
 def test_a_guard_that_starts_still_is_waited_for(kept: JobFolder) -> None:
     found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(attach._prepare(kept, "ours")))
+    thread = threading.Thread(target=lambda: found.append(attach._prepare(kept, "ours", "/agent.pyz")))
     thread.start()
     time.sleep(0.1)
     with kept.listen():
@@ -82,10 +84,29 @@ def test_a_guard_that_starts_still_is_waited_for(kept: JobFolder) -> None:
 def test_a_guard_that_never_came_is_started_anew(kept: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attach, "_GUARD_SECONDS", 0.05)
     kept.debug.write_text("its last words")
-    assert attach._prepare(kept, "ours") is None
+    assert attach._prepare(kept, "ours", "/agent.pyz") is None
     assert not kept.debug.exists()
 
 
 def test_the_guard_of_another_job_is_not_joined(kept: JobFolder) -> None:
     with kept.listen(), pytest.raises(TacoLaunchError, match="runs there for another head"):
-        attach._prepare(kept, "theirs")
+        attach._prepare(kept, "theirs", "/agent.pyz")
+
+
+@pytest.mark.parametrize("full", ["roots.keep", "program.start"])
+def test_a_folder_that_cannot_be_made_in_full_is_removed(
+    full: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk a folder may be made, but no file in it; the head removes its own, and nobody asks for ours."""
+    folder = JobFolder(tmp_path / "jobs" / "nofit")
+    said: list[dict[str, Any]] = []
+
+    def fails(*_arguments: object, **_more: object) -> None:
+        assert folder.path.is_dir()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as a write has it: without a path
+
+    monkeypatch.setattr(f"taco_launch.agent.{full}", fails)
+    monkeypatch.setattr(attach, "_say", said.append)
+    attach.main("guard-start", "/agent.pyz", [str(folder.path), "ours", str(tmp_path / "leases")])
+    assert said == [{"op": "refused", "reason": f"{folder.path}: No space left on device"}]
+    assert not folder.path.exists()

@@ -33,7 +33,7 @@ def end(folder: JobFolder, come: int, *, tells_end: bool = True) -> tuple[list[s
     gang: Any = SimpleNamespace(links=[here, remote], remote=[remote], here=here, pump=pump, looked=begin)
     whole: Callable[[str], bool] = lambda name: name == "n1" or remote.offsets.get(0) == 10  # noqa: E731
     stuck = disband.end_all(
-        gang, lambda _link, _message: None, [], whole=whole, meanwhile=lambda: None, timeout=TIMEOUT
+        gang, lambda _link, _message: None, [], whole=whole, meanwhile=lambda: None, begun=True, timeout=TIMEOUT
     )
     return stuck, remote, time.monotonic() - begin
 

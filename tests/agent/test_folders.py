@@ -3,6 +3,7 @@
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -208,8 +209,30 @@ def test_remove(jobs: Jobs) -> None:
 
 def test_a_state_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(TacoLaunchError) as caught, Jobs(tmp_path / "file").create("vgg"):
+    with pytest.raises(NotADirectoryError) as caught, Jobs(tmp_path / "file").create("vgg"):
         raise AssertionError
-    assert str(tmp_path / "file") in caught.value.message
-    assert caught.value.hint is not None
-    assert "TACO_LAUNCH_STATE" in caught.value.hint
+    assert caught.value.filename == str(tmp_path / "file" / "jobs")
+
+
+def test_what_a_killed_agent_has_left_is_swept_after_an_hour(jobs: Jobs) -> None:
+    publish(jobs, "vgg")
+    for left in (".new-vgg-0123abcd", ".gone-vgg-0123abcd"):
+        (jobs.path / left / "logs").mkdir(parents=True)
+    now = time.time()
+    jobs.sweep(now + 3500)
+    assert len(os.listdir(jobs.path)) == 3
+    jobs.sweep(now + 3700)
+    assert os.listdir(jobs.path) == ["vgg"]
+    Jobs(Path("/no/such/folder")).sweep(now)
+
+
+def test_jobs_of_another_head_are_not_ours(jobs: Jobs) -> None:
+    publish(jobs, "ours")
+    with jobs.create("theirs") as draft:
+        jobs.publish(draft, "theirs").roots.write_text("{}")
+    assert names(jobs) == ["ours"]
+    with pytest.raises(NoJobError, match="only its ranks ran here"):
+        jobs.get("theirs")
+    with pytest.raises(UsageError, match="the name is taken") as caught:
+        publish(jobs, "theirs")
+    assert "delete theirs" not in str(caught.value.hint)

@@ -20,6 +20,7 @@ from taco_launch.remote import bundle
 from taco_launch.remote.head import AgentError, Head
 from taco_launch.remote.local import Local
 from taco_launch.remote.seat import here
+from tests.agent.conftest import write_agent
 
 LOG = b"".join(b"gpu1/0 | line %d\n" % number for number in range(40))
 SPEC = JobSpec("j", ("true",), (Host("gpu1", "10.0.0.1", identity_file="/k"),), head="gpu1", cwd="/home/me")
@@ -77,7 +78,7 @@ class Scripted:
         monkeypatch.setattr(flow, "_FIRST_PAUSE_SECONDS", 0.01)
         self.folder = folder / "agent"
         self.folder.mkdir()
-        (self.folder / bundle.name(bundle.sources())).write_text(AGENT)
+        write_agent(self.folder / bundle.name(bundle.sources()), AGENT)
         (self.folder / "log").write_bytes(LOG)
         (self.folder / "done").write_text(json.dumps(DONE))
         self.head = Head(Local("gpu1"), replace(here(os.environ, 0), inherit=True, turn=60.0), "taco-launch -i c.yaml")

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from taco_launch import state
-from taco_launch.agent import facts, processes, records
+from taco_launch.agent import facts, leases, processes, records
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.protocol import Line
 from taco_launch.model.jobs import JobState
@@ -37,7 +38,7 @@ def guard(folder: JobFolder, agent: Path, family: Family, lock: list[int]) -> "s
     assert lock
     argv = (*PYTHON, str(agent), "guard", str(folder.path))
     with open(folder.debug, "wb") as debug:
-        return family.start(argv, stderr=debug)
+        return family.start(argv, stderr=debug, env={leases.VARIABLE: f"{folder.path}/leases"})
 
 
 @pytest.fixture
@@ -114,6 +115,14 @@ def test_a_rank_is_welcomed_and_its_life_is_told(supervisor: Mail, connect: Conn
     assert supervisor.wait("exit") == {"op": "exit", "rank": 0, "exit_code": None, "reason": ""}
     supervisor.receive(0.2)
     assert supervisor.box == []
+
+
+def test_slots_that_cannot_be_leased_are_no_busy_slots(supervisor: Mail, folder: JobFolder) -> None:
+    (folder.path / "leases").write_bytes(b"")
+    supervisor.send("lease", slots=1)
+    answer = supervisor.wait("leased")
+    assert answer["error"].startswith(f"no leases in {folder.path}/leases: Not a directory (")
+    assert answer["busy"] == []
 
 
 def test_orders_reach_every_rank(supervisor: Mail, connect: Connect) -> None:
@@ -257,3 +266,28 @@ def test_it_is_no_member_of_its_job(supervisor: Mail, guard: "subprocess.Popen[b
     supervisor.send("launched", root=[own.pid, own.start])
     assert ended(supervisor, guard) == NOTHING
     assert family.job_id
+
+
+@pytest.mark.parametrize("ranks", [0, 1])
+def test_one_that_nobody_asks_for_any_more_keeps_the_folder_for_its_logs_only(
+    folder: JobFolder, agent: Path, family: Family, ranks: int
+) -> None:
+    # The head knows where ranks ran; a host that it let go while the network was away it will never ask.
+    with open(folder.debug, "wb") as debug:
+        guard = family.start((*PYTHON, str(agent), "guard", str(folder.path), family.job_id), stderr=debug)
+    mail = supervise(Mail(Line(eventually(lambda: connected(folder), 10, "the guard to listen"))), family, 0.3)
+    mail.wait("facts")
+    if ranks:
+        rank = register(Mail(Line(folder.connect())), 0)
+        mail.wait("started")
+        rank.close()
+    mail.close()
+    assert guard.wait(10) == 0
+    assert folder.path.exists() == bool(ranks)
+
+
+def connected(folder: JobFolder) -> socket.socket | None:
+    try:
+        return folder.connect()
+    except OSError:
+        return None

@@ -7,10 +7,14 @@ import pytest
 
 from taco_launch.agent import protocol
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.flows import jobs
+from taco_launch.model.hosts import Host
+from taco_launch.model.jobs import JobSpec
 from taco_launch.remote import bundle
 from taco_launch.remote.head import AgentError, Frame, Head
 from taco_launch.remote.local import Local
-from taco_launch.remote.seat import here
+from taco_launch.remote.seat import here, on_host
+from tests.agent.conftest import write_agent
 
 HEADER = protocol.dump(protocol.header("op", "a"))
 END = protocol.dump({"end": True})
@@ -37,7 +41,7 @@ def installed(state: Path) -> Path:
 def says(installed: Path, output: bytes, end: str = "") -> Head:
     """Give a head whose agent reads its input, says something, and comes to some end."""
     script = f"import os, sys\nsys.stdin.buffer.read()\nos.write(1, {output!r})\n{end}\n"
-    installed.write_text(script, encoding="ascii")
+    write_agent(installed, script)
     return own_head()
 
 
@@ -62,7 +66,7 @@ print(json.dumps({"end": True}))
 
 
 def test_a_request_reaches_the_agent(installed: Path) -> None:
-    installed.write_text(ECHO, encoding="ascii")
+    write_agent(installed, ECHO)
     assert own_head().call("get", name="vgg \udcff") == [
         {"header": protocol.header("get", ""), "request": {"name": "vgg \udcff"}, "arguments": ["get"]}
     ]
@@ -113,7 +117,7 @@ def test_an_agent_that_dies(installed: Path, output: bytes, end: str) -> None:
 
 
 def test_an_agent_that_does_not_even_listen(installed: Path) -> None:
-    installed.write_text("import os\nos._exit(1)", encoding="ascii")
+    write_agent(installed, "import os\nos._exit(1)")
     for _try in range(3):
         with pytest.raises(HostError):
             own_head().call("submit", caller={"environment": {"A": "x" * 300_000}})
@@ -136,7 +140,7 @@ def test_an_agent_of_another_version(installed: Path, version: int, side: str) -
 
 def test_leaving_the_block_ends_the_call(installed: Path) -> None:
     script = 'import os, time\nprint(\'{"protocol": 1}\\n{"pid": %d}\' % os.getpid(), flush=True)\ntime.sleep(60)'
-    installed.write_text(script, encoding="ascii")
+    write_agent(installed, script)
     with own_head().stream("logs") as frames:
         pid = next(frames).data["pid"]
         assert Path(f"/proc/{pid}").exists()
@@ -150,3 +154,43 @@ def test_no_place_for_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         own_head().call("list")
     assert caught.value.hint == "name another folder with TACO_LAUNCH_STATE"
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_what_the_agent_cannot_write_is_told_by_host_and_by_what_can_be_done_there(state: Path) -> None:
+    state.mkdir()
+    (state / "jobs").write_bytes(b"")
+    hosts = (Host("gpu1", "gpu1", connection="local"),)
+    spec = JobSpec("vgg", ("true",), hosts, head="gpu1", cwd="/")
+    told = []
+    for seat in (here(os.environ, os.geteuid()), on_host()):
+        with pytest.raises(AgentError) as caught:
+            jobs.submit(Head(Local("gpu1"), seat), spec, {})
+        told.append((caught.value.message, caught.value.hint, caught.value.exit_code))
+    problem = f"{state}/jobs: Not a directory"
+    free = "free some space there"
+    assert told == [
+        (problem, f"{free}, or name another folder with TACO_LAUNCH_STATE", 5),
+        (f"gpu1: {problem}", free, 5),
+    ]
+
+
+HINTED = {
+    "record": {
+        "reason": "4 ranks do not fit; taco-launch list\nhint: see who runs what: taco-launch list",
+        "warnings": ["no RDMA (taco-launch facts --only rdma tells)", "taco-launch -i FILE setup --only peermem does"],
+    },
+    "events": [{"kind": "ended", "reason": "x\nhint: taco-launch setup --check"}, {"kind": "placed", "reason": "y"}],
+}
+
+
+@pytest.mark.parametrize(("typed", "file"), [("taco-launch -i c.yaml", "-i c.yaml "), ("taco-launch", "")])
+def test_all_that_a_job_says_to_type_has_the_inventory_in_it(installed: Path, typed: str, file: str) -> None:
+    head = says(installed, HEADER + protocol.dump({"job": HINTED}) + END)
+    head.typed = typed
+    job = head.call("get")[0]["job"]
+    record, events = job["record"], job["events"]
+    assert record["reason"] == f"4 ranks do not fit; taco-launch list\nhint: see who runs what: taco-launch {file}list"
+    assert record["warnings"][0] == f"no RDMA (taco-launch {file}facts --only rdma tells)"
+    assert record["warnings"][1] == f"taco-launch {file or '-i FILE '}setup --only peermem does"
+    assert events[0]["reason"] == f"x\nhint: taco-launch {file}setup --check"
+    assert events[1]["reason"] == "y"

@@ -4,6 +4,7 @@ import os
 import select
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,14 @@ SSH = """#!/bin/sh
 echo x >>"$0.calls"
 [ "$(wc -l <"$0.calls")" -eq 1 ] || exec sleep 60
 echo '{"op":"attached"}'
+"""
+# A host that has the agent only once it was brought there, which takes a while.
+SLOW = """#!/bin/sh
+for last; do :; done
+case $last in
+  *guard-start*) [ -e "$0.there" ] || exit $(cat "$0.code"); echo '{"op":"attached"}'; exec sleep 60 ;;
+  *) sleep 1; cat >"$0.there" ;;
+esac
 """
 
 
@@ -46,14 +55,52 @@ def test_of_taking_slots_and_letting_them_go_only_the_last_is_said_again(
         link.close()
 
 
+def script(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a program called ssh first on PATH."""
+    made = folder / "bin" / "ssh"
+    made.parent.mkdir()
+    made.write_text(text)
+    made.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{made.parent}:{os.environ['PATH']}")
+    return made
+
+
+@pytest.mark.parametrize("code", [2, 1, 0], ids=["no-agent", "a-part-of-one", "an-empty-one"])
+def test_the_agent_is_brought_to_a_host_and_nobody_waits(
+    folder: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    ssh = script(tmp_path, SLOW, monkeypatch)
+    ssh.with_name("ssh.code").write_text(str(code))
+    agent = tmp_path / "agent.pyz"
+    agent.write_bytes(b"agent")
+    link = RemoteLink(HOST, folder, str(agent), ["id", "leases"], beat=10)
+    longest, bringing = 0.0, False
+    said: list[dict[str, Any]] = []
+    deadline = time.monotonic() + 20
+    try:
+        while not said:
+            assert time.monotonic() < deadline
+            assert not link.gone
+            begin = time.monotonic()
+            link.step()
+            longest = max(longest, time.monotonic() - begin)
+            bringing |= link.line is None and link.dialling and link.pid() is not None
+            if link.line is None:
+                time.sleep(0.02)
+            elif select.select([link.line], [], [], 0.02)[0]:
+                said = link.read()
+    finally:
+        link.close()
+    assert said == [{"op": "attached"}]
+    assert bringing
+    assert ssh.with_name("ssh.there").read_bytes() == b"agent"
+    assert longest < 0.5
+
+
 def test_a_host_that_is_silent_keeps_nobody_waiting(
     folder: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = tmp_path / "bin" / "ssh"
-    script.parent.mkdir()
-    script.write_text(SSH)
-    script.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    script(tmp_path, SSH, monkeypatch)
     link = RemoteLink(HOST, folder, "agent.pyz", ["id", "leases"], beat=0.1)
     longest, silent = 0.0, 0
     deadline = time.monotonic() + 20

@@ -263,6 +263,15 @@ def test_an_environment_that_cannot_be_read_is_told(family: Family) -> None:
         assert told.startswith("processes of this user whose environment cannot be read: ")
         # What is older than the job is none of its.
         assert _as_nobody(lambda: processes.scan(family.job_id, [(1, entry.start + 1)]).unknown) == ""
+        # Nor is what sshd keeps of its own for each that logs in.
+        own = Path("/proc/self/comm")
+        before = own.read_text()
+        own.write_text("sshd-session")
+        try:
+            told = _as_nobody(lambda: processes.scan(family.job_id, [(1, entry.start)]).unknown)
+        finally:
+            own.write_text(before.strip())
+        assert (told == "") == (os.geteuid() == 0)
     finally:
         os.kill(hidden, signal.SIGKILL)
         os.waitpid(hidden, 0)

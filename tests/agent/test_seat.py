@@ -4,6 +4,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,6 +82,16 @@ def test_an_older_agent_stays_beside_ours(head: Head, tmp_path: Path) -> None:
     assert other.read_text() == "older"
 
 
+@pytest.mark.parametrize("size", [0, 1000, -1])
+def test_an_agent_that_is_there_in_part_is_put_there_again(head: Head, tmp_path: Path, size: int) -> None:
+    assert head.call("list") == []
+    (file,) = (tmp_path / "state" / "agent").iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(whole[:size])
+    assert head.call("list") == []
+    assert file.read_bytes() == whole
+
+
 @pytest.mark.parametrize(
     ("broken", "said"),
     [
@@ -89,6 +100,10 @@ def test_an_older_agent_stays_beside_ours(head: Head, tmp_path: Path) -> None:
         ("down", "gpu1: docker: Cannot connect to the Docker daemon. Is it running?"),
         ("no-docker", "gpu1: there is no docker"),
         ("no-python3", "gpu1: the container taco-launch-c has no python3"),
+        (
+            "part-of-python3",
+            "gpu1: the python3 of the container taco-launch-c has no module uuid: only a part of Python is installed",
+        ),
         ("old-python3", "gpu1: the python3 of the container taco-launch-c is Python 3.6.8, and 3.8 is needed"),
     ],
 )
@@ -105,10 +120,11 @@ def test_what_is_not_set_up_is_named(
         monkeypatch.setenv("PATH", str(simulated / "inside"))
     else:
         (simulated / "inside" / "python3").unlink()
-    if broken == "old-python3":
-        old = simulated / "inside" / "python3"
-        old.write_text("#!/bin/sh\necho unready python 3.6.8\n")
-        old.chmod(0o755)
+    if broken in ("old-python3", "part-of-python3"):
+        other = simulated / "inside" / "python3"
+        what = "python 3.6.8" if broken == "old-python3" else "module uuid"
+        other.write_text(f"#!/bin/sh\necho unready {what}\n")
+        other.chmod(0o755)
     with pytest.raises(HostError) as caught:
         head.call("list")
     assert caught.value.message == said
@@ -121,6 +137,16 @@ def test_an_old_python_says_so_before_it_reads_the_agent(tmp_path: Path) -> None
     done = subprocess.run(["python3", "-c", text], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0
     assert done.stdout.startswith("unready python 3.")
+
+
+def test_a_part_of_python_is_named_by_what_it_lacks(agent: Path, tmp_path: Path) -> None:
+    """As Debian's python3-minimal is: no shutil, no uuid."""
+    script = "import runpy, sys; sys.modules['uuid'] = None; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0])"
+    argv = [sys.executable, "-I", "-S", "-c", script, str(agent), "list"]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "unready module uuid\n", "")
+    host = seat.on_host().refused("gpu1", "module", "uuid", "taco-launch setup")
+    assert host.message == "gpu1: its python3 has no module uuid: only a part of Python is installed"
 
 
 @pytest.mark.parametrize("given", ["TACO_LAUNCH_STATE", "XDG_STATE_HOME", "HOME", "relative"])

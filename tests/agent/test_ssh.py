@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent import ssh
+from tests.conftest import eventually
 
 CONTENT = bytes(range(256)) * 40
 
@@ -28,16 +29,25 @@ def way(agent: Path, through: str) -> None:
     script.chmod(0o755)
 
 
+def put(agent: Path) -> str | None:
+    """Put it there, and give what is said of it in the end."""
+    bringing = ssh.Put("n2", str(agent))
+    eventually(lambda: bringing.problem() is not None)
+    bringing.close()
+    return bringing.problem()
+
+
 def test_the_agent_is_put(agent: Path) -> None:
     way(agent, "cat")
-    assert ssh.put("n2", str(agent)) == ""
-    assert agent.read_bytes() == CONTENT
-    assert agent.stat().st_mode & 0o777 == 0o600
-    assert list(agent.parent.iterdir()) == [agent]
+    assert put(agent) == ""
+    there = agent.parents[1] / "jobs" / ".agents" / agent.name
+    assert there.read_bytes() == CONTENT
+    assert there.stat().st_mode & 0o777 == 0o600
+    assert list(there.parent.iterdir()) == [there]
 
 
 @pytest.mark.parametrize("arrived", [0, 1, len(CONTENT) - 1])
 def test_a_part_of_the_agent_is_not_kept(agent: Path, arrived: int) -> None:
     way(agent, f"head -c {arrived}")
-    assert ssh.put("n2", str(agent)) == "only a part arrived"
-    assert list(agent.parent.iterdir()) == []
+    assert put(agent) == "only a part arrived"
+    assert list((agent.parents[1] / "jobs" / ".agents").iterdir()) == []

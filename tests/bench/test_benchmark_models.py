@@ -1,6 +1,6 @@
 """The benchmark's own models have the real ones' parameters, and torchvision's come first where it imports."""
 
-import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="cannot: there is no torch")
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 # (parameters, parameter tensors), as torchvision's documentation and models have them
@@ -18,6 +18,11 @@ REAL = {
     "resnet101": (44_549_160, 314),
     "vgg16": (138_357_544, 32),
 }
+
+
+@pytest.fixture
+def torch() -> Any:  # imported by these tests alone: it takes a second
+    return importlib.import_module("torch")
 
 
 @pytest.fixture
@@ -46,7 +51,7 @@ def torchvision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Cal
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_parameters_are_as_many_as_the_real_ones(models: Any, name: str) -> None:
+def test_parameters_are_as_many_as_the_real_ones(torch: Any, models: Any, name: str) -> None:
     with torch.device("meta"):  # shapes only
         parameters = list(models._OWN[name]().parameters())
     assert (sum(each.numel() for each in parameters), len(parameters)) == REAL[name]
@@ -54,18 +59,20 @@ def test_parameters_are_as_many_as_the_real_ones(models: Any, name: str) -> None
 
 @pytest.mark.parametrize("name", [*REAL, "tiny"])
 @pytest.mark.parametrize("size", [32, 64])
-def test_images_become_a_thousand_scores(models: Any, name: str, size: int) -> None:
+def test_images_become_a_thousand_scores(torch: Any, models: Any, name: str, size: int) -> None:
     with torch.device("meta"):
         assert models._OWN[name]()(torch.zeros(2, 3, size, size)).shape == (2, 1000)
 
 
-def test_scores_depend_on_the_image_through_every_parameter(models: Any) -> None:
+def test_scores_depend_on_the_image_through_every_parameter(torch: Any, models: Any) -> None:
     model = models._OWN["resnet18"]()
     model(torch.randn(2, 3, 64, 64)).square().sum().backward()
     assert all(parameter.grad.abs().sum() > 0 for parameter in model.parameters())
 
 
-def test_a_torchvision_that_does_not_import_is_done_without(models: Any, torchvision: Callable[[str], None]) -> None:
+def test_a_torchvision_that_does_not_import_is_done_without(
+    torch: Any, models: Any, torchvision: Callable[[str], None]
+) -> None:
     torchvision("raise RuntimeError('operator torchvision::nms does not exist')")
     assert models.build("resnet18")(torch.zeros(2, 3, 32, 32)).shape == (2, 1000)
     with pytest.raises(models.UnknownModelError, match=r"did you mean resnet50.*torchvision.* does not import"):
@@ -97,7 +104,7 @@ ResNet = nn.Linear
             models.build(name)
 
 
-def test_buckets_hold_all_gradients_in_order_and_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buckets_hold_all_gradients_in_order_and_are_small(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(SCRIPTS)
     run = importlib.import_module("benchmark_run")
     gradients = [

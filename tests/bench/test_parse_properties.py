@@ -166,7 +166,7 @@ def test_any_text_gives_a_positive_number_or_a_reason(text: str) -> None:
         assert "\n" not in found.why
 
 
-MEGABYTES = 4 << 20
+MEGABYTES = 1 << 20
 LONG = {
     "no line at all": "x" * MEGABYTES,
     "only line ends": "\n" * MEGABYTES,

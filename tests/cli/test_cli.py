@@ -275,8 +275,8 @@ def test_completion_of_hosts_and_subjects(tmp_path: Path, words: str, offered: l
 @pytest.mark.parametrize("verb", ["get", "logs", "wait", "stop", "delete"])
 @pytest.mark.parametrize("name", ["nosuch", "../jobs", ".hidden", "a b", "naïve\x1b[31m"])
 def test_a_job_that_is_not_there(taco: Taco, verb: str, name: str) -> None:
-    result = taco(verb, "--", name)
-    assert result.returncode == (125 if verb == "wait" else 1)
+    result = call(verb, "--", name, env=taco.env)
+    assert result.exit_code == (125 if verb == "wait" else 1)
     assert "there is none of that name" in result.stderr
     assert "\x1b" not in result.stderr
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from taco_launch.cli import host_errors
 from taco_launch.cli.main import cli
-from taco_launch.errors import HostError
+from taco_launch.errors import HostError, UsageError
 from taco_launch.model.facts import HostFacts
 from taco_launch.remote.fanout import Answer, Fanout
 from tests.conftest import Taco
@@ -189,6 +189,20 @@ def test_what_is_folded_of_errors(texts: list[str], shown: list[str], capsys: py
     assert capsys.readouterr().err == "".join(f"error: {line}\n" for line in shown)
 
 
+def test_errors_that_differ_in_their_logs_are_one(capsys: pytest.CaptureFixture[str]) -> None:
+    answers = [
+        Answer[None](
+            f"gpu{n}", error=HostError(f"gpu{n}: create: no room", f"make some; its whole output: /l/gpu{n}.log")
+        )
+        for n in (1, 2)
+    ]
+    host_errors.show(answers, {"gpu1": "n1.site", "gpu2": "n2.site"})
+    folded = "error: gpu[1-2]: create: no room\nhint: make some; its whole output: /l/gpu[1-2].log\n"
+    assert capsys.readouterr().err == folded
+    host_errors.show(answers[1:], {"gpu2": "n2.site"})
+    assert capsys.readouterr().err.endswith("its whole output: /l/gpu2.log\n")
+
+
 def test_ctrl_c_shows_what_came(played: Callable[..., Result]) -> None:
     def play(report: Callable[[Answer[HostFacts]], None]) -> None:
         report(Answer("gpu3", host("gpu3")))
@@ -227,3 +241,71 @@ def test_one_form_at_a_time(words: tuple[str, ...]) -> None:
     assert (done.exit_code, str(done.exception)) == (1, "-o and --json: one form at a time")
     before = CliRunner().invoke(cli, ["--json", "facts", "--from", "-", "-o", "wide"], input=TOPO)
     assert "GPU to GPU" in before.stdout
+
+
+# --- what has changed since --------------------------------------------------------------------------------------------
+
+
+def test_changes_since_a_file_or_a_folder(played: Callable[..., Result], tmp_path: Path) -> None:
+    def play(driver: str) -> Play:
+        def answers(report: Callable[[Answer[HostFacts]], None]) -> None:
+            for number in (1, 2, 3, 4):
+                report(Answer(f"gpu{number}", host(f"gpu{number}", driver if number > 2 else "535.104.05")))
+
+        return answers
+
+    before = played(play("535.104.05"), "--json")
+    (tmp_path / "old").mkdir()
+    file = tmp_path / "old/facts.json"
+    file.write_text(before.stdout)
+    same = played(play("535.104.05"), "--compare", str(file))
+    assert (same.exit_code, same.stdout, same.stderr) == (0, "", "nothing has changed on gpu[1-4]\n")
+    other = played(play("550.54.15"), "--compare", str(file.parent))
+    assert other.exit_code == 3
+    assert other.stdout.splitlines() == [
+        "gpu[3-4]: gpu.driver.loaded: 535.104.05 -> 550.54.15",
+        "gpu[3-4]: gpu.driver.installed: 535.104.05 -> 550.54.15",
+    ]
+    told = json.loads(played(play("550.54.15"), "--compare", str(file), "--json").stdout)["changes"]
+    assert told[0] == {"host": "gpu3", "where": "gpu.driver.loaded", "before": "535.104.05", "after": "550.54.15"}
+    one = json.loads(before.stdout)
+    del one["hosts"][0]
+    file.write_text(json.dumps(one))
+    less = played(play("535.104.05"), "--compare", str(file))
+    assert (less.exit_code, less.stderr.splitlines()) == (
+        0,
+        [f"warning: {file} does not know gpu1", "nothing has changed on gpu[2-4]"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("hello", "is no JSON"),
+        ("{}", "is no document of taco-launch facts --json"),
+        (None, "holds no .json file"),
+    ],
+)
+def test_a_file_that_is_no_document_is_refused_before_hosts_are_asked(
+    played: Callable[..., Result], tmp_path: Path, text: str | None, words: str
+) -> None:
+    def play(_report: Callable[[Answer[HostFacts]], None]) -> None:
+        raise AssertionError
+
+    path = tmp_path / "old"
+    path.mkdir() if text is None else path.write_text(text)
+    done = played(play, "--compare", str(path))
+    assert isinstance(done.exception, UsageError)
+    assert words in str(done.exception)
+
+
+def test_verdicts_stand_below_the_facts(played: Callable[..., Result]) -> None:
+    def play(report: Callable[[Answer[HostFacts]], None]) -> None:
+        for number in (1, 2, 3, 4):
+            report(Answer(f"gpu{number}", host(f"gpu{number}", "535.86.10" if number == 3 else "535.104.05")))
+
+    done = played(play)
+    assert "\nHealth:\n  ok: MIG, ECC\n" in done.stdout
+    assert "\nHosts that differ:\n  gpu3: driver 535.86.10, 3 others 535.104.05\n" in done.stdout
+    (first, *_) = json.loads(played(play, "--json").stdout)["hosts"]
+    assert [(each["name"], each["level"]) for each in first["health"]] == [("MIG", "ok"), ("ECC", "ok")]

@@ -4,12 +4,15 @@ from typing import Any
 
 from taco_launch.inventory import profile
 from taco_launch.launch import mpirun
+from taco_launch.launch.between import between
 from taco_launch.launch.replace import Option
+from taco_launch.model.facts import HostFacts
 from taco_launch.model.hosts import Container, Host, Network
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import HostSlots, LaunchPlan
 from taco_launch.placement import place
+from tests.facts.fleet import roce, with_hcas
 
 LOCAL = Host("me", "127.0.0.1", slots=2, connection="local")
 FAR = (Host("gpu1", "10.0.0.1", slots=8), Host("gpu2", "10.0.0.2", slots=8))
@@ -55,13 +58,20 @@ def missing(made: LaunchPlan) -> list[str]:
     return [warning.partition(": left out, since ")[0] for warning in made.warnings if ": left out, since " in warning]
 
 
-def gids(nccl: str | None, *indexes: int | None, **network: Any) -> LaunchPlan:
-    hosts = tuple(
-        JobHost(host.name, gid_index=index) for host, index in zip(FAR, indexes, strict=False) if index is not None
-    )
-    return plan(
-        JobFacts(False, openmpi="4.1.4", nccl=nccl, hosts=hosts), hosts=FAR, network=Network("bond0", "on", **network)
-    )
+def told(*hosts: HostFacts, nccl: str | None = None, gpus: int = 8) -> JobFacts:
+    """Give what is known where the hosts were looked at."""
+    found = tuple(JobHost(host.host, gpus=gpus) for host in hosts)
+    return JobFacts(False, openmpi="4.1.4", nccl=nccl, hosts=found, between=between(hosts, nccl))
+
+
+def gids(nccl: str | None, *indexes: int, **network: Any) -> LaunchPlan:
+    """Plan for two hosts whose RoCE ports have their GIDs at these indexes; without, nobody has looked at them."""
+    hosts = [
+        with_hcas(host.name, roce("mlx5_bond_0", "bond0", host.address, index - 1))
+        for host, index in zip(FAR, indexes, strict=False)
+    ]
+    facts = told(*hosts, nccl=nccl) if hosts else JobFacts(False, openmpi="4.1.4", nccl=nccl)
+    return plan(facts, hosts=FAR, network=Network("bond0", "on", **network))
 
 
 PROFILES = [AUTO, *(profile.load(name, "", {}) for name in ("taco-bare-metal", "ack"))]

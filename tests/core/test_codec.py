@@ -80,7 +80,7 @@ def test_a_wrong_shape_names_its_field(kind: Any, name: str) -> None:
     whole = to_json(WHOLE[kind])
     hint = get_type_hints(kind)[name]
 
-    @settings(max_examples=25)
+    @settings(max_examples=10)
     @given(JSON)
     def check(data: Any) -> None:
         if is_dataclass(hint) and isinstance(data, dict):

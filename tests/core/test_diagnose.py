@@ -280,8 +280,8 @@ def test_no_text_takes_long() -> None:
 def test_texts_that_never_end_are_given_up() -> None:
     """A beginning of a text of many lines, again and again: in the end it costs no more than any other line."""
     scan = Scan()
-    begin = time.perf_counter()
-    scan.feed("Traceback (most recent call last):\n" * 150_000)
+    begin = time.process_time()
+    scan.feed("Traceback (most recent call last):\n" * 50_000)
     scan.feed("\n" * 100 + REFUSED)
     assert [finding.signature for finding in scan.findings()] == ["ssh-refused"]
-    assert time.perf_counter() - begin < 20
+    assert time.process_time() - begin < 7

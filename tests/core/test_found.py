@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from taco_launch.launch.found import over_ssh, slots
-from taco_launch.model.facts import HostFacts, Network, Software, System
+from taco_launch.model.facts import Software, System
 from taco_launch.model.found import Absent, Unknown
-from taco_launch.model.hardware import Gid, Gpus, Hca, Port, Rdma
+from taco_launch.model.hardware import Gpus
 from taco_launch.model.hosts import Container, Host
+from taco_launch.model.hosts import Network as Declared
 from taco_launch.model.job_facts import JobFacts
-from taco_launch.model.jobs import JobSpec
-from tests.facts.fleet import hca, with_hcas
+from taco_launch.model.jobs import Asked, JobSpec
+from tests.facts.fleet import roce, with_hcas
 from tests.facts.hosts import host
 
 KNOWN = JobFacts(root=False)
@@ -20,15 +21,6 @@ KNOWN = JobFacts(root=False)
 def spec(**fields: object) -> JobSpec:
     hosts = tuple(Host(name, name) for name in ("gpu1", "gpu2"))
     return replace(JobSpec("j", ("true",), hosts, head="gpu1"), **fields)  # type: ignore[arg-type]
-
-
-def with_gids(name: str, index: int) -> HostFacts:
-    facts = host(name)
-    assert isinstance(facts.rdma, Rdma)
-    gid = Gid(index, f"0000:0000:0000:0000:0000:ffff:0a00:000{name[-1]}", "RoCE v2", "bond0")
-    port = Port(1, "ACTIVE", "LinkUp", "Ethernet", 100.0, (gid,))
-    hca = Hca("mlx5_bond_0", (port,), "0000:1b:00.0", 0, "22.31", "MT", "g", ("bond0",))
-    return replace(facts, rdma=replace(facts.rdma, hcas=(hca,)))
 
 
 def test_slots_are_the_gpus_else_the_cpus_and_never_a_guess() -> None:
@@ -54,25 +46,32 @@ def test_the_software_is_the_heads() -> None:
     assert over_ssh(KNOWN, spec(), (host("gpu1", image=Unknown("cut off")),)).openmpi is None
 
 
-def test_the_interface_of_each_host_is_the_one_it_is_reached_by() -> None:
-    facts = host("gpu2")
-    assert isinstance(facts.network, Network)
-    lost = replace(facts, network=Unknown("cut off"))
-    found = over_ssh(KNOWN, spec(), (host("gpu1"), lost))
-    assert [entry.interface for entry in found.hosts] == ["bond0", None]
-
-
-def test_each_host_has_the_gid_index_that_its_own_table_gives() -> None:
-    found = over_ssh(KNOWN, spec(), (with_gids("gpu1", 3), with_gids("gpu2", 5)))
-    assert [entry.gid_index for entry in found.hosts] == [3, 5]
-    assert [entry.gid_index for entry in over_ssh(KNOWN, spec(), (host("gpu1"),)).hosts] == [None]
-
-
-def test_each_host_has_the_link_layer_of_the_ports_a_job_uses() -> None:
-    found = over_ssh(
-        KNOWN, spec(), (with_hcas("gpu1", hca("mlx5_0")), with_gids("gpu2", 3), host("gpu3", rdma=Absent()))
+def test_only_the_hosts_that_ranks_go_to_are_asked_what_is_between_them() -> None:
+    """What a host has that takes no part makes no difference."""
+    hosts = (
+        with_hcas("gpu1", roce("mlx5_bond_0", "bond0", "10.0.0.1")),
+        with_hcas("gpu2", roce("mlx5_bond_0", "bond0", "10.0.0.2", 4)),
     )
-    assert [entry.link_layer for entry in found.hosts] == ["InfiniBand", "Ethernet", None]
+    one = over_ssh(KNOWN, spec(np=8), hosts).between
+    two = over_ssh(KNOWN, spec(np=16), hosts).between
+    assert one is not None
+    assert two is not None
+    assert (one.gids, two.gids) == ((("gpu1", 3),), (("gpu1", 3), ("gpu2", 5)))
+    assert over_ssh(KNOWN, spec(np=99), hosts).between == over_ssh(KNOWN, spec(), hosts).between == two
+
+
+def test_where_a_host_is_silent_nothing_is_said_of_what_is_between() -> None:
+    assert over_ssh(KNOWN, spec(), (host("gpu1"),)).between is None
+    alone = over_ssh(KNOWN, spec(np=8), (host("gpu1"),)).between
+    assert alone is not None
+    assert alone.interface.value == "bond0"
+
+
+def test_the_interface_that_is_named_decides_which_gid_is_meant() -> None:
+    for fields in ({"asked": Asked(interface="eth9")}, {"network": Declared(interface="eth9")}):
+        found = over_ssh(KNOWN, spec(**fields), (host("gpu1"), host("gpu2"))).between
+        assert found is not None
+        assert "there is no interface eth9" in found.network.why
 
 
 @pytest.mark.parametrize(("access", "root"), [("root", True), ("sudo", False), ("user", False)])

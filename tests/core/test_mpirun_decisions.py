@@ -25,7 +25,9 @@ from tests.core.planned import (
     missing,
     plan,
     settings,
+    told,
 )
+from tests.facts.fleet import hca, network, with_hcas
 
 
 def test_a_version_nobody_knows_is_missing_not_guessed() -> None:
@@ -54,26 +56,25 @@ def test_the_gid_index_where_nccl_needs_it() -> None:
     differ = gids("2.9.9", 3, 5)
     assert "NCCL_IB_GID_INDEX" not in settings(differ)
     assert dict(differ.host_env) == {"gpu1": (("NCCL_IB_GID_INDEX", "3"),), "gpu2": (("NCCL_IB_GID_INDEX", "5"),)}
-    assert gids("2.21.5", 3, 5).host_env == ()
+    ranged = gids("2.21.5", 3, 5)
+    assert ranged.host_env == ()
+    assert settings(ranged)["NCCL_IB_ADDR_RANGE"] == "10.0.0.0/24"
     assert settings(gids(None, gid_index=3))["NCCL_IB_GID_INDEX"] == "3"
-    assert missing(gids(None, 3, 3)) == ["NCCL_IB_GID_INDEX"]
-    assert missing(gids("2.9.9", 3)) == ["NCCL_IB_GID_INDEX"]
-    assert any("show_gids" in warning for warning in gids("2.9.9", 3).warnings)
+    # whichever NCCL it is, it takes the index that it is told
+    assert settings(gids(None, 3, 3))["NCCL_IB_GID_INDEX"] == "3"
+    assert missing(gids("2.9.9")) == missing(gids(None)) == ["NCCL_IB_GID_INDEX"]
+    assert any("show_gids" in warning for warning in gids("2.9.9").warnings)
 
 
 @pytest.mark.parametrize("nccl", [None, "2.9.9"])
 def test_infiniband_needs_no_gid_index_whatever_the_version_of_nccl(nccl: str | None) -> None:
-    def made(*layers: str | None, **network: Any) -> LaunchPlan:
-        hosts = tuple(
-            JobHost(host.name, gid_index=None, link_layer=layer) for host, layer in zip(FAR, layers, strict=True)
-        )
-        facts = JobFacts(False, openmpi="4.1.4", nccl=nccl, hosts=hosts)
+    def made(**network: Any) -> LaunchPlan:
+        facts = told(with_hcas("gpu1", hca("mlx5_0")), with_hcas("gpu2", hca("mlx5_0")), nccl=nccl)
         return plan(facts, hosts=FAR, network=Network("bond0", "on", **network))
 
-    assert missing(made("InfiniBand", "InfiniBand")) == []
-    assert "NCCL_IB_GID_INDEX" not in settings(made("InfiniBand", "InfiniBand"))
-    assert missing(made("InfiniBand", "Ethernet")) == missing(made("InfiniBand", None)) == ["NCCL_IB_GID_INDEX"]
-    assert settings(made("InfiniBand", "InfiniBand", gid_index=3))["NCCL_IB_GID_INDEX"] == "3"
+    assert missing(made()) == []
+    assert "NCCL_IB_GID_INDEX" not in settings(made())
+    assert settings(made(gid_index=3))["NCCL_IB_GID_INDEX"] == "3"
 
 
 @pytest.mark.parametrize(
@@ -95,9 +96,8 @@ def test_the_transport(asked: Asked, network: Network, wanted: dict[str, str]) -
 
 
 def test_the_interface_is_the_users_or_the_inventorys_or_a_fact() -> None:
-    facts = JobFacts(
-        False, openmpi="4.1.4", hosts=(JobHost("gpu1", interface="eth9"), JobHost("gpu2", interface="eth9"))
-    )
+    hosts = [with_hcas(host.name, network=network("eth9", f"{host.address}/24")) for host in FAR]
+    facts = told(*hosts)
     found = [
         plan(facts, hosts=FAR, network=BOND, asked=Asked(interface="ib0")),
         plan(facts, hosts=FAR, network=BOND),
@@ -137,6 +137,8 @@ def test_what_has_to_be_asked() -> None:
     assert [fact.split()[0] for fact in needs(spec)] == ["version", "GPUs"]
     far = JobSpec("j", ("true",), FAR, profile=AUTO, versions=(("openmpi", "4.1"),))
     assert needs(far) == ("interface between the hosts",)
+    assert needs(replace(far, hosts=FAR[1:], head=FAR[0].name)) == ("interface between the hosts",)
+    assert needs(replace(far, hosts=FAR[:1], head=FAR[0].name)) == ()
     assert needs(replace(far, network=Network("bond0"))) == ()
     rdma = replace(far, network=Network("bond0", "on"))
     assert needs(rdma) == ("GID index",)
@@ -151,7 +153,7 @@ def test_what_has_to_be_asked() -> None:
 def test_every_name_is_decided_or_missing() -> None:
     spec = JobSpec("j", ("true",), (LOCAL,), profile=AUTO)
     made = decide(spec, place(None, [HostSlots("me", 2)]), JobFacts(False), "")
-    assert made.conditions.keys() | made.missing.keys() == CONDITIONS.keys() | {"interface", "gid_index"}
+    assert made.conditions.keys() | made.missing.keys() == CONDITIONS.keys() | {"interface", "network", "gid_index"}
     assert made.values.keys() <= VALUES.keys()
 
 

@@ -158,8 +158,12 @@ def hosts(names: Sequence[str], folder: Path, keep: Sequence[Path] = ()) -> Iter
             stdin.write(b"plugged in\n")
             stdin.flush()
         made = Hosts(tuple(names), tuple(init for init, _stdin in started), folder)
+        deadline = time.monotonic() + 30
         try:
-            made.run("bash", "-c", _WAIT, "wait", *addresses, timeout=30)
+            # Until the first host has mounted the folder nothing can be run in it.
+            while made.run("bash", "-c", _WAIT, "wait", *addresses, timeout=30).returncode:
+                assert time.monotonic() < deadline, (folder / "log").read_text()
+                time.sleep(0.05)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"not every sshd answers: {(folder / 'log').read_text()}") from None
         yield made

@@ -81,7 +81,7 @@ def host(name: str, driver: str = "535.104.05", **subjects: Any) -> HostFacts:
         rdma=Rdma(
             (Hca("mlx5_bond_0", (Port(1, "ACTIVE", "LinkUp", "Ethernet", 100.0, ()),), "0000:1b:00.0", 0, "22.31", "MT", "g", ("bond0",)),),
             "MLNX_OFED_LINUX-5.4-1.0.3.0",
-            PeerMemory(("nvidia_peermem",), Absent(), Absent(), (), False),
+            PeerMemory(("nvidia_peermem",), Absent(), Absent(), (), False, (), (), True, False),
             (),
             (),
         ),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from taco_launch.facts import SUBJECTS
 from taco_launch.facts.compare import fold
+from taco_launch.facts.compare import odd as odd_lines
 from taco_launch.facts.summary import Row, duration, rows
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.found import NOT_ASKED, Absent, Found, Unknown
@@ -130,3 +131,48 @@ def test_errors_of_memory_are_shown_unasked_and_not_called_none_where_nobody_kno
     assert row(0, 3, 0, 1) == ("uncorrected, on GPU 1, 3", False)
     assert row(0, Absent("[N/A]")) == ("none", True)
     assert row(0, Unknown("[Unknown Error]")) == ("unknown: [Unknown Error]", True)
+
+
+def lines(*drivers: str) -> list[str]:
+    hosts = [host(f"gpu{number}", driver) for number, driver in enumerate(drivers, 1)]
+    return list(odd_lines(fold([(facts.host, rows(facts)) for facts in hosts]), "+".join))
+
+
+def test_the_odd_host_is_named_beside_how_many_others() -> None:
+    assert lines("1.0", "1.0", "2.0", "1.0") == ["gpu3: driver 2.0, 3 others 1.0"]
+    assert lines("1.0", "2.0", "1.0", "3.0") == ["gpu2: driver 2.0, 2 others 1.0", "gpu4: driver 3.0, 2 others 1.0"]
+    assert lines("1.0", "2.0") == ["gpu1: driver 1.0, gpu2: 2.0"]
+    assert lines("1.0", "1.0") == []
+
+
+def test_hosts_that_are_all_different_are_not_told_one_by_one() -> None:
+    found = lines("1.0", "1.0", *(f"2.{number}" for number in range(50)))
+    assert len(found) == 4
+    assert found[-1].startswith("gpu6+gpu7+")
+    assert found[-1].endswith(": driver as none of these: 47 values more")
+
+
+def test_a_host_whose_gpus_are_not_known_says_so_once() -> None:
+    facts = host("gpu3")
+    assert isinstance(facts.gpu, Gpus)
+    dark = replace(facts, gpu=replace(facts.gpu, gpus=Unknown("NVIDIA-SMI has failed")))
+    assert odd(host("gpu1"), host("gpu2"), dark) == [("gpu", "gpus")]
+    assert not [row for row in folded(dark) if row in (("gpu", "memory"), ("gpu", "persistence"), ("gpu", "MIG"))]
+
+
+def test_a_long_value_is_cut_where_it_only_names() -> None:
+    facts = host("gpu2")
+    assert isinstance(facts.gpu, Gpus)
+    long = replace(facts, gpu=replace(facts.gpu, gpus=Unknown("x" * 500)))
+    (line,) = odd_lines(fold([(each.host, rows(each)) for each in (host("gpu1"), long)]), "+".join)
+    assert len(line) < 200
+    assert line.endswith("xxx...")
+
+
+def test_a_name_that_two_subjects_have_is_told_with_its_subject() -> None:
+    facts = host("gpu1")
+    assert isinstance(facts.gpu, Gpus)
+    assert isinstance(facts.gpu.gpus, tuple)
+    less = replace(facts, host="gpu2", gpu=replace(facts.gpu, gpus=facts.gpu.gpus[:7]))
+    lines = list(odd_lines(fold([(each.host, rows(each)) for each in (facts, less)]), "+".join))
+    assert "gpu1: gpu memory 8x 40.0 GiB, gpu2: 7x 40.0 GiB" in lines

@@ -14,8 +14,8 @@ from tests.facts.hosts import host
 def test_the_keys_are_always_there() -> None:
     found = document(host("gpu1"))
     assert list(found) == [
-        *("host", "simulated", "system", "network", "docker", "gpu", "topology", "rdma", "image"),
-        *("gid", "gids", "distances", "unknown"),
+        *("host", "simulated", "asked", "system", "network", "docker", "gpu", "topology", "rdma", "image"),
+        *("gid", "gids", "distances", "health", "unknown"),
     ]
     assert json.loads(json.dumps(found)) == found
 

@@ -196,3 +196,72 @@ def test_no_text_raises(text: str) -> None:
         read(text)
         read("index, uuid, name\n" + text)
         read('<?xml version="1.0"?><nvidia_smi_log>' + text + "</nvidia_smi_log>")
+
+
+# --- what verdicts are made of ----------------------------------------------------------------------------------------
+
+HEALTH = (
+    "index, uuid, name, pci.bus_id, memory.total [MiB], memory.used [MiB], driver_version, mig.mode.current, "
+    "{reasons}, persistence_mode, ecc.mode.current, temperature.gpu, pcie.link.width.current, pcie.link.width.max\n"
+    f"0, {UUIDS[0]}, NVIDIA A100-SXM4-40GB, 00000000:1B:00.0, 40536 MiB, 0 MiB, 545.23.08, Disabled, "
+    "0x0000000000000045, Enabled, Enabled, 41, 8, 16\n"
+    f"1, {UUIDS[1]}, NVIDIA A100-SXM4-40GB, 00000000:1C:00.0, 40536 MiB, 0 MiB, 545.23.08, Disabled, "
+    "0x0000000000000001, Disabled, [N/A], [N/A], 16, 16\n"
+)
+REMAPPED = f"gpu_uuid, remapped_rows.pending, remapped_rows.failure\n{UUIDS[0]}, No, 0\n{UUIDS[1]}, 1, Yes\n"
+
+
+@pytest.mark.parametrize("reasons", ["clocks_throttle_reasons.active", "clocks_event_reasons.active"])
+def test_what_verdicts_are_made_of(reasons: str) -> None:
+    found = whole(gpu_query=HEALTH.replace("{reasons}", reasons), gpu_remapped=REMAPPED).gpus
+    assert isinstance(found, tuple)
+    one, two = found
+    assert (one.persistence, one.ecc, one.temperature, one.width, one.max_width) == (True, True, 41, 8, 16)
+    assert (one.slowdowns, two.slowdowns) == (("SwPowerCap", "HwThermalSlowdown"), ())
+    assert (two.persistence, two.ecc, two.temperature) == (False, Absent("[N/A]"), Absent("[N/A]"))
+    assert [(gpu.remap_pending, gpu.remap_failed) for gpu in found] == [(False, False), (True, True)]
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (("Option is not recognized\n", 2, ""), Absent("this driver does not tell")),
+        (("", 124, ""), Unknown("gpu.remapped: no answer in time")),
+        (REMAPPED.replace("No", "Perhaps"), Unknown("not asked: --query-remapped-rows does not say")),
+    ],
+)
+def test_rows_that_are_not_told_of_are_not_fine(said: Any, found: object) -> None:
+    gpus = whole(gpu_remapped=said).gpus
+    assert isinstance(gpus, tuple)
+    assert gpus[0].remap_pending == found
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (("\n\n\tFabric Manager version is : 535.161.08\n", 0, ""), "535.161.08"),
+        (("", 0, "Fabric Manager version is : 450.102.04"), "450.102.04"),
+        (("", 127, "nv-fabricmanager: not found"), Absent("nv-fabricmanager: not found")),
+        (("usage\n", 0, ""), Unknown("nv-fabricmanager names no version")),
+    ],
+)
+def test_the_fabric_managers_version(said: tuple[str, int, str], found: object) -> None:
+    assert whole(gpu_fabric_version=said).driver.fabric_version == found
+
+
+def test_the_xml_tells_the_same() -> None:
+    text = """<?xml version="1.0"?><nvidia_smi_log><attached_gpus>1</attached_gpus><gpu id="00000000:1B:00.0">
+    <persistence_mode>Disabled</persistence_mode><ecc_mode><current_ecc>Enabled</current_ecc></ecc_mode>
+    <remapped_rows><remapped_row_pending>Yes</remapped_row_pending><remapped_row_failure>No</remapped_row_failure>
+    </remapped_rows><temperature><gpu_temp>41 C</gpu_temp></temperature><pci><pci_gpu_link_info><link_widths>
+    <max_link_width>16x</max_link_width><current_link_width>8x</current_link_width></link_widths></pci_gpu_link_info>
+    </pci><clocks_event_reasons><clocks_event_reason_gpu_idle>Active</clocks_event_reason_gpu_idle>
+    <clocks_event_reason_hw_slowdown>Active</clocks_event_reason_hw_slowdown>
+    <clocks_event_reason_sw_power_cap>Not Active</clocks_event_reason_sw_power_cap></clocks_event_reasons>
+    </gpu></nvidia_smi_log>"""
+    found = read_xml(text)
+    assert isinstance(found, Gpus)
+    assert isinstance(found.gpus, tuple)
+    (gpu,) = found.gpus
+    assert (gpu.persistence, gpu.ecc, gpu.remap_pending, gpu.remap_failed) == (False, True, True, False)
+    assert (gpu.temperature, gpu.width, gpu.max_width, gpu.slowdowns) == (41, 8, 16, ("HwSlowdown",))

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import time
 from hashlib import sha256
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -16,31 +15,9 @@ from taco_launch.facts.parse import parse
 from taco_launch.facts.sections import PROBE, Section, read
 from taco_launch.model.facts import HostFacts, Made, MadeFile, Software, System
 from taco_launch.model.found import Absent, Unknown
+from tests.facts.shells import SCRIPT, SHELLS, each_shell, run, tool
 
-SCRIPT = files("taco_launch.facts").joinpath("probe.sh").read_bytes()
 SUBJECTS = ("system", "network", "rdma", "docker", "image", "gpu", "topology")
-# by what they are: /bin/sh is another's name
-SHELLS = tuple(
-    {
-        os.path.realpath(shutil.which(argv[0]) or ""): argv
-        for argv in (("/bin/sh",), ("dash",), ("bash", "--posix"), ("busybox", "sh"), ("zsh", "--emulate", "sh"))
-        if shutil.which(argv[0])
-    }.values()
-)
-each_shell = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
-
-
-def run(
-    shell: tuple[str, ...], *words: str, script: bytes = SCRIPT, path: str | None = None, **env: str
-) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(
-        [*shell, "-s", "--", "m", *words],
-        input=script,
-        capture_output=True,
-        env={"PATH": os.environ["PATH"] if path is None else path, **env},
-        timeout=60,
-        check=False,
-    )
 
 
 def alone(shell: tuple[str, ...], lines: str, **env: str) -> dict[str, Section]:
@@ -51,12 +28,6 @@ def alone(shell: tuple[str, ...], lines: str, **env: str) -> dict[str, Section]:
     answer = run(shell, "system", script=body + test.encode(), **env)
     assert answer.stderr == b""
     return read(answer.stdout)
-
-
-def tool(folder: Path, name: str, text: str) -> None:
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
 
 
 @each_shell
@@ -202,6 +173,15 @@ def test_an_image_is_looked_at_inside_its_container(shell: tuple[str, ...], tmp_
     assert parse("here", answer.stdout, sent, time.time()).image == Unknown("No such container: other (exit code 1)")
 
 
+@each_shell
+def test_the_disk_where_docker_is_to_keep_its_images_is_looked_at(shell: tuple[str, ...], tmp_path: Path) -> None:
+    config = tmp_path / "daemon.json"
+    config.write_text('{"debug": true, "data-root" : "/proc/no such", "x": "y"}')
+    script = feed(SCRIPT.replace(b"/etc/docker/daemon.json", str(config).encode()), data_root="/sys/it's new")
+    asked = read(run(shell, "system", script=script).stdout)["system.disks"].stdout.split("Filesystem")[0]
+    assert {"asked /proc", "asked /sys"} <= set(asked.splitlines())
+
+
 def test_without_a_container_the_text_is_fed_as_it_is() -> None:
     assert feed(SCRIPT) == SCRIPT
 
@@ -220,7 +200,7 @@ def test_a_driver_that_hangs_is_waited_for_once(shell: tuple[str, ...], tmp_path
     script = SCRIPT.replace(b"limited 30 nvidia-smi", b"limited 1 nvidia-smi")
     told = read(run(shell, "gpu", "topology", script=script, path=path).stdout)
     assert (tmp_path / "asked").read_text() == "-L\n"
-    names = ("gpu.list", "gpu.query", "gpu.processes", "gpu.smi", "topology.matrix")
+    names = ("gpu.list", "gpu.query", "gpu.remapped", "gpu.processes", "gpu.smi", "topology.matrix")
     assert {name: told[name].exit_code for name in names} == dict.fromkeys(names, 124)
     assert "is not asked again" in told["topology.matrix"].stderr
 
@@ -261,6 +241,33 @@ def test_systemd_is_asked_where_it_runs(shell: tuple[str, ...], tmp_path: Path) 
     assert told["system.clock"] == Section("system.clock", "timedatectl \n", "", 0)
     assert told["gpu.fabric_manager"].stdout.startswith("systemctl show ")
     assert told["rdma.comes_back"].stdout.endswith("nv_peer_mem.service systemctl is-enabled nv_peer_mem\n")
+
+
+@each_shell
+def test_what_a_module_for_the_gpus_depends_on(shell: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "etc/modprobe.d").mkdir(parents=True)
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  450.80.02\n")
+    for name, mode in (("rc.local", 0o755), ("rc.old", 0o644)):
+        (tmp_path / "etc" / name).write_text("# insmod nv_peer_mem.ko\ncd /root && insmod ./nv_peer_mem.ko\n")
+        (tmp_path / "etc" / name).chmod(mode)
+    (tmp_path / "etc/modprobe.d/a.conf").write_text("# nv_peer_mem\n blacklist nvidia-peermem\n")
+    tool(tmp_path, "mokutil", "echo SecureBoot enabled; echo 'Platform is in Setup Mode'")
+    path = f"{tmp_path}:{os.environ['PATH']}"
+
+    def ask(old: str = "rc.local") -> dict[str, Section]:
+        script = SCRIPT.replace(b"/proc/driver/nvidia/version", f"{tmp_path}/version".encode())
+        script = script.replace(b" /etc/rc.local", f" {tmp_path}/etc/{old}".encode())
+        script = script.replace(b" /etc/modprobe.d/", f" {tmp_path}/etc/modprobe.d/".encode())
+        return dict(read(run(shell, "rdma", script=script.replace(b"/lib/modules/", b"/nowhere/"), path=path).stdout))
+
+    told = ask()
+    assert "headers no\n" in told["rdma.peermem"].stdout
+    assert "secureboot SecureBoot enabled Platform is in Setup Mode\n" in told["rdma.peermem"].stdout
+    loads = f"{tmp_path}/etc/rc.local:cd /root && insmod ./nv_peer_mem.ko\n"
+    blocks = f"{tmp_path}/etc/modprobe.d/a.conf: blacklist nvidia-peermem\n"
+    assert told["rdma.comes_back"].stdout.startswith(f"{loads}{blocks}nv_peer_mem.service")
+    assert ask("rc.old")["rdma.comes_back"].stdout.startswith(f"{blocks}nv_peer_mem.service")  # it does not run
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="cannot: root may enter every folder")
@@ -323,17 +330,22 @@ def test_the_files_of_one_cluster(tmp_path: Path) -> None:
         "clusters/b/ssh/key",
         "jobs/x/spec.json",
         "setup/a/1/x.log",
+        "../etc/a/wait.sh",
+        "../etc/b/wait.sh",
     ):
         (state / path).parent.mkdir(parents=True, exist_ok=True)
         (state / path).write_text(path)
     (state / "agent" / "current").symlink_to("agent-1.pyz")
     (state / "clusters/a").chmod(0o700)
     script = SCRIPT.replace(b"/var/lib/taco-launch", str(state).encode())
+    script = script.replace(b"/etc/taco-launch", str(tmp_path / "etc").encode())
     made = parse("here", run(SHELLS[0], "made", script=feed(script, cluster="a")).stdout, 0.0, 1.0).made
     assert isinstance(made, Made)
     assert isinstance(made.files, tuple)
-    ours = {file.path.removeprefix(f"{state}/"): file for file in made.files if file.path.startswith(f"{state}/")}
+    ours = {file.path.removeprefix(f"{tmp_path}/").removeprefix("state/"): file for file in made.files}
+    ours = {path: file for path, file in ours.items() if path[0] != "/" and path != "state"}
     assert list(ours) == [
+        "etc", "etc/a", "etc/a/wait.sh", "etc/b",
         "agent", "agent/agent-1.pyz", "agent/current",
         "clusters", "clusters/a", "clusters/a/ssh", "clusters/a/ssh/key", "clusters/b",
     ]  # fmt: skip

@@ -91,6 +91,55 @@ def test_a_whole_answer() -> None:
     assert peer.comes_back == "/etc/modules-load.d/nvidia-peermem.conf"
 
 
+BOOT = """\
+/etc/rc.local:insmod /root/nv_peer_memory/nv_peer_mem.ko
+/etc/modules-load.d/a.conf:  nvidia-peermem
+/etc/modprobe.d/b.conf:softdep nvidia post: nvidia_uvm nvidia-peermem
+/etc/modprobe.d/c.conf:blacklist nvidia_peermem
+/etc/modprobe.d/d.conf:install nv_peer_mem /bin/false
+/etc/modprobe.d/e.conf:install nv_peer_mem /sbin/modprobe --ignore-install nv_peer_mem
+/etc/modprobe.d/f.conf:install nvidia /sbin/modprobe -i nvidia; /sbin/modprobe nvidia-peermem
+nv_peer_mem.service enabled
+"""
+
+
+def test_all_that_loads_peer_memory_at_boot_and_what_keeps_it_out() -> None:
+    peer = rdma(rdma_comes_back=BOOT).peer_memory
+    assert peer.comes_back == "/etc/rc.local"
+    assert peer.at_boot == (
+        ("/etc/rc.local", "nv_peer_mem"),
+        ("/etc/modules-load.d/a.conf", "nvidia_peermem"),
+        ("/etc/modprobe.d/b.conf", "nvidia_peermem"),
+        ("/etc/modprobe.d/f.conf", "nvidia_peermem"),
+        ("nv_peer_mem.service", "nv_peer_mem"),
+    )
+    assert peer.blocked == (("/etc/modprobe.d/c.conf", "nvidia_peermem"), ("/etc/modprobe.d/d.conf", "nv_peer_mem"))
+    none = rdma(rdma_comes_back="nv_peer_mem.service disabled\n").peer_memory
+    assert (none.at_boot, none.blocked, none.comes_back) == ((), (), Absent("nothing loads it at boot"))
+
+
+@pytest.mark.parametrize(
+    ("text", "on"),
+    [
+        ("SecureBoot enabled", True),
+        ("SecureBoot disabled", False),
+        ("SecureBoot disabled Platform is in Setup Mode", False),
+        ("SecureBoot enabled SecureBoot validation is disabled in shim", False),
+        ("EFI variables are not supported on this system", False),
+        ("no EFI", False),
+        ("6 0 0 0 1", True),
+        ("6 0 0 0 0", False),
+        ("Failed to read", Unknown("Secure Boot: 'Failed to read'")),
+        ("", Unknown("the probe did not look")),
+    ],
+)
+def test_secure_boot_and_headers(text: str, on: bool | Unknown) -> None:
+    peer = rdma(rdma_peermem=f"{PEERMEM}secureboot {text}\nheaders yes\n").peer_memory
+    assert (peer.secure_boot, peer.headers) == (on, True)
+    assert rdma(rdma_peermem=f"{PEERMEM}headers no\n").peer_memory.headers is False
+    assert rdma().peer_memory.headers == Unknown("the probe did not look")
+
+
 def test_a_host_without_rdma() -> None:
     none = ("", 2, "ls: cannot access '/dev/infiniband': No such file or directory")
     found = rdma(

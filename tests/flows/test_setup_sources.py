@@ -1,6 +1,8 @@
 """What a set-up brings along from the controller: passwords, packages, the agent, and the files of the head."""
 
+import base64
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from taco_launch.command import Command, Result
+from taco_launch.errors import HostError, UsageError
 from taco_launch.flows import setup_sources
 from taco_launch.model.facts import Made, MadeFile
 from taco_launch.model.found import Absent
-from taco_launch.model.hosts import Container, Engine, Inventory, Registry
+from taco_launch.model.hosts import Container, Engine, Inventory, Registry, Toolkit
 from taco_launch.setup import paths
+from taco_launch.setup.image import parse_reference
 from tests.cli.test_setup import PASSWORD, Simulated
 
 
@@ -34,14 +39,80 @@ def test_the_password_of_a_file(tmp_path: Path) -> None:
     assert setup_sources.password(Inventory("c", "a", ()), {}) is None
 
 
+def test_the_key_of_the_toolkits_repository(tmp_path: Path) -> None:
+    file = tmp_path / "gpgkey"
+    file.write_bytes(b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n")
+    assert setup_sources.toolkit_key(Toolkit(key=str(file))) == file.read_bytes()
+    for key in (None, "https://mirror/gpgkey"):
+        assert setup_sources.toolkit_key(Toolkit(key=key)) is None
+    file.write_bytes(b"\x99\x02")
+    with pytest.raises(UsageError, match=r"toolkit\.key: .* is no PGP key in text form"):
+        setup_sources.toolkit_key(Toolkit(key=str(file)))
+    file.unlink()
+    with pytest.raises(UsageError, match=r"toolkit\.key: .*: No such file or directory"):
+        setup_sources.toolkit_key(Toolkit(key=str(file)))
+
+
 def test_packages_of_a_folder(tmp_path: Path) -> None:
-    engine = Engine("packages", packages=str(tmp_path))
     with pytest.raises(Exception, match=r"there is no \.deb or \.rpm file"):
-        setup_sources.packages(engine)
+        setup_sources.packages(str(tmp_path), "docker.packages")
     for name in ("b.deb", "a.deb", "read.me"):
         (tmp_path / name).write_text(name)
-    assert setup_sources.packages(engine) == (("a.deb", b"a.deb"), ("b.deb", b"b.deb"))
-    assert setup_sources.packages(Engine()) == ()
+    assert setup_sources.packages(str(tmp_path), "docker.packages") == (("a.deb", b"a.deb"), ("b.deb", b"b.deb"))
+    assert setup_sources.packages(None, "docker.packages") == ()
+
+
+class Asked(Simulated):
+    """A host whose curl gives this answer, and keeps what it was asked."""
+
+    def __init__(self, code: int, stdout: str, stderr: str = "") -> None:
+        super().__init__("gpu1")
+        self.answer = (code, stdout.encode(), stderr.encode())
+
+    def run(self, command: Command) -> Result:
+        self.asked = command
+        return Result("gpu1", command, *self.answer, 0.1)
+
+
+def test_the_registry_is_asked_by_a_host_s_engine_and_no_argument_holds_the_password() -> None:
+    reference = parse_reference("r.example:5000/train:1")
+    host = Asked(0, '{"Descriptor": {"digest": "sha256:aa", "size": 1}}')
+    assert setup_sources.latest(host, reference, "me", PASSWORD) == "sha256:aa"
+    assert host.asked.argv[-1] == "http://localhost/distribution/r.example:5000/train:1/json"
+    assert host.asked.sudo
+    assert PASSWORD not in " ".join(host.asked.argv)
+    header = host.asked.stdin.decode().partition(": ")[2].strip().strip('"')
+    assert json.loads(base64.urlsafe_b64decode(header)) == {
+        "username": "me",
+        "password": PASSWORD,
+        "serveraddress": "r.example:5000",
+    }
+    setup_sources.latest(host, reference, None, None)
+    assert host.asked.stdin == b""
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((0, '{"message": "errors:\\ndenied"}\n'), "errors:\ndenied"),
+        ((127, "", "sh: curl: not found\n"), "sh: curl: not found"),
+        ((0, "page not found"), "page not found"),
+        ((0, "[]"), "[]"),
+        ((7, ""), "curl ended with exit code 7"),
+    ],
+)
+def test_why_the_registry_cannot_be_asked(answer: Any, said: str) -> None:
+    with pytest.raises(HostError) as caught:
+        setup_sources.latest(Asked(*answer), parse_reference("t:1"), None, None)
+    assert caught.value.message == f"gpu1: the registry cannot be asked what t:1 is now: {said}"
+    assert "Without --pull the image that is there stays" in str(caught.value.hint)
+
+
+def test_what_no_log_shows() -> None:
+    proxy = (("http", "http://u:p%40ss@x:1"), ("https", "http://y:1"), ("no", "a"))
+    found = setup_sources.secrets(Inventory("c", "a", (), engine=Engine(proxy=proxy)), PASSWORD)
+    assert found == (PASSWORD, "p%40ss")
+    assert setup_sources.secrets(Inventory("c", "a", ()), None) == ()
 
 
 def test_files_are_fetched_whole_or_not_there(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from taco_launch.flows import peers
 from taco_launch.flows.verify import Flaw, verify
 from taco_launch.inventory import profile
 from taco_launch.model.facts import Firewall, HostFacts, Network
+from taco_launch.model.found import Absent
 from taco_launch.remote.fanout import Fanout
 from tests.conftest import eventually
 from tests.setup.mesh import bare, inventory
@@ -249,6 +250,15 @@ def test_a_head_that_is_lost_is_a_finding(lost_at: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(head, "_answer", answered)
     assert cluster.flaws() == (Flaw(("gpu1",), "cannot be asked", f"lost at {lost_at}", "is it up?"),)
     assert done[-1] == "rm"
+
+
+def test_a_network_that_is_asked_for_and_not_there_is_a_finding() -> None:
+    cluster = Cluster(rdma="on")
+    cluster.facts = {name: replace(each, rdma=Absent("no HCA")) for name, each in cluster.facts.items()}
+    (flaw,) = cluster.flaws()
+    assert flaw.hosts == ("gpu1", "gpu2")
+    assert "cannot run jobs as the inventory has them: RDMA is asked for (network.rdma: on)" in str(flaw)
+    assert "network: {rdma: auto}" in flaw.hint
 
 
 def test_local_to_the_controller_is_not_local_to_the_head() -> None:

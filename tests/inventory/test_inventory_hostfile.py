@@ -156,7 +156,7 @@ def test_reading_one_needs_neither_yaml_nor_pydantic(tmp_path: Path) -> None:
 
 
 def test_hostile_files_are_refused_soon() -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     for text in (
         "gpu1 " * 20_000,
         "=" * 1_000_000,
@@ -180,7 +180,7 @@ def test_hostile_files_are_refused_soon() -> None:
             parse(text.encode(), "hosts")
         assert len(caught.value.faults) <= MAX_FAULTS + 1
         assert len(str(caught.value)) < 100_000
-    assert time.perf_counter() - begin < 15  # without a bound on names it is minutes
+    assert time.process_time() - begin < 15  # without a bound on names it is minutes
 
 
 def test_one_line_for_each_slot_of_very_many() -> None:

@@ -21,6 +21,7 @@ from taco_launch.inventory.select import choose, hosts_of, parse_hosts
 from taco_launch.model.hosts import Host, Inventory
 
 T = TypeVar("T")
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # that of libyaml, where PyYAML has it
 EACH = settings(max_examples=2500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 GOOD: dict[str, Any] = {
@@ -106,7 +107,7 @@ def documents(draw: st.DrawFn) -> bytes:
             )
         if not tree:
             break
-    data = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True).encode("utf-8", "surrogatepass")
+    data = yaml.dump(tree, Dumper=DUMPER, sort_keys=False, allow_unicode=True).encode("utf-8", "surrogatepass")
     if draw(st.integers(0, 3)) == 0:
         at = draw(st.integers(0, len(data)))
         until = at + draw(st.integers(0, 6))

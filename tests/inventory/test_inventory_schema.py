@@ -6,15 +6,18 @@ from typing import Any
 from taco_launch.inventory.schema import json_schema
 
 TOP = {"cluster", "head", "ssh", "network", "container", "docker", "mpirun", "profile", "versions", "defaults", "hosts"}
-TOP |= {"groups", "host_loss_timeout"}
+TOP |= {"groups", "host_loss_timeout", "toolkit", "peermem"}
 VERSIONS = {"openmpi", "nccl", "horovod"}
 SSH = {"user", "identity_file", "host_keys", "known_hosts", "connect_timeout"}
 NETWORK = {"interface", "rdma", "gid_index", "gdr", "port_range", "firewall"}
 CONTAINER = {"image", "ssh_port", "shm_size", "ulimits", "provides", "privileged", "mounts", "env", "registry"}
+IMAGE = {"name", "from"}
 REGISTRY = {"user", "password_file"}
 DOCKER = {"source", "url", "sha256", "packages", "proxy", "mirrors", "insecure_registries", "data_root", "settings"}
+TOOLKIT = {"source", "url", "key", "packages", "cdi"}
+PEERMEM = {"use", "package", "packages"}
 PROXY = {"http", "https", "no_proxy"}
-HOST = {"address", "port", "user", "identity_file", "slots", "max_slots", "labels", "connection"}
+HOST = {"address", "port", "user", "identity_file", "slots", "max_slots", "gpus", "labels", "connection"}
 
 
 def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -25,7 +28,7 @@ def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def test_every_key_is_described_and_nothing_else_is_taken() -> None:
     schema = json_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    known = TOP | SSH | NETWORK | CONTAINER | REGISTRY | DOCKER | PROXY | VERSIONS | HOST
+    known = TOP | SSH | NETWORK | CONTAINER | IMAGE | REGISTRY | DOCKER | TOOLKIT | PEERMEM | PROXY | VERSIONS | HOST
     assert {name for name, _ in properties(schema)} == known
     assert [name for name, part in properties(schema) if not part.get("description")] == []
     assert all(part["additionalProperties"] is False for part in (schema, *schema["$defs"].values()))

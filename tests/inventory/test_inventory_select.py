@@ -85,7 +85,7 @@ def test_the_form_is_said_where_it_is_missed() -> None:
 
 
 def test_a_long_string_is_refused_soon() -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()  # that of the clock depends on what else runs here
     with pytest.raises(SpecError) as caught:
         parse_hosts("-," * 60_000)
     assert len(caught.value.faults) == MAX_FAULTS + 1
@@ -94,7 +94,7 @@ def test_a_long_string_is_refused_soon() -> None:
     with pytest.raises(SpecError) as caught:
         choose(CLUSTER, ",".join(f"x{number}" for number in range(10_000)))
     assert len(caught.value.faults) == MAX_FAULTS + 1
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 def test_chosen_hosts_keep_all_but_their_slots() -> None:

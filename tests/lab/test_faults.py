@@ -9,7 +9,7 @@ from taco_launch.lab.faults import FAULTS
 from tests.conftest import eventually
 from tests.lab.conftest import LabUser, docker, seconds
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
 DISK = "/var/lib/taco-launch"
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -152,6 +153,36 @@ def test_slots_that_are_held_are_named(cluster: Cluster, second: Cluster) -> Non
     assert "holds" in busy.stderr
     assert second("get", "waits").returncode == 1
     cluster("delete", "holds")
+
+
+def test_two_heads_race_for_the_same_hosts(cluster: Cluster, second: Cluster) -> None:
+    """Each asks for the hosts in its own order: nobody waits for the other, and who is refused is told by whom."""
+    file = Path(second.inventory)
+    head, *hosts = file.read_text().partition("hosts:\n")[::2]
+    file.write_text("".join([head, "hosts:\n", *reversed(hosts[0].splitlines(keepends=True))]))
+    # A rank that finds another job's in its place ends with 9.
+    script = "mkdir /tmp/use.$LOCAL_RANK || exit 9; sleep 0.5; rmdir /tmp/use.$LOCAL_RANK"
+    started = {
+        f"{side}{number}": controller.start(
+            "run", "--name", f"{side}{number}", "--np", "4" if number else "2", "--", "sh", "-c", script
+        )
+        for number in range(3)
+        for side, controller in (("one", cluster), ("two", second))
+    }
+    ended = {name: (process.communicate(timeout=100)[1], process.returncode) for name, process in started.items()}
+    assert {code for _said, code in ended.values()} <= {0, 4}, ended
+    assert 0 in {code for _said, code in ended.values()}
+    ran = {name for name, (_said, code) in ended.items() if code == 0}
+    for said, code in ended.values():
+        holders = re.findall(r"slots held by job (\S+) \(since", said)
+        assert code == 0 or (holders and set(holders) <= ran), said
+    # All slots are free again, and a head knows its own jobs from the other's.
+    for after, controller in (("after-two", second), ("after-one", cluster)):
+        assert controller("run", "--name", after, "--np", "4", "--", "true").returncode == 0
+        gone = controller("delete", after, *(name for name in ran if controller.job(name)))
+        assert (gone.returncode, "still there" in gone.stderr) == (0, False), gone.stderr
+        listed = controller("list")
+        assert (listed.returncode, "spec.json" in listed.stderr) == (0, False), listed.stderr
 
 
 def test_a_short_cut_harms_nobody_and_a_lost_connection_is_made_again(cluster: Cluster) -> None:

@@ -16,7 +16,7 @@ from taco_launch.lab.hosts import FORBIDDEN
 from tests.conftest import eventually
 from tests.lab.conftest import LabUser, docker
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
 
 def started(lab: LabUser) -> str:

@@ -5,13 +5,16 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conftest import eventually
 from tests.lab.conftest import LabUser, may_use_an_engine
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
 PASSWORD_FILE = "registry-password"
 
@@ -59,6 +62,49 @@ def engine_says(lab: LabUser, host: str, *words: str) -> str:
     return done.stdout.strip()
 
 
+def refused(lab: LabUser, folder: Path, env: dict[str, str], **ssh: str) -> str:
+    """Have gpu1 set up by another inventory, which fails before anything is done; give what is said."""
+    ours = {"user": "root", "identity_file": f"{lab.folder}/id_ed25519", "known_hosts": f"{lab.folder}/known_hosts"}
+    hosts: dict[str, Any] = {"gpu1": {"address": lab.host("gpu1")["address"], "slots": 2}}
+    written = {"cluster": "c", "ssh": {**ours, **ssh}, "hosts": hosts, "container": {"image": "none:1"}}
+    (folder / "other.yaml").write_text(json.dumps(written))
+    argv = lab.argv("-i", str(folder / "other.yaml"), "setup", "--yes")
+    done = subprocess.run(argv, env={**lab.env, **env}, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (5, ""), done.stderr
+    assert done.stderr.count("error: gpu1: ") == 1
+    return done.stderr
+
+
+def test_nobody_is_let_in_by_the_wrong_key_host_key_or_password(bare: LabUser, tmp_path: Path) -> None:
+    key, known = tmp_path / "key", tmp_path / "known"
+    subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)), check=True)
+    said = refused(bare, tmp_path, {}, identity_file=str(key))
+    assert f"it does not let root in with a key\n  offered: {key}\n" in said
+    assert f"hint: put a public key there: ssh-copy-id -i {key} root@" in said
+
+    lines = [line.split(" ", 1) for line in (bare.folder / "known_hosts").read_text().splitlines()]
+    of = {names.partition(",")[0]: names for names, _ in lines}
+    known.write_text("".join(f"{of['gpu1']} {each}\n" for names, each in lines if names == of["gpu2"]))
+    said = refused(bare, tmp_path, {}, known_hosts=str(known))
+    assert "has CHANGED: now " in said
+    assert f"hint: if it was installed anew: taco-launch -i {tmp_path}/other.yaml trust --replace gpu1\n" in said
+
+    ops = "useradd -m ops && echo ops:right | chpasswd && cp -r ~/.ssh /home/ops/ && chown -R ops /home/ops/.ssh"
+    assert bare.inside("gpu1", "sh", "-c", f"{ops} && usermod -aG sudo ops").returncode == 0
+    said = refused(bare, tmp_path, {"TACO_LAUNCH_SUDO_PASSWORD": "wrong"}, user="ops")
+    assert "sudo refuses the password that was given\nhint: try it there: ssh -t " in said
+
+
+@contextmanager
+def apt_at_work(lab: LabUser, host: str) -> Iterator[None]:
+    """Have apt hold its lock for some seconds, as unattended upgrades do."""
+    script = "apt-get -qq update && exec apt-get -qq -y -o DPkg::Pre-Invoke::='sleep 5.25' install file"
+    argv = lab.argv("lab", "exec", "--name", lab.name, host, "--", "sh", "-c", script)
+    with subprocess.Popen(argv, env=lab.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+        eventually(lambda: lab.inside(host, "pgrep", "-fx", "sleep 5.25").returncode == 0, 30, "apt to hold its lock")
+        yield
+
+
 def test_from_bare_to_ready(bare: LabUser) -> None:
     nobody = setup(bare)
     assert nobody.returncode == 2
@@ -67,13 +113,15 @@ def test_from_bare_to_ready(bare: LabUser) -> None:
     assert setup(bare, "--check").returncode == 3
     assert bare.inside("gpu1", "sh", "-c", "command -v docker").stdout == "", "looking has installed something"
 
-    done = setup(bare, "--yes")
+    with apt_at_work(bare, "gpu1"):
+        done = setup(bare, "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("gpu[1-2]: + docker: install docker.io")
     assert {name: state for name, (state, _) in states(done).items()} == {"gpu1": "ready", "gpu2": "ready"}
     logs = sorted((bare.state / "setup" / bare.name).glob("*/*.log"))
     assert [log.name for log in logs] == ["gpu1.log", "gpu2.log"]
     assert logs[0].stat().st_mode & 0o777 == 0o600
+    assert ["Could not get lock" in log.read_text() for log in logs] == [True, False]
     password = next(bare.folder.glob(f"*{PASSWORD_FILE}*")).read_text().strip()
     told = done.stdout + done.stderr + "".join(log.read_text() for log in logs)
     assert password not in told
@@ -104,9 +152,10 @@ def test_one_host_of_two_is_broken(bare: LabUser) -> None:
     bare.fault("gpu2", "disk-free")
     assert done.returncode == 5
     assert {name: state for name, (state, _) in states(done).items()} == {"gpu1": "ready", "gpu2": "failed"}
-    assert "error: gpu2: " in done.stderr
-    assert "No space left on device" in done.stderr
+    full = "the disk of /var/lib/taco-launch is full: /var/lib/taco-launch has 0 MiB free"
+    assert f"error: gpu2: {full}\nhint: free some space" in done.stderr
     assert "1 of 2 hosts ready" in done.stderr
+    assert "once that is mended, the same command goes on" in done.stderr
     ready(bare)
 
 
@@ -128,7 +177,7 @@ def pulling(lab: LabUser) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_cut_off_in_the_middle(bare: LabUser, number: int) -> None:
-    take_back(bare, "--images")
+    take_back(bare, "--images", "--hosts", "gpu1")
     with subprocess.Popen(
         bare.argv("-i", f"lab:{bare.name}", "setup", "--yes"),
         env=bare.env,
@@ -146,7 +195,7 @@ def test_cut_off_in_the_middle(bare: LabUser, number: int) -> None:
 
 
 def test_a_host_reboots_in_the_middle(bare: LabUser) -> None:
-    take_back(bare, "--images")
+    take_back(bare, "--images", "--hosts", "gpu1")
     with subprocess.Popen(
         bare.argv("-i", f"lab:{bare.name}", "setup", "--yes"),
         env=bare.env,
@@ -195,7 +244,10 @@ def test_what_setup_made_is_taken_back_and_nothing_else(bare: LabUser) -> None:
     take_back(bare)
     for host in ("gpu1", "gpu2"):
         left = bare.inside(
-            host, "sh", "-c", "ls -d /etc/systemd/system/taco* /var/lib/taco-launch/[!j]* /run/taco-launch/leases"
+            host,
+            "sh",
+            "-c",
+            "ls -d /etc/taco-launch /etc/systemd/system/taco* /var/lib/taco-launch/[!j]* /run/taco-launch/leases",
         )
         assert left.stdout == ""
         assert image in engine_says(bare, host, "images", "--format", "{{.Repository}}:{{.Tag}}")
@@ -203,3 +255,25 @@ def test_what_setup_made_is_taken_back_and_nothing_else(bare: LabUser) -> None:
     again = bare.taco("-i", f"lab:{bare.name}", "teardown", "--yes")
     assert (again.returncode, again.stdout) == (0, "")
     assert setup(bare, "--check").returncode == 3
+
+
+def test_one_host_of_four_is_broken(bare: LabUser) -> None:
+    four = LabUser(f"{bare.name}-four", bare.state)
+    source = "echo 'deb http://127.0.0.1:9/debian stable main' >/etc/apt/sources.list"
+    try:
+        assert four.verb("up", "--hosts", "4", "--slots", "2").returncode == 0
+        broken = four.inside("gpu3", "sh", "-c", f"rm -rf /etc/apt/sources.list* /var/lib/apt/lists; {source}")
+        assert broken.returncode == 0
+        done = setup(four, "--yes")
+        expected = {"gpu1": "ready", "gpu2": "ready", "gpu3": "failed", "gpu4": "ready"}
+        assert (done.returncode, {name: state for name, (state, _) in states(done).items()}) == (5, expected), (
+            done.stderr
+        )
+        assert "error: gpu3: install docker.io (distribution): apt-get install: " in done.stderr
+        assert "; package source: Failed to fetch http://127.0.0.1:9/debian" in done.stderr
+        assert "3 of 4 hosts ready after " in done.stderr
+        ran = four.taco("-i", f"lab:{four.name}", "run", "-H", "gpu1:1,gpu2:1,gpu4:1", "--np", "3", "--", "hostname")
+        assert ran.returncode == 0, ran.stderr
+        assert {name for name in expected if name in ran.stdout} == {"gpu1", "gpu2", "gpu4"}
+    finally:
+        four.verb("down")

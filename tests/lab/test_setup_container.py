@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import eventually
 from tests.lab.conftest import LabUser, may_use_an_engine
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
 NAME = "taco-launch-c"
 LOCK = "/var/lib/taco-launch/jobs/train-1/lock"
@@ -112,7 +112,7 @@ def test_it_is_made_once_and_runs(engine: Engine) -> None:
     assert engine.runs()
     assert engine.setup("--check").returncode == 0
     assert engine.ready() == first
-    environment = engine.sh("cat /var/lib/taco-launch/clusters/c/environment")
+    environment = engine.sh(f"docker exec {NAME} cat /run/taco-launch/environment")
     assert "export LD_LIBRARY_PATH='/opt/lib'" in environment
     assert "export TACO_LAUNCH_CLUSTER='c'" in environment
     folders = engine.sh("stat -c '%a %n' /run/taco-launch/leases /var/lib/taco-launch/clusters/c/ssh")
@@ -125,6 +125,25 @@ def test_it_is_made_once_and_runs(engine: Engine) -> None:
         False,
     )
     assert {"SYS_PTRACE"} <= {name.removeprefix("CAP_") for name in told["CapAdd"]}
+
+
+def test_the_container_writes_to_jobs_and_leases_alone(engine: Engine) -> None:
+    engine.ready(env={"TOKEN": "ge heim#1"})
+    state = "/var/lib/taco-launch"
+    script = f"for folder in {state}/jobs /run/taco-launch/leases {state}/agent {state}/clusters/c; do (: >$folder/probe); done"
+    said = engine.lab.inside("gpu1", "docker", "exec", NAME, "sh", "-c", f"{script}; ls {state}; ls /etc/taco-launch")
+    assert said.stdout.split() == ["agent", "clusters", "jobs"]
+    engine.sh(f"rm {state}/jobs/probe /run/taco-launch/leases/probe")
+    assert engine.sh(f"find {state} /run/taco-launch -name probe") == ""
+    unit = engine.sh(f"cat /etc/systemd/system/{NAME}.service; ls /etc/taco-launch/c")
+    assert "/bin/sh /etc/taco-launch/c/wait.sh" in unit
+    assert state not in unit
+    # what a variable holds is told by the engine alone, to whom may ask it
+    told = json.loads(engine.sh(f"docker container inspect {NAME}"))[0]["Config"]
+    assert "TOKEN=ge heim#1" in told["Env"]
+    assert "ge heim" not in json.dumps(told["Labels"])
+    assert engine.sh("ls /run/taco-launch") == "leases\nsetup.lock"
+    engine.ready()
 
 
 def test_what_the_engine_or_its_client_loses_comes_back(engine: Engine) -> None:
@@ -182,7 +201,7 @@ def test_after_a_reboot_it_waits_for_devices_and_runs(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("lock", "says"),
     [
-        (LOCK, "job train-1 runs in taco-launch-c: wait for it, or: taco-launch stop train-1"),
+        (LOCK, "job train-1 runs in taco-launch-c\nhint: wait for it, or: taco-launch -i "),
         ("/run/taco-launch/leases/slot-1", "train-1"),
     ],
 )

@@ -19,7 +19,7 @@ from tests.conftest import eventually
 from tests.lab.conftest import LabUser
 from tests.lab.logins import inside
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,7 @@ class Mesh:
 
     def sshd(self, host: str) -> str:
         """Give the process number of its sshd."""
-        return inside(
-            self.lab, host, f"cat /var/lib/taco-launch/clusters/{self.inventory.cluster}/ssh/sshd.pid"
-        ).strip()
+        return self.sh(host, "cat /run/taco-launch/sshd.pid").stdout.strip()
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +101,23 @@ def test_mpirun_and_ssh_just_work_inside(mesh: Mesh) -> None:
     assert mesh.sh("gpu1", "echo 'get /tmp/b /tmp/c' | sftp -q -b - gpu2 >/dev/null && cat /tmp/c").stdout == "data\n"
     assert mesh.sh("gpu1", "ssh gpu2 exit 3", check=False).returncode == 3
     assert mesh.ready() == {"gpu1": 0, "gpu2": 0}
+
+
+def test_what_start_up_files_of_the_image_print_is_in_nobodys_way(mesh: Mesh) -> None:
+    noise = "cp /root/.bashrc /root/before; printf 'echo noise\\necho noise >&2\\n' >/root/.bashrc; echo data >/tmp/d"
+    mesh.sh("gpu2", noise)
+    try:
+        done = mesh.sh(
+            "gpu1", "ssh gpu2 hostname; scp -q gpu2:/tmp/d /tmp/e && cat /tmp/e; scp -q -O gpu2:/tmp/d /tmp/f"
+        )
+        assert (done.stdout, done.stderr) == ("gpu2\ndata\n", "")
+        assert (
+            mesh.sh("gpu1", "echo 'get /tmp/d /tmp/g' | sftp -q -b - gpu2 >/dev/null && cat /tmp/g").stdout == "data\n"
+        )
+        names = mesh.sh("gpu1", "mpirun --allow-run-as-root -H gpu1:1,gpu2:1 hostname").stdout.split()
+        assert sorted(names) == ["gpu1", "gpu2"]
+    finally:
+        mesh.sh("gpu2", "mv /root/before /root/.bashrc")
 
 
 def test_only_the_cluster_s_key_and_address_let_in(mesh: Mesh) -> None:
@@ -175,9 +190,8 @@ def test_a_port_that_is_taken(mesh: Mesh) -> None:
 def test_a_lost_host_key_and_a_dead_sshd_are_mended(mesh: Mesh) -> None:
     folder = f"/var/lib/taco-launch/clusters/{mesh.inventory.cluster}/ssh"
     before = mesh.container("gpu2")
-    inside(
-        mesh.lab, "gpu2", f"rm {folder}/host_key.pub; echo broken >{folder}/known_hosts; kill $(cat {folder}/sshd.pid)"
-    )
+    inside(mesh.lab, "gpu2", f"rm {folder}/host_key.pub; echo broken >{folder}/known_hosts")
+    mesh.sh("gpu2", "kill $(cat /run/taco-launch/sshd.pid)")
     changes = mesh.ready()
     assert changes["gpu1"] == 1
     assert mesh.sh("gpu1", "ssh gpu2 hostname").stdout == "gpu2\n"
@@ -227,7 +241,7 @@ def test_a_blocked_pair_is_named_and_opened_on_demand(mesh: Mesh) -> None:
         assert mesh.ready(network=managed) == {"gpu1": 1, "gpu2": 1}
         assert mesh.ready(network=managed) == {"gpu1": 0, "gpu2": 0}
         for host in ("gpu1", "gpu2"):
-            inside(mesh.lab, host, f"systemctl restart taco-launch-{mesh.inventory.cluster}-firewall")
+            inside(mesh.lab, host, f"systemctl restart taco-launch_{mesh.inventory.cluster}_firewall")
             rules_now = inside(mesh.lab, host, "iptables -S INPUT; nft list table inet guard 2>&1 || :")
             assert rules_now.count(f"taco-launch:{mesh.inventory.cluster}") == 1
         mesh.ready(network=managed)
@@ -235,7 +249,7 @@ def test_a_blocked_pair_is_named_and_opened_on_demand(mesh: Mesh) -> None:
         assert len(mesh.set_up().found) == 2, "what was opened was not closed again"
         for host, before in rules.items():
             assert inside(mesh.lab, host, "nft list ruleset | sed 's/packets.*bytes [0-9]*//'") == before
-            assert "firewall" not in inside(mesh.lab, host, f"ls /var/lib/taco-launch/clusters/{mesh.inventory.cluster} /etc/systemd/system")  # fmt: skip
+            assert "firewall" not in inside(mesh.lab, host, f"ls /etc/taco-launch/{mesh.inventory.cluster} /etc/systemd/system")  # fmt: skip
     finally:
         inside(mesh.lab, "gpu1", DROP.replace("-I", "-D"))
         inside(mesh.lab, "gpu2", "nft delete table inet guard")
@@ -250,8 +264,7 @@ def test_sessions_and_ranks_have_the_environment_of_the_container(mesh: Mesh) ->
     assert told[0] == "/opt/nccl:/opt/it's odd Ring"
     assert told[1:] == mesh.sh("gpu2", "ulimit -l; umask").stdout.splitlines()
     # a start-up file of the image that sets it anew
-    folder = f"/var/lib/taco-launch/clusters/{mesh.inventory.cluster}"
-    inside(mesh.lab, "gpu2", f"sed -i '/NCCL_ALGO/d' {folder}/environment")
+    mesh.sh("gpu2", "sed -i '/NCCL_ALGO/d' /run/taco-launch/environment")
     wanted = replace(mesh.inventory.container, env=odd)
     (flaw,) = mesh.set_up(container=wanted).found
     assert str(flaw) == "gpu2 does not give ranks the environment of its container: NCCL_ALGO is another there"

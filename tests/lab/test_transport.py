@@ -19,7 +19,7 @@ from tests.lab.logins import BOTH, PASSPHRASE, PASSWORD, SYSTEM, Person, inside,
 from tests.remote.test_ssh_commands import ENV, EVERYTHING, ODD, encoded
 from tests.remote.test_ssh_logins import agent
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
 # fixtures are found by their names here
 keys, person = logins.keys, logins.person

@@ -18,7 +18,7 @@ from tests.lab import logins
 from tests.lab.conftest import LabUser, seconds
 from tests.lab.logins import BOTH, SYSTEM, Person, inside
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
 # fixtures are found by their names here
 keys, person = logins.keys, logins.person

@@ -23,6 +23,7 @@ from taco_launch.remote.access import Access
 from taco_launch.remote.fanout import connect
 from taco_launch.remote.head import AgentError, Head
 from taco_launch.remote.seat import in_container, on_host
+from tests.agent.conftest import write_agent
 from tests.conftest import eventually
 from tests.remote import sshd as server
 from tests.remote.conftest import NOBODY, host, inventory
@@ -115,7 +116,7 @@ def test_a_lost_connection_is_made_again(own: server.Sshd, monkeypatch: pytest.M
     found = of(own, "plain")
     folder = own.folder / "home/plain/halves/agent"
     folder.mkdir(parents=True)
-    (folder / bundle.name(bundle.sources())).write_text(HALVES % protocol.VERSION)
+    write_agent(folder / bundle.name(bundle.sources()), HALVES % protocol.VERSION)
     spec = JobSpec("j", ("true",), found.hosts, head="plain")
     job = {"spec": to_json(spec), "record": to_json(JobRecord("1", JobState.SUCCEEDED)), "folder": "/"}
     (folder / "done").write_text(json.dumps(job))

@@ -179,6 +179,11 @@ def test_what_was_offered_and_what_the_host_takes(sshd: Sshd, tmp_path: Path) ->
         login(replace(host(sshd, "plain"), identity_file=None))
     assert caught.value.hint
     assert "ssh-keygen" in caught.value.hint
+    with pytest.raises(HostError, match=r"not offered: .*/gone: no such file") as caught:
+        login(replace(host(sshd, "plain"), identity_file=f"{tmp_path}/gone"))
+    assert caught.value.hint
+    assert "name it" not in caught.value.hint
+    assert caught.value.hint.endswith(f"ls -l {tmp_path}/gone")
 
 
 def test_more_keys_than_the_host_hears(sshd: Sshd, home: Path, tmp_path: Path) -> None:

@@ -12,6 +12,13 @@ from taco_launch.setup.scripts import text
 
 # All that the scripts may find besides what is simulated.
 _REAL = "awk basename cat chmod cp cut date df env grep head id ls mkdir mktemp mv readlink rm sed sh sha256sum sleep sort tail tr wc".split()  # noqa: SIM905
+# What stands in front of a script where it is run.
+_FRONT = {
+    "docker_install.sh": ("dpkg.sh", "packages.sh"),
+    "toolkit_install.sh": ("dpkg.sh", "packages.sh"),
+    "docker_settings.sh": ("dockerd.sh",),
+    "docker_start.sh": ("dpkg.sh", "dockerd.sh"),
+}
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,8 @@ class Machine:
 
     def run(self, script: str, *args: str) -> tuple[int, str]:
         """Run a script of set-up as a batch does; give its exit code and its last line."""
-        body = text(script).replace("/etc/", f"{self.root}/etc/").replace("/var/lib/dpkg", f"{self.root}/dpkg")
+        body = "".join(map(text, (*_FRONT[script], script)))
+        body = body.replace("/etc/", f"{self.root}/etc/").replace("/var/lib/dpkg", f"{self.root}/dpkg")
         done = subprocess.run(
             ("/bin/sh", "-euc", body, "setup", *args),
             env={"PATH": str(self.root / "bin"), "TMPDIR": str(self.root / "tmp")},

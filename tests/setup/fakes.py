@@ -42,8 +42,11 @@ class Fakes:
 
     def run(self, *names_and_args: str, names: int = 1) -> "subprocess.CompletedProcess[str]":
         """Run scripts of set-up as an operation is run: the first `names` words name them, the rest are arguments."""
-        text = "".join(map(scripts.text, names_and_args[:names]))
-        argv = (*self.sh, "-euc", text, "setup", *names_and_args[names:])
+        return self.run_text("".join(map(scripts.text, names_and_args[:names])), *names_and_args[names:])
+
+    def run_text(self, text: str, *args: str) -> "subprocess.CompletedProcess[str]":
+        """Run a script's text in the same way."""
+        argv = (*self.sh, "-euc", text, "setup", *args)
         return subprocess.run(
             argv, env=self.env(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False
         )

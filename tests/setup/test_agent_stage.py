@@ -75,7 +75,7 @@ def test_nothing_to_do_without_one() -> None:
 
 def install(state: Path, name: str) -> None:
     argv = ("sh", "-euc", scripts.text("agent.sh"), "agent.sh", str(state), str(state / "agent"), name)
-    subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
+    subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, timeout=20)
 
 
 @pytest.fixture
@@ -124,3 +124,19 @@ def test_one_that_a_running_job_names_stays(state: Path) -> None:
     os.close(lock)
     install(state, NEW)
     assert agents(state) == {NEW}
+
+
+def test_what_a_container_put_among_jobs_is_neither_followed_nor_waited_for(state: Path) -> None:
+    job, odd = state / "jobs" / "train", state / "jobs" / "odd"
+    job.mkdir(parents=True)
+    odd.mkdir()
+    os.mkfifo(job / "events.jsonl")
+    (job / "spec.json").symlink_to(state / "elsewhere")
+    (state / "elsewhere").write_text("agent-2.pyz")
+    (odd / "lock").symlink_to(state / "made")
+    lock = os.open(job / "lock", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    install(state, NEW)
+    os.close(lock)
+    assert agents(state) == {NEW}
+    assert not (state / "made").exists()

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from taco_launch.setup import batch, paths
-from taco_launch.setup.batch import Ran, apart, command, read, script, why
+from taco_launch.setup.batch import Ran, apart, command, hint, read, script, why
 from taco_launch.setup.ops import File, Op
 from tests.conftest import eventually
 
@@ -57,6 +58,16 @@ def test_the_first_that_fails_is_the_last(shell: str, tmp_path: Path) -> None:
     )
     assert outcome.failed == Ran(1, 1, b"E: no space")
     assert (outcome.whole, len(outcome.ran), (tmp_path / "never").exists()) == (True, 2, False)
+
+
+@each_shell
+def test_scripts_know_what_the_user_types(shell: str) -> None:
+    step = op('echo "error: job j runs" >&2; echo "hint: ${taco_typed-taco-launch} stop j" >&2; exit 1')
+    words = [*argv(shell), "taco-launch -i 'my c.yaml'"]
+    done = subprocess.run(words, input=script([step]).encode(), capture_output=True, timeout=60, check=False)
+    failed = read(done.stdout.splitlines(keepends=True), MARKER).failed
+    assert failed is not None
+    assert hint(failed) == "taco-launch -i 'my c.yaml' stop j"
 
 
 @each_shell
@@ -157,19 +168,15 @@ def test_a_step_is_finished_though_its_batch_is_ended(shell: str, number: int, t
         eventually((tmp_path / "begun").exists, 10, "the step to begin")
         os.killpg(process.pid, number)
         process.wait(10)
-        # a second set-up waits until that step is over
+        # a second set-up waits until that step is over, and then plans anew
         waited = []
-        done = subprocess.run(
-            argv(shell),
-            input=script([op('ls "$1"', str(tmp_path))]).encode(),
-            capture_output=True,
-            timeout=20,
-            check=True,
-        )
+        second = script([op('touch "$1/third"', str(tmp_path))]).encode()
+        done = subprocess.run(argv(shell), input=second, capture_output=True, timeout=20, check=True)
     outcome = read(done.stdout.splitlines(keepends=True), MARKER, waits=lambda: waited.append(True))
-    assert b"finished" in outcome.ran[0].output
-    assert waited == [True]
+    assert (outcome.whole, outcome.stale, outcome.ran, waited) == (True, True, (), [True])
+    assert (tmp_path / "finished").exists()
     assert not (tmp_path / "second").exists()
+    assert not (tmp_path / "third").exists()
 
 
 @each_shell
@@ -201,9 +208,9 @@ def test_large_files_go_apart(tmp_path: Path) -> None:
 
 def test_the_command_runs_as_root_and_shows_nothing_in_its_arguments() -> None:
     secret = File("/x", b"very secret", secret=True)
-    made = command([op("true", files=(secret,))], MARKER)
+    made = command([op("true", files=(secret,))], MARKER, "taco-launch -i 'my c.yaml'")
     assert made.sudo
-    assert made.argv == ("/bin/sh", "-s", "--", MARKER)
+    assert made.argv == ("/bin/sh", "-s", "--", MARKER, "taco-launch -i 'my c.yaml'")
     assert b"very secret" not in made.stdin
 
 
@@ -211,6 +218,12 @@ def test_last_words() -> None:
     assert why(op("x"), Ran(0, 1, b"noise\nerror: one\nmore\nerror: no room\n  make some\n")) == "x: no room; make some"
     assert why(op("x"), Ran(0, 1, b"a\nb\n\nc\nd\n")) == "x: b; c; d"
     assert why(op("x"), Ran(0, 7, b"\n")) == "x: exit code 7"
+    steps = Ran(0, 1, b"hint: not this\nerror: old\nerror: no key\nhint: enrol it\nthe end\n")
+    assert (why(op("x"), steps), hint(steps)) == ("x: no key; the end", "enrol it")
+    assert (why(op("x"), Ran(0, 1, b"hint: of a tool\n")), hint(Ran(0, 1, b"hint: of a tool\n"))) == (
+        "x: hint: of a tool",
+        "",
+    )
 
 
 def answer(*lines: str) -> list[bytes]:
@@ -251,4 +264,6 @@ def test_a_part_of_a_file_does_not_stay(tmp_path: Path) -> None:
     done = subprocess.run(argv("dash"), input=broken.encode(), capture_output=True, timeout=20, check=True)
     outcome = read(done.stdout.splitlines(keepends=True), MARKER)
     assert outcome.failed is not None
+    said = outcome.failed.output.decode()
+    assert re.fullmatch(rf"error: cannot write {tmp_path}/file: invalid input; free: \S+ on /\S*", said), said
     assert [path.name for path in tmp_path.iterdir()] == ["run"]

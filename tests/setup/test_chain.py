@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.found import NOT_ASKED, Absent
 from taco_launch.model.hosts import Container, Host, Inventory
+from taco_launch.setup import image, ssh_mesh
 from taco_launch.setup.chain import Chain, Plan, chain
 from taco_launch.setup.ops import STAGES, Cluster, Op, Problem, Stage
+from tests.setup.training import bare, cluster
 
 HOST = Host("gpu1", "10.0.0.1")
 CLUSTER = Cluster(Inventory("c", "gpu1", (HOST,), Container("image")), {})
@@ -19,7 +22,7 @@ BARE = HostFacts("gpu1", NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, 
 
 def simulated(stage: Stage) -> Plan:
     """A stage that counts the subjects which are Absent: each operation makes one more of them so."""
-    subjects = ("system", "network", "docker", "gpu", "rdma")
+    subjects = ("system", "network", "docker", "gpu", "rdma", "topology", "image")
 
     def plan(_host: Host, facts: HostFacts, _cluster: Cluster) -> Iterator[Op | Problem]:
         there = [name for name in subjects if getattr(facts, name) == Absent()]
@@ -61,6 +64,48 @@ def test_a_problem_ends_the_chain(number: int) -> None:
     assert made.problems == (problem,)
     assert [op.stage for op in made.ops] == list(STAGES[: number + 1])
     assert not made.empty
+
+
+def test_nothing_is_guessed_of_stages_that_an_operation_reveals() -> None:
+    def starts(_host: Host, _facts: HostFacts, _cluster: Cluster) -> Iterator[Op | Problem]:
+        yield Op("docker", "start docker", "", reveals=("image", "container"))
+
+    def guesses(_host: Host, _facts: HostFacts, _cluster: Cluster) -> Iterator[Op | Problem]:
+        yield Problem("image", "nobody knows")
+
+    plans: dict[Stage, Plan] = {**PLANS, "docker": starts, "image": guesses, "container": guesses}
+    made = chain(HOST, BARE, CLUSTER, plans, ("docker", "image", "container", "agent"))
+    later = ("is looked at once that is done", "nothing is known of it before: start docker")
+    assert [(op.stage, op.name, op.why, op.script) for op in made.ops[1:3]] == [
+        ("image", *later, ""),
+        ("container", *later, ""),
+    ]
+    assert [op.stage for op in made.ops] == ["docker", "image", "container", "agent"]
+    alone: tuple[Stage, ...] = ("image",)
+    assert chain(HOST, BARE, CLUSTER, plans, alone).problems
+
+
+def test_what_is_the_same_for_all_hosts_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = [bare(name) for name in ("gpu1", "gpu2", "gpu3")]
+    of = cluster(*facts)
+    asked: list[str] = []
+
+    def note(module: ModuleType, name: str) -> None:
+        whole = getattr(module, name)
+
+        def noted(*args: object) -> Any:
+            asked.append(name)
+            return whole(*args)
+
+        monkeypatch.setattr(module, name, noted)
+
+    note(image, "_standard")
+    note(ssh_mesh, "members")
+    for host, each in zip(of.inventory.hosts, facts, strict=True):
+        assert list(image.plan(host, each, of)) + list(ssh_mesh.plan(host, each, of))
+    assert asked == ["_standard", "members"]
+    assert list(image.plan(HOST, facts[0], replace(of, latest="sha256:new")))
+    assert asked == ["_standard", "members", "_standard"]
 
 
 def test_a_problem_alone_is_not_nothing() -> None:

@@ -1,6 +1,7 @@
 """The container stage: what a container is made of, when it is made anew, and what keeps it up."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -75,6 +76,7 @@ def test_the_guides_options_with_the_least_privileges() -> None:
         "--cap-add=SYS_PTRACE",
         "--device=/dev/infiniband/rdma_cm",
         "--device=/dev/infiniband/uverbs0",
+        "--tmpfs=/run/taco-launch:mode=0700,size=16777216",
         "--log-driver=local",
     ]
 
@@ -89,19 +91,23 @@ def test_the_arguments_end_with_the_image_and_our_main_process() -> None:
 
 def test_mounts_and_variables() -> None:
     made = defined(
-        ready(), mounts=(("/data", "/data", "ro"), ('/a,"b', "/c", "rw")), env=(("HF_HOME", "/data/x y"), ("A", "b=c"))
+        ready(), mounts=(("/data", "/data", "ro"), ('/a,"b', "/c", "rw")), env=(("HF_HOME", "/data/x y"), ("A", "b=#c"))
     )
+    state = "/var/lib/taco-launch"
     assert [option for option in made.options if option.startswith(("--mount", "--env"))] == [
-        "--mount=type=bind,source=/var/lib/taco-launch,target=/var/lib/taco-launch",
+        f"--mount=type=bind,source={state}/jobs,target={state}/jobs",
+        f"--mount=type=bind,source={state}/agent,target={state}/agent,readonly",
+        f"--mount=type=bind,source={state}/clusters/hcc,target={state}/clusters/hcc,readonly",
         "--mount=type=bind,source=/run/taco-launch/leases,target=/run/taco-launch/leases",
         "--mount=type=bind,source=/var/lib/taco-launch/clusters/hcc/hosts,target=/etc/hosts,readonly",
         "--mount=type=bind,source=/var/lib/taco-launch/clusters/hcc/ssh/ssh_config,target=/etc/ssh/ssh_config,readonly",
         "--mount=type=bind,source=/data,target=/data,readonly",
         '--mount=type=bind,"source=/a,""b",target=/c',
-        "--env=HF_HOME=/data/x y",
-        "--env=A=b=c",
         "--env=TACO_LAUNCH_CLUSTER=hcc",
     ]
+    (file,) = made.files
+    assert (file.data, file.mode, file.secret) == (b"HF_HOME=/data/x y\nA=b=#c\n", 0o600, True)
+    assert f"--env-file={file.path}" in made.argv
 
 
 def test_privileged_is_there_and_said() -> None:
@@ -167,9 +173,22 @@ def test_gpus_take_the_toolkit() -> None:
     assert defined(facts).devices == ()
     assert "without its 8 GPUs: docker has no NVIDIA container toolkit" in ops(facts)[0].why
     assert isinstance(facts.docker, Docker)
-    for way in ({"toolkit": "1.17.0"}, {"runtimes": ("nvidia", "runc")}):
+    cdi = {"toolkit": "1.17.0", "toolkit_programs": ("nvidia-ctk",), "cdi_folders": ("/etc/cdi",)}
+    for way, wanted in (
+        ({"toolkit": "1.17.0"}, ["--gpus=all"]),
+        ({"runtimes": ("nvidia", "runc")}, ["--runtime=nvidia", "--env=NVIDIA_VISIBLE_DEVICES=all"]),
+        (
+            {"toolkit": "1.17.0", "runtimes": ("nvidia", "runc")},
+            ["--runtime=nvidia", "--env=NVIDIA_VISIBLE_DEVICES=all"],
+        ),
+        ({**cdi, "runtimes": ("nvidia", "runc")}, ["--device=nvidia.com/gpu=all"]),
+        ({**cdi, "toolkit": "1.11.0"}, ["--gpus=all"]),
+        ({**cdi, "cdi_folders": ()}, ["--gpus=all"]),
+    ):
         given = replace(facts, docker=replace(facts.docker, **way))
-        assert "--gpus=all" in options(given)
+        found = [option for option in defined(given).options if re.search("gpu|nvidia|NVIDIA", option)]
+        assert found == wanted, way
+        assert re.search("its 8 GPUs by (CDI|docker's hook|the runtime nvidia)", ops(given)[0].why)
         assert defined(given).devices == ("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl")
     none = replace(facts, gpu=Absent("none"), docker=replace(facts.docker, toolkit="1.17.0"))
     assert "--gpus=all" not in options(none)
@@ -210,7 +229,7 @@ def test_a_toolkit_that_cannot_be_read_is_told_once_the_engine_is_there() -> Non
     assert isinstance(unread.docker, Docker)
     assert len(ops(replace(unread, docker=replace(unread.docker, version=Absent("installed first"))))) == 2
     assert len(ops(with_gpus((), unread))) == 2
-    assert "--gpus=all" in options(replace(unread, docker=replace(unread.docker, runtimes=("nvidia",))))
+    assert "--runtime=nvidia" in options(replace(unread, docker=replace(unread.docker, runtimes=("nvidia",))))
 
 
 def test_what_nobody_asked_for_is_no_problem() -> None:
@@ -242,12 +261,14 @@ def test_a_container_is_not_made_anew_without_the_devices_it_has() -> None:
 def test_a_bare_host_gets_it_and_then_there_is_nothing_to_do() -> None:
     create, start = ops(ready())
     assert (create.name, create.disrupts) == (f"create {NAME} from train:1", "nothing")
-    assert create.args[:6] == (NAME, f"{NAME}.service", "hcc", paths.folder("hcc"), "train:1", "mpirun")
-    assert create.args[6:] == defined(ready()).argv
+    assert create.args[:5] == (NAME, f"{NAME}.service", "hcc", paths.folder("hcc"), paths.secrets_file("hcc"))
+    assert create.args[5:] == ("train:1", "mpirun", "0", *defined(ready()).argv)
+    mounted = ops(ready(), mounts=(("/a b", "/x", "ro"), ("/c", "/c", "rw")))[0].args
+    assert mounted[7:11] == ("2", "/a b", "/c", mounted[10])
     assert start.name == f"start {NAME}.service"
     assert [file.path for file in start.files] == [
         "/var/lib/taco-launch/clusters/hcc/main.sh",
-        "/var/lib/taco-launch/clusters/hcc/wait.sh",
+        "/etc/taco-launch/hcc/wait.sh",
         "/etc/systemd/system/taco-launch-hcc.service",
     ]
     assert start.why == (

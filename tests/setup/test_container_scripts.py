@@ -28,7 +28,10 @@ def folder(tmp_path: Path) -> Path:
     """The cluster's folder."""
     made = tmp_path / "hcc"
     (made / "ssh").mkdir(parents=True)
-    (made / "main.sh").write_text(scripts.text("main.sh"))
+    text = scripts.text("main.sh")
+    assert text.count("/run/taco-launch") == 3
+    (tmp_path / "run").mkdir()
+    (made / "main.sh").write_text(text.replace("/run/taco-launch", f"{tmp_path}/run"))
     return made
 
 
@@ -40,11 +43,15 @@ def main(fakes: Fakes, folder: Path) -> Main:
     """The container's main process; sshd lives until it is killed."""
     fakes.make("sshd", "exec /bin/sleep 60")
     fakes.make("sleep", "exec /bin/sleep 0.1")
-    env = fakes.env({"LD_LIBRARY_PATH": "/opt/a b'c", "TWO_LINES": "one\ntwo"})
+    env = fakes.env({"LD_LIBRARY_PATH": "/opt/a b'c", "TWO_LINES": "one\ntwo", "folder": "its own"})
     argv = (*fakes.sh, str(folder / "main.sh"))
     with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         yield process
         process.kill()
+
+
+def environment(folder: Path) -> Path:
+    return folder.parent / "run" / "environment"
 
 
 def sshds(fakes: Fakes) -> list[str]:
@@ -66,12 +73,12 @@ def ended(pid: int) -> bool:
 
 
 def test_the_environment_is_kept_for_sessions(main: "subprocess.Popen[str]", fakes: Fakes, folder: Path) -> None:
-    file = folder / "environment"
+    file = environment(folder)
     eventually(file.exists, 10)
     assert file.stat().st_mode & 0o777 == 0o600
-    script = f'unset LD_LIBRARY_PATH TWO_LINES; . {file}; printf "%s|%s" "$LD_LIBRARY_PATH" "$TWO_LINES"'
+    script = f'unset LD_LIBRARY_PATH TWO_LINES; . {file}; printf "%s|" "$LD_LIBRARY_PATH" "$TWO_LINES" "$folder"'
     said = subprocess.run((*fakes.sh, "-c", script), capture_output=True, text=True, check=True)
-    assert said.stdout == "/opt/a b'c|one\ntwo"
+    assert said.stdout == "/opt/a b'c|one\ntwo|its own|"
     assert main.poll() is None
 
 
@@ -79,7 +86,7 @@ def test_the_environment_is_kept_for_sessions(main: "subprocess.Popen[str]", fak
 def test_sshd_is_started_once_its_files_are_there_and_again_when_it_ends(
     main: "subprocess.Popen[str]", fakes: Fakes, folder: Path
 ) -> None:
-    eventually((folder / "environment").exists, 10)
+    eventually(environment(folder).exists, 10)
     (folder / "ssh" / "host_key").write_text("")  # on its way
     (folder / "ssh" / "sshd_config").write_text("x")
     with pytest.raises(AssertionError, match="in vain"):
@@ -96,17 +103,35 @@ def test_sshd_is_started_once_its_files_are_there_and_again_when_it_ends(
     assert main.stdout.read().splitlines()[-1] == "sshd ended with exit code 137, and is started again"
 
 
+@pytest.mark.parametrize("fakes", ["dash", "busybox"], indirect=True)
+def test_sshd_is_told_to_read_its_settings_anew(main: "subprocess.Popen[str]", fakes: Fakes, folder: Path) -> None:
+    fakes.make(
+        "sshd",
+        f"trap 'echo again >>{fakes.folder}.calls' HUP; echo traps >>{fakes.folder}.calls; while :; do /bin/sleep 0.05; done",
+    )
+    eventually(environment(folder).exists, 10)
+    main.send_signal(signal.SIGHUP)  # too early: there is none
+    ready(folder)
+    eventually(lambda: "traps" in fakes.calls, 10)
+    for times in (1, 2):
+        main.send_signal(signal.SIGHUP)
+        eventually(lambda times=times: fakes.calls.count("again") == times, 10)  # type: ignore[misc]
+    assert len(sshds(fakes)) == 1
+    main.terminate()
+    assert main.wait(10) == 0
+
+
 @pytest.mark.parametrize("with_sshd", [True, False])
 def test_it_ends_at_once_and_takes_sshd_with_it(
     main: "subprocess.Popen[str]", fakes: Fakes, folder: Path, *, with_sshd: bool
 ) -> None:
-    eventually((folder / "environment").exists, 10)
+    eventually(environment(folder).exists, 10)
     if with_sshd:
         ready(folder)
         eventually(lambda: sshds(fakes), 10)
     child = eventually(lambda: children(main.pid), 10)[0]
     main.terminate()
-    assert main.wait(2) == 0
+    assert main.wait(10) == 0
     eventually(lambda: ended(child), 5, "its child to end")
 
 
@@ -131,7 +156,7 @@ def wait(fakes: Fakes, *args: str) -> "subprocess.CompletedProcess[str]":
 def test_nothing_to_wait_for_takes_no_word(fakes: Fakes, tmp_path: Path) -> None:
     done = wait(fakes, "300", str(tmp_path))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert fakes.calls == ["mkdir -p /run/taco-launch/leases"]
+    assert fakes.calls == ["mkdir -p /run/taco-launch/leases /var/lib/taco-launch/jobs"]
 
 
 def test_a_late_device_is_waited_for_and_named(fakes: Fakes, tmp_path: Path) -> None:
@@ -179,9 +204,24 @@ def test_a_job_that_begins_while_it_is_made_keeps_the_old_one(fakes: Fakes, tmp_
         f'looks={tmp_path}/looks; idle() {{ echo >>"$looks"; [ "$(wc -l <"$looks")" -ne {busy} ]; }}\nlook() {{ :; }}\n'
     )
     text = looks + scripts.text("create.sh").replace("/run/taco-launch", str(tmp_path))
-    args = ("taco-launch-hcc", "taco-launch-hcc.service", "hcc", str(tmp_path), "t:1", "mpirun", "--user=0", "t:1")
+    text = text.replace("/var/lib/taco-launch", str(tmp_path))
+    variables = tmp_path / "hcc.env"
+    variables.write_text("TOKEN=geheim\n")
+    args = (
+        "taco-launch-hcc",
+        "taco-launch-hcc.service",
+        "hcc",
+        str(tmp_path),
+        str(variables),
+        "t:1",
+        "mpirun",
+        "0",
+        "--user=0",
+        "t:1",
+    )
     done = subprocess.run((*fakes.sh, "-euc", text, "setup", *args), env=fakes.env(), timeout=20, check=False)
     assert done.returncode == (1 if busy else 0)
+    assert not variables.exists()
     changes = [each for each in fakes.calls if not each.startswith(("docker container inspect", "mkdir"))]
     made = ["docker create --name taco-launch_hcc --user=0 t:1"]
     assert (
@@ -197,3 +237,38 @@ def test_a_job_that_begins_while_it_is_made_keeps_the_old_one(fakes: Fakes, tmp_
             2: [*made, "docker rm --force --volumes taco-launch_hcc"],
         }[busy]
     )
+
+
+@pytest.mark.parametrize("fakes", ["dash"], indirect=True)
+@pytest.mark.parametrize("link", ["jobs", "agent", "clusters/hcc/ssh"])
+def test_nothing_is_shared_by_way_of_a_link(fakes: Fakes, tmp_path: Path, link: str) -> None:
+    (tmp_path / "clusters/hcc").mkdir(parents=True)
+    (tmp_path / link).symlink_to("/etc")
+    fakes.make("docker", "exit 1")
+    text = "look() { :; }\n" + scripts.text("create.sh").replace("/var/lib/taco-launch", str(tmp_path))
+    args = ("c", "c.service", "hcc", f"{tmp_path}/clusters/hcc", f"{tmp_path}/env", "t:1", "mpirun", "0", "t:1")
+    argv = (*fakes.sh, "-euc", text, "setup", *args)
+    done = subprocess.run(argv, env=fakes.env(), capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {tmp_path}/{link} is a symbolic link, and what it leads to would be shared")
+    assert not [call for call in fakes.calls if call.startswith("docker create")]
+
+
+@pytest.mark.parametrize("fakes", ["dash"], indirect=True)
+def test_a_path_to_be_mounted_that_is_not_there_is_named_before_anything_is_done(fakes: Fakes, tmp_path: Path) -> None:
+    fakes.make("docker", "exit 1")
+    (tmp_path / "a b").mkdir()
+    front = ("c", "c.service", "hcc", str(tmp_path), f"{tmp_path}/env", "t:1", "mpirun")
+    text = "look() { echo looked; exit 3; }\n" + scripts.text("create.sh")
+
+    def told(*sources: str) -> tuple[int, str]:
+        argv = (*fakes.sh, "-euc", text, "setup", *front, str(len(sources)), *sources, "--user=0", "t:1")
+        done = subprocess.run(argv, env=fakes.env(), capture_output=True, text=True, timeout=20, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    error, hint = "error: /no/data, which container.mounts names, is not on this host", "hint: mkdir -p /no/data there"
+    assert told(f"{tmp_path}/a b", "/no/data") == (
+        1,
+        f"{error}\n{hint}, or take it out of container.mounts in the inventory\n",
+    )
+    assert told(f"{tmp_path}/a b") == (3, "looked\n")

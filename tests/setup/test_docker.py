@@ -9,8 +9,9 @@ import pytest
 from taco_launch.model.facts import ContainerState, Disk, Docker, HostFacts, Made, MadeFile, Os, System
 from taco_launch.model.found import Absent, Found, Unknown
 from taco_launch.model.hosts import Engine, Host, Inventory
+from taco_launch.setup.diff import diffs
 from taco_launch.setup.docker import plan
-from taco_launch.setup.docker_settings import proxy_file
+from taco_launch.setup.docker_settings import PROXY_VALUES, proxy_files
 from taco_launch.setup.ops import Cluster, Op, Problem
 from tests.facts.hosts import host
 
@@ -117,13 +118,19 @@ def test_the_distributions_package(manager: str, system: Os, args: tuple[str, ..
 @pytest.mark.parametrize(
     ("manager", "args"),
     [
-        ("apt-get", ("apt-docker", "/var/lib/taco-launch/docker/proxy", "https://mirror/docker")),
-        ("yum", ("rpm-docker", "/var/lib/taco-launch/docker/proxy", "https://mirror/docker", "yum")),
+        ("apt-get", ("/etc/apt/sources.list.d/taco-launch-docker.list", "/etc/apt/keyrings/taco-launch-docker.asc")),
+        ("yum", ("/etc/yum.repos.d/taco-launch-docker.repo", "/etc/pki/rpm-gpg/taco-launch-docker.asc", "yum")),
     ],
 )
 def test_dockers_own_repository(manager: str, args: tuple[str, ...]) -> None:
     of = Engine(source="docker", url="https://mirror/docker/")
-    assert ops(bare({"package_manager": manager}), of)[0].args == args
+    op = ops(bare({"package_manager": manager}), of)[0]
+    folder = "/var/lib/taco-launch/docker"
+    assert op.args[1:] == (f"{folder}/proxy", "https://mirror/docker", f"{folder}/source", *args)
+    shown = "".join(diffs([op], {}))
+    assert f"+++ {args[0]}" in shown
+    assert f"{args[1]}" in shown
+    assert "https://mirror/docker/linux/DISTRIBUTION" in shown
     assert ops(bare(), Engine(source="docker"))[0].args[2] == "https://download.docker.com"
 
 
@@ -136,7 +143,11 @@ def test_a_script_is_fetched_by_the_proxy_whose_password_stands_in_no_argument()
     assert [(each.data, each.mode, each.secret) for each in install.files] == [
         (b"https_proxy=http://u:pw@p:1\nno_proxy=a\n", 0o600, True)
     ]
-    assert [(each.mode, each.secret) for each in settings.files if each.shown == DROP_IN] == [(0o600, True)]
+    assert [(each.shown, each.mode, each.secret) for each in settings.files] == [
+        (DROP_IN, 0o644, False),
+        (PROXY_VALUES, 0o600, True),
+    ]
+    assert "pw" not in "".join(diffs([settings], {}))
     assert not [op for op in (install, settings) for word in (op.name, op.why, *op.args) if "pw" in word]
 
 
@@ -149,9 +160,13 @@ def test_packages_of_the_controller() -> None:
     assert [(each.path, each.data) for each in install.files] == [
         (f"{folder}/docker.deb", b"d"),
         (f"{folder}/containerd.deb", b"c"),
+        (
+            f"{folder}/SHA256SUMS",
+            b"".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n".encode() for name, data in given[:2]),
+        ),
     ]
     install, _ = ops(bare({"package_manager": "zypper"}), of, packages=given)
-    assert (install.args, len(install.files)) == (("rpm-packages", folder, "zypper"), 1)
+    assert (install.args, len(install.files)) == (("rpm-packages", folder, "zypper"), 2)
     assert problem(bare(), of) == "docker is not installed, and /srv/docker holds no .deb file for apt-get"
 
 
@@ -197,8 +212,10 @@ def test_an_engine_that_does_not_run_is_started() -> None:
     down = engine(version=Absent("Cannot connect"), containers=Unknown("no answer"), images=Unknown("no answer"))
     (start,) = ops(facts(down, engine_unit="disabled"))
     assert (start.name, start.disrupts) == ("start docker, now and at boot", "nothing")
+    assert start.reveals == ("image", "container", "ssh_mesh")  # none of which is known to be missing
     (start,) = ops(facts(engine_unit="disabled"))
     assert (start.name, start.why) == ("start docker at boot", "docker.service is disabled")
+    assert start.reveals == ops(bare())[-1].reveals == ()
     # a client without an engine, or an installation that was cut off
     none: dict[str, Any] = {"engine_unit": Absent(), "engine_active": Absent(), "engine_command": Absent()}
     assert [op.name for op in ops(facts(down, **none))] == [
@@ -220,6 +237,8 @@ def test_what_can_be_reloaded_is_not_restarted() -> None:
     assert file(op, CONFIG) == '{"data-root": "/data", "live-restore": true, "registry-mirrors": ["https://m"]}\n'
     assert [each.path.rpartition("/")[2] for each in op.files] == ["adding", "daemon.json"]
     assert op.args[7:] == ("adding", "daemon.json")
+    (op,) = ops(facts(), Engine(settings=(("features", '{"cdi": true}'),)))
+    assert op.name == "daemon.json: add features (restart)"
 
 
 @pytest.mark.parametrize("state", ["running", "paused", "restarting"])
@@ -253,21 +272,33 @@ def test_a_restart_where_nothing_runs() -> None:
     assert "what runs there is not known: docker ps: no answer" in problem(unknown, Engine(data_root="/data"))
 
 
+def test_an_engine_with_another_data_root_has_to_pull_anew() -> None:
+    (op,) = ops(facts(), Engine(data_root="/data"))
+    after = op.expect(facts()).docker
+    assert isinstance(after, Docker)
+    assert (after.root, after.images, after.containers) == ("/data", (), ())
+    (op,) = ops(facts(), Engine(data_root="/var/lib/docker"))
+    assert op.expect(facts()).docker == facts().docker
+    assert "no longer" not in op.why
+
+
 def test_the_proxy_comes_changes_and_goes() -> None:
     of = Engine(proxy=(("http", "http://p:3128/%20"), ("no", "localhost,10.0.0.0/8")))
-    drop_in = proxy_file(of)
-    assert drop_in is not None
-    assert (drop_in.mode, drop_in.secret) == (0o644, False)
-    assert drop_in.data.decode().endswith(
-        '[Service]\nEnvironment="HTTP_PROXY=http://p:3128/%%20" "NO_PROXY=localhost,10.0.0.0/8"\n'
+    part, values = proxy_files(of)
+    assert (part.mode, part.data.decode().splitlines()[1:]) == (
+        0o644,
+        ["[Service]", f"EnvironmentFile=-{PROXY_VALUES}"],
     )
-    there = (MadeFile(DROP_IN, hashlib.sha256(drop_in.data).hexdigest(), 0o644),)
-    other = (MadeFile(DROP_IN, "0" * 64, 0o644),)
+    assert (values.mode, values.secret) == (0o600, False)
+    assert values.data.decode() == 'HTTP_PROXY="http://p:3128/%20"\nNO_PROXY="localhost,10.0.0.0/8"\n'
+    there = tuple(MadeFile(file.shown, hashlib.sha256(file.data).hexdigest(), file.mode) for file in (part, values))
     assert planned(facts(files=there), of) == []
     assert [op.name for op in ops(facts(), of)] == ["proxy: set it in docker.service (restart)"]
-    assert [op.name for op in ops(facts(files=other), of)] == ["proxy: change it in docker.service (restart)"]
-    (op,) = ops(facts(files=there))
-    assert (op.name, op.args[5:]) == ("proxy: take it out of docker.service (restart)", (DROP_IN, "no"))
+    for other in ((there[0],), (there[0], replace(there[1], sha256="0" * 64)), (replace(there[0], sha256="0" * 64),)):
+        assert [op.name for op in ops(facts(files=other), of)] == ["proxy: change it in docker.service (restart)"]
+    for left in (there, there[:1], there[1:]):
+        (op,) = ops(facts(files=left))
+        assert (op.name, op.args[5:]) == ("proxy: take it out of docker.service (restart)", (DROP_IN, "no"))
 
 
 def test_a_change_that_was_interrupted_is_finished() -> None:

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from taco_launch.setup import docker_install as install
 from tests.setup import docker_machine
 from tests.setup.docker_machine import Machine
 
 machine = docker_machine.machine  # a fixture is found by its name here
 
+# Files of ours, as the script is told them.
+LIST, KEY_FILE = "etc/ours/docker.list", "etc/ours/docker.asc"
 KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n"
 
 
@@ -111,12 +114,20 @@ def test_what_brings_no_engine_is_told(machine: Machine) -> None:
     assert machine.run("docker_install.sh", "apt") == (1, "error: docker is still not there: done")
 
 
-def test_packages_of_the_controller_are_installed_without_the_network(machine: Machine) -> None:
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_packages_of_the_controller_are_installed_and_no_others(machine: Machine, *, spoilt: bool) -> None:
     folder = machine.root / "packages"
     folder.mkdir()
-    (folder / "docker.io_1.deb").touch()
-    assert machine.run("docker_install.sh", "apt-packages", str(folder))[0] == 0
-    assert machine.called("apt-get")[-1].endswith(f" install --no-download {folder}/docker.io_1.deb")
+    (folder / "docker.io_1.deb").write_text("half" if spoilt else "whole")
+    (folder / "docker.io_0.deb").touch()  # of a run that was cut
+    (folder / "SHA256SUMS").write_text(f"{hashlib.sha256(b'whole').hexdigest()}  docker.io_1.deb\n")
+    code, last = machine.run("docker_install.sh", "apt-packages", str(folder))
+    if spoilt:
+        assert (code, machine.called("apt-get")) == (1, [])
+        assert last.startswith("error: the packages of the controller did not arrive whole: run setup again: ")
+    else:
+        assert code == 0
+        assert machine.called("apt-get")[-1].endswith(f"/dev/null {folder}/docker.io_1.deb")
     assert not folder.exists()
 
 
@@ -163,21 +174,57 @@ def fetches(machine: Machine, content: str, fails: int = 0) -> None:
     env | grep _proxy >{machine.root}/environment || :""")  # fmt: skip
 
 
+def repository(machine: Machine, way: str, url: str = "https://m", *more: str, proxied: str = "") -> tuple[int, str]:
+    """Install from Docker's own repository as planned: a source that is filled in, and the files it becomes."""
+    text = install.APT_SOURCE if way == "apt-docker" else install.RPM_SOURCE
+    source, key = machine.root / "source", machine.root / KEY_FILE
+    source.write_text(text.format(key=key, url=url))
+    given = proxy(machine, proxied)
+    done = machine.run("docker_install.sh", way, given, url, str(source), str(machine.root / LIST), str(key), *more)
+    assert not Path(given).exists()
+    assert not source.exists()
+    return done
+
+
 def test_dockers_repository_by_apt(machine: Machine) -> None:
     fetches(machine, KEY, fails=2)
-    given = proxy(machine, "https_proxy=http://u:p w@p:1\nno_proxy=a,b\n")
-    assert machine.run("docker_install.sh", "apt-docker", given, "https://m/docker")[0] == 0
+    proxied = "https_proxy=http://u:p w@p:1\nno_proxy=a,b\n"
+    assert repository(machine, "apt-docker", "https://m/docker", proxied=proxied)[0] == 0
     assert machine.calls.count("curl " + machine.called("curl")[0].partition(" ")[2]) == 3
     assert machine.called("curl")[0].endswith(" https://m/docker/linux/debian/gpg")
     variables = (machine.root / "environment").read_text().splitlines()
     assert sorted(variables) == ["https_proxy=http://u:p w@p:1", "no_proxy=a,b"]
-    assert (machine.root / "etc/apt/keyrings/docker.asc").read_text() == KEY
-    key = f"{machine.root}/etc/apt/keyrings/docker.asc"
-    assert (machine.root / "etc/apt/sources.list.d/docker.list").read_text() == (
-        f"deb [arch=amd64 signed-by={key}] https://m/docker/linux/debian bookworm stable\n"
-    )
+    assert (machine.root / KEY_FILE).read_text() == KEY
+    assert (machine.root / LIST).read_text().splitlines()[1:] == [
+        f"deb [signed-by={machine.root / KEY_FILE}] https://m/docker/linux/debian bookworm stable"
+    ]
     assert " install docker-ce docker-ce-cli containerd.io " in machine.called("apt-get")[-1]
-    assert not Path(given).exists()
+
+
+THEIRS = "https://m/linux/debian"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "used"),
+    [
+        ("docker.list", f"deb [arch=amd64 signed-by=/k.gpg] {THEIRS}/ bookworm stable\n", True),
+        ("docker.sources", f"Types: deb\nURIs: http://a {THEIRS}\nSuites:\n bookworm\nSigned-By: /k\n", True),
+        ("docker.list", f"# deb {THEIRS} bookworm stable\ndeb {THEIRS} trixie stable\n", False),
+        ("docker.list", "deb https://download.docker.com/linux/debian bookworm stable\n", False),
+        ("a.sources", f"Enabled: no\nURIs: {THEIRS}\nSuites: bookworm\n\nURIs: {THEIRS}\nSuites: trixie\n", False),
+    ],
+)
+def test_what_a_user_has_of_that_repository_stays_as_it_is(
+    machine: Machine, name: str, text: str, *, used: bool
+) -> None:
+    """apt takes no second entry of one source that is signed by another file: an equal one is used, others stay."""
+    theirs = machine.root / "etc/apt/sources.list.d" / name
+    theirs.write_text(text)
+    fetches(machine, KEY)
+    assert repository(machine, "apt-docker")[0] == 0
+    assert theirs.read_text() == text
+    assert [(machine.root / path).exists() for path in (LIST, KEY_FILE)] == [not used] * 2
+    assert len(machine.called("curl")) == (not used)
 
 
 @pytest.mark.parametrize(
@@ -191,14 +238,14 @@ def test_dockers_repository_by_apt(machine: Machine) -> None:
 def test_systems_that_are_like_others(machine: Machine, release: str, where: str) -> None:
     (machine.root / "etc/os-release").write_text(release)
     fetches(machine, KEY)
-    assert machine.run("docker_install.sh", "apt-docker", proxy(machine), "https://m")[0] == 0
-    written = (machine.root / "etc/apt/sources.list.d/docker.list").read_text()
+    assert repository(machine, "apt-docker")[0] == 0
+    written = (machine.root / LIST).read_text()
     assert written.endswith(f" https://m/linux/{where} stable\n")
 
 
 def test_a_system_that_dockers_repository_does_not_know(machine: Machine) -> None:
     (machine.root / "etc/os-release").write_text("ID=solus\nVERSION_ID=4\n")
-    code, last = machine.run("docker_install.sh", "apt-docker", proxy(machine), "https://m")
+    code, last = repository(machine, "apt-docker")
     assert code == 1
     assert last.startswith("error: Docker's repository has nothing for solus 4: take another docker.source")
 
@@ -220,8 +267,11 @@ def test_dockers_repository_by_rpm(machine: Machine, release: str, macros: str, 
     name, _, value = macros.partition("=")
     machine.tool("rpm", f"[ \"$2\" != '{name}' ] || echo {value}")
     machine.tool("yum", "")
-    assert machine.run("docker_install.sh", "rpm-docker", proxy(machine), "https://m", "yum")[0] == 0
-    written = (machine.root / "etc/yum.repos.d/docker-ce.repo").read_text()
+    theirs = machine.root / "etc/yum.repos.d/docker-ce.repo"
+    theirs.write_text("[docker-ce-stable]\n")
+    assert repository(machine, "rpm-docker", "https://m", "yum")[0] == 0
+    assert theirs.read_text() == "[docker-ce-stable]\n"
+    written = (machine.root / LIST).read_text()
     assert f"baseurl=https://m/linux/{where}/$basearch/stable\n" in written
     assert "gpgcheck=1\n" in written
     assert machine.called("yum") == ["yum -y install docker-ce docker-ce-cli containerd.io"]
@@ -229,7 +279,7 @@ def test_dockers_repository_by_rpm(machine: Machine, release: str, macros: str, 
 
 def test_a_page_instead_of_a_key_is_refused(machine: Machine) -> None:
     fetches(machine, "<html>log in</html>")
-    assert machine.run("docker_install.sh", "apt-docker", proxy(machine), "https://m") == (
+    assert repository(machine, "apt-docker") == (
         1,
         "error: https://m/linux/debian/gpg is no PGP key",
     )

@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.model.hosts import Engine
-from taco_launch.setup.daemon_json import RELOADED, Merged, NotOursError, conflict, merge, read, taken_back, wanted
+from taco_launch.setup.daemon_json import (
+    RELOADED,
+    Merged,
+    NotOursError,
+    conflict,
+    merge,
+    read,
+    restarts,
+    taken_back,
+    wanted,
+)
 
 MIRRORS = "registry-mirrors"
 _NAMES = st.sampled_from(
@@ -143,6 +153,21 @@ def test_what_an_inventory_asks_for() -> None:
     assert wanted(Engine()) == {}
     assert {MIRRORS, "insecure-registries", "live-restore", "runtimes", "default-runtime"} < RELOADED
     assert "data-root" not in RELOADED
+    assert restarts("data-root", "", '{"data-root": "/a"}')
+    assert not restarts("runtimes", "", '{"runtimes": {}}')
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "restart"),
+    [
+        ("", '{"features": {"cdi": true}}', True),
+        ('{"features": {"cdi": true}}', '{"features": {"cdi": false}}', True),
+        ('{"features": {"cdi": true}}', '{"features": {"cdi": true, "buildkit": true}}', False),
+        ("", '{"features": {"buildkit": true}}', False),
+    ],
+)
+def test_the_feature_that_an_engine_makes_ready_for_as_it_starts(before: str, after: str, *, restart: bool) -> None:
+    assert restarts("features", before, after) == restart
 
 
 def test_what_others_changed_since_is_not_taken_back() -> None:

@@ -44,7 +44,7 @@ class Settings:
         wanted: str = "yes",
         files: tuple[str, ...] | None = None,
     ) -> tuple[int, str]:
-        files = ("daemon.json", "adding", "proxy.conf") if files is None else files
+        files = ("daemon.json", "adding", "proxy.conf", "proxy.new") if files is None else files
         looked_at = hashlib.sha256(old.encode()).hexdigest() if old is not None else "absent"
         paths = (str(self.folder), str(self.config))
         return self.machine.run("docker_settings.sh", how, allowed, *paths, looked_at, str(self.part), wanted, *files)
@@ -199,23 +199,29 @@ def test_a_container_that_runs_is_stopped_where_that_is_allowed(settings: Settin
 def test_the_proxy_is_there_before_the_restart(settings: Settings) -> None:
     (settings.folder / "daemon.json").unlink()
     (settings.folder / "proxy.conf").write_text("[Service]\n")
-    (settings.folder / "proxy.conf").chmod(0o600)
+    (settings.folder / "proxy.new").write_text('HTTP_PROXY="http://u:p@x"\n')
+    (settings.folder / "proxy.new").chmod(0o600)
+    values = settings.folder / "proxy.env"
     settings.machine.tool(
-        "systemctl", f'[ "$1" != is-failed ] && {{ [ "$1" != daemon-reload ] || [ -e {settings.part} ]; }}'
+        "systemctl",
+        f'[ "$1" != is-failed ] && {{ [ "$1" != daemon-reload ] || [ -e {settings.part} -a -e {values} ]; }}',
     )
     assert settings.run() == (0, "")
-    assert (settings.part.read_text(), settings.part.stat().st_mode & 0o777) == ("[Service]\n", 0o600)
-    assert (settings.config.read_text(), os.listdir(settings.part.parent)) == (OLD, ["taco-launch.conf"])
+    assert (settings.part.read_text(), os.listdir(settings.part.parent)) == ("[Service]\n", ["taco-launch.conf"])
+    assert (values.read_text(), values.stat().st_mode & 0o777) == ('HTTP_PROXY="http://u:p@x"\n', 0o600)
+    assert (settings.config.read_text(), settings.left) == (OLD, ["adding", "proxy.env"])
 
 
 def test_a_proxy_that_is_not_wanted_goes_before_the_restart(settings: Settings) -> None:
     settings.part.parent.mkdir(parents=True)
     settings.part.touch()
+    (settings.folder / "proxy.env").touch()
     settings.machine.tool(
         "systemctl", f'[ "$1" != is-failed ] && {{ [ "$1" != restart ] || [ ! -e {settings.part} ]; }}'
     )
     assert settings.run(wanted="no") == (0, "")
     assert not settings.part.exists()
+    assert "proxy.env" not in settings.left
 
 
 # --- start ------------------------------------------------------------------------------------------------------------
@@ -225,7 +231,7 @@ def test_an_engine_is_started_and_waited_for(machine: Machine) -> None:
     machine.tool("systemctl", '[ "$1" != is-failed ]')
     machine.tool("docker", f'[ "$(grep -c ^docker {machine.root}/calls)" -gt 3 ]')
     assert machine.run("docker_start.sh")[0] == 0
-    assert machine.calls.index("systemctl enable docker") < machine.calls.index("systemctl start docker")
+    assert machine.calls.index("systemctl enable --no-reload docker") < machine.calls.index("systemctl start docker")
     assert machine.called("sleep") == ["sleep 1"] * 3
 
 
@@ -237,8 +243,8 @@ def test_what_dpkg_was_cut_off_in_is_finished_before_the_start(machine: Machine)
     [ "$(grep -c configure {machine.root}/calls)" -gt 2 ] || {{ echo '{held}' >&2; exit 2; }}""")  # fmt: skip
     assert machine.run("docker_start.sh")[0] == 0
     assert machine.called("sleep") == ["sleep 5"] * 2
-    machine.tool("dpkg", '[ "$1" = --audit ] && echo a mess || { echo no space left >&2; exit 1; }')
-    assert machine.run("docker_start.sh") == (1, "error: dpkg --configure -a: no space left")
+    machine.tool("dpkg", '[ "$1" = --audit ] && echo a mess || { echo x; echo broken >&2; exit 1; }')
+    assert machine.run("docker_start.sh") == (1, "error: dpkg --configure -a: broken")
 
 
 def test_why_an_engine_does_not_start(machine: Machine) -> None:
@@ -254,7 +260,9 @@ def test_why_an_engine_does_not_start(machine: Machine) -> None:
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="cannot: there is no shellcheck")
-@pytest.mark.parametrize("name", ["docker_install.sh", "docker_settings.sh", "docker_start.sh"])
+@pytest.mark.parametrize(
+    "name", ["docker_install.sh", "docker_settings.sh", "docker_start.sh", "dpkg.sh", "dockerd.sh", "packages.sh"]
+)
 def test_shellcheck(name: str) -> None:
     done = subprocess.run(("shellcheck", "-"), input=text(name), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")

@@ -7,16 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.model.facts import Disk, HostFacts, System
+from taco_launch.model.facts import Disk, Docker, HostFacts, System
 from taco_launch.model.found import Absent, Unknown
-from taco_launch.model.hosts import Registry
+from taco_launch.model.hosts import Engine, Registry
 from taco_launch.setup import image as stage
 from taco_launch.setup.image import parse_reference, resolve
+from taco_launch.setup.image_copy import Given
 from taco_launch.setup.ops import Cluster, Op, Problem
 from tests.setup.training import ONE, TWO, bare, cluster, image, inventory, op, problem
 
 A, B = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 GIB = 1 << 30
+COPIED = {"source": "controller"}
 
 
 def plan(name: str, of: Cluster, facts: HostFacts | None = None) -> list[Op | Problem]:
@@ -84,6 +86,10 @@ def test_others_pull_the_very_digest_that_the_head_has() -> None:
     assert "it is sha256:222222222222 here, and on gpu2 it is sha256:aaaaaaaaaaaa" in odd.why
     assert plan("gpu2", of) == []
     assert plan("gpu3", of, odd.expect(of.facts["gpu3"])) == []
+    after = missing.expect(of.facts["gpu1"]).docker
+    assert isinstance(after, Docker)
+    assert isinstance(after.images, tuple)
+    assert [each.id for each in after.images] == [ONE], "it is known by then, so no container of it is made anew"
 
 
 def test_the_first_host_that_has_it_counts_where_the_head_has_not() -> None:
@@ -125,7 +131,9 @@ def test_what_no_registry_has_is_to_be_copied(images: Any, says: str) -> None:
     of = cluster(bare("gpu1", image()), bare("gpu2", *images))
     found = problem(plan("gpu2", of))
     assert found.message == f"{says}, and on gpu1 it (sha256:111111111111) was loaded or built: no registry has it"
-    assert found.hint == "copy it: ssh root@10.0.0.1 docker save train:1 | ssh root@10.0.0.2 docker load"
+    by_hand, _, by_setup = found.hint.partition("; ")
+    assert by_hand == "copy it: ssh root@10.0.0.1 docker save train:1 | ssh root@10.0.0.2 docker load"
+    assert "container.image: {name: train:1, from: controller}" in by_setup
     assert plan("gpu1", of) == []
 
 
@@ -159,13 +167,55 @@ def with_disk(facts: HostFacts, path: str, free: int) -> HostFacts:
 
 def test_space_is_looked_at_on_the_disk_of_the_engine() -> None:
     has = bare("gpu1", image(digest=A, size=10 * GIB))
-    small, other = (with_disk(bare("gpu2"), path, 14 * GIB) for path in ("/var/lib/docker", "/"))
+    small, over = (with_disk(bare("gpu2"), path, 14 * GIB) for path in ("/var/lib/docker", "/"))
     found = problem(plan("gpu2", cluster(has, small)))
     assert found.message == "train:1: /var/lib/docker has 14.0 GiB free; it takes about 15.0 GiB"
-    assert op(plan("gpu2", cluster(has, other))).args[2] == str(15 * GIB >> 10)  # the host looks itself
+    found = problem(plan("gpu2", cluster(has, over)))
+    assert found.message == "train:1: / has 14.0 GiB free (docker's /var/lib/docker); it takes about 15.0 GiB"
     assert op(plan("gpu2", cluster(has, with_disk(bare("gpu2"), "/var/lib/docker", 16 * GIB))))
     unknown = with_disk(bare("gpu1"), "/var/lib/docker", GIB)
     assert "of unknown size: at least 2.0 GiB have to be free" in problem(plan("gpu1", cluster(unknown))).message
+
+
+def test_space_is_looked_at_where_the_data_root_is_or_will_be() -> None:
+    """The probe looks at the disks of /var/lib/docker, and of what inventory and daemon.json name; else the host does."""
+
+    def message(engine: Engine, root: Any, daemon_json: Any = None) -> str:
+        facts = with_disk(bare("gpu1", daemon_json=daemon_json or Absent()), "/data", GIB)
+        assert isinstance(facts.docker, Docker)
+        assert isinstance(facts.system, System)
+        disks = (
+            Disk("/", "ext4", 100 * GIB, 90 * GIB),
+            *(facts.system.disks if isinstance(facts.system.disks, tuple) else ()),
+        )
+        facts = replace(facts, docker=replace(facts.docker, root=root), system=replace(facts.system, disks=disks))
+        of = cluster(facts)
+        (found,) = plan("gpu1", replace(of, inventory=replace(of.inventory, engine=engine)))
+        return found.message if isinstance(found, Problem) else found.why
+
+    small = "train:1: /data has 1.0 GiB free (docker's /data/docker); it is of unknown size"
+    later = Unknown("docker is installed first")
+    assert message(Engine(data_root="/data/docker"), later).startswith(small)
+    assert message(Engine(), later, '{"data-root": "/data/docker"}').startswith(small)
+    assert message(Engine(), "/data/docker", '{"data-root": "/data/docker"}').startswith(small)
+    for there in ("{", '{"data-root": 5}', None):
+        said = message(Engine(), "/data/docker", there)  # by a flag of dockerd, say
+        assert said.endswith("at least 2.0 GiB have to be free, which is looked at there")
+    assert message(Engine(), later).endswith("have to be free")
+
+
+def test_what_the_registry_has_now_is_pulled_by_all_that_have_it_not() -> None:
+    old, new = image(digest=A), image(identity=TWO, digest=B)
+    of = cluster(
+        bare("gpu1", old), bare("gpu2", new), bare("gpu3"), bare("gpu4", image(identity=TWO)), latest=B, digest=A
+    )
+    found = op(plan("gpu1", of))
+    assert (found.name, found.args[:2]) == (f"pull train@{B} as train:1", (f"train@{B}", "train:1"))
+    assert found.why.startswith("it is sha256:111111111111 here, and the registry has sha256:bbbbbbbbbbbb now; ")
+    assert plan("gpu1", of, found.expect(of.facts["gpu1"])) == []
+    assert op(plan("gpu3", of)).why.startswith("it is not here, and the registry has ")
+    assert plan("gpu2", of) == []
+    assert plan("gpu4", of) == [], "loaded from what gpu2 has"
 
 
 @pytest.mark.parametrize("docker", [Absent("docker: not found"), Unknown("permission denied")])
@@ -194,3 +244,23 @@ def test_after_pulling_what_is_planned_all_hosts_agree(given: list[list[Any]]) -
                 assert "docker save" in item.hint
     first = next((facts.host for facts, held in zip(hosts, given, strict=True) if held), None)
     assert first is None or plan(first, of) == []
+
+
+def test_what_the_controller_has_is_copied_and_what_it_has_not_is_said() -> None:
+    has = Given("the controller", frozenset((ONE,)), 2 * GIB)
+    of = cluster(bare("gpu1"), bare("gpu2", image()), bare("gpu3", image(identity=TWO)), container=COPIED, given=has)
+    found, odd = op(plan("gpu1", of)), op(plan("gpu3", of))
+    assert (found.name, found.args) == ("copy train:1 from the controller", ("train:1", "mpirun", ONE))
+    assert "it is not here; takes about 6.0 GiB while it comes, a third of that afterwards" in found.why
+    assert "it is sha256:222222222222 here, and it is sha256:111111111111 there" in odd.why
+    assert plan("gpu2", of) == []
+    assert plan("gpu1", of, found.expect(of.facts["gpu1"])) == []
+    much = replace(of, given=Given("~/a.tar", frozenset((ONE,)), 1 << 50))
+    assert problem(plan("gpu1", much)).message.startswith("train:1: / has ")
+
+    none = replace(of, given="this machine: docker image inspect: No such image: train:1")
+    assert problem(plan("gpu1", none)).message == (
+        "train:1: it is not here; it cannot be copied: this machine: docker image inspect: No such image: train:1"
+    )
+    assert "and on gpu2 it is sha256:111111111111; it cannot be copied" in problem(plan("gpu3", none)).message
+    assert plan("gpu2", none) == []  # a controller that has lost its own is no reason to change what is there

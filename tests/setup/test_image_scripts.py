@@ -210,3 +210,27 @@ exec /bin/sh -c "$text" "$@" """
     done = fakes.run("look.sh", "pull.sh", "t:1", "", "1", mpirun, "", "", "", names=2)
     assert done.stderr.partition(";")[0].strip() == (f"error: t:1 lacks {lacks}" if lacks else "")
     assert done.returncode == (1 if lacks else 0)
+
+
+@pytest.mark.parametrize(
+    ("identity", "load", "says"),
+    [
+        ("sha256:1", "true", ""),
+        ("sha256:3", "true", "error: t:1 was loaded, and is sha256:3 here instead of sha256:1 sha256:2\n"),
+        ("sha256:1", "echo 'open /x: no space left on device' >&2; exit 1", "error: docker load: open /x: no space left on device\n"),
+        ("sha256:1", "", "error: the stream of t:1 is not here: was docker started anew? set it up again\n"),
+    ],
+)  # fmt: skip
+def test_a_stream_is_loaded_compared_and_gone(fakes: Fakes, identity: str, load: str, says: str) -> None:
+    root = fakes.folder.parent / "root"
+    (root / "tmp").mkdir(parents=True)
+    if load:
+        (root / "tmp" / "taco-launch-image.tar").write_bytes(b"x")
+    fakes.make("docker", f"case $1 in info) echo {root} ;; load) {load or 'true'} ;; image) echo {identity} ;; esac")
+    done = fakes.run("look.sh", "load.sh", "t:1", "mpirun", "sha256:1", "sha256:2", names=2)
+    assert (done.returncode, done.stderr) == (bool(says), says)
+    assert list((root / "tmp").iterdir()) == []
+    if not says:
+        stream = root / "tmp" / "taco-launch-image.tar"
+        assert verbs(fakes)[1:3] == [f"load -q -i {stream}", "image inspect --format {{.Id}} t:1"]
+        assert verbs(fakes)[3].startswith("run --rm --user 0 --network none --entrypoint /bin/sh t:1 -c")

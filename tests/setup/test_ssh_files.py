@@ -36,6 +36,21 @@ def test_a_name_of_another_host_stays_that_ones() -> None:
     assert text.splitlines()[-2:] == ["10.0.0.1\tgpu1", "10.0.0.2\tgpu2 gpu1.example.com"]
 
 
+def test_what_the_host_knows_is_known_in_the_container() -> None:
+    theirs = """127.0.0.1 localhost
+127.0.1.1 node-b.example.com node-b
+::1 localhost ip6-localhost
+192.168.7.1 gpu1 gpu1.admin # the management network's
+10.9.0.1\tdata data.example.com # NFS
+fe80::7%eth0 switch
+not-an-address data2
+10.9.0.2 node-b # an old one
+10.9.0.3 bad;name
+"""
+    lines = ssh_files.hosts_file(TWO, "gpu2", "node-b.example.com", theirs).splitlines()
+    assert lines[5:] == ["192.168.7.1\tgpu1.admin", "10.9.0.1\tdata data.example.com", "fe80::7%eth0\tswitch"]
+
+
 def test_a_host_known_by_a_name_only_is_left_to_the_resolver() -> None:
     members = (TWO[0], Member("gpu2", "node-b.example.com"))
     assert "gpu2" not in ssh_files.hosts_file(members, "gpu1", None)
@@ -141,5 +156,7 @@ def test_sshd_reads_its_settings(tmp_path: Path, address: str) -> None:
         "allowusers root",
         f"forcecommand /bin/sh {paths.session_script('hcc')}",
         "subsystem sftp sftp-server",
+        "pidfile /run/taco-launch/sshd.pid",
+        "permituserenvironment yes",
     ):
         assert line in told

@@ -5,10 +5,20 @@ from dataclasses import replace
 import pytest
 
 from taco_launch.model.facts import Address as Carried
-from taco_launch.model.facts import Firewall, HostFacts, Interface, Listener, Made, Network
+from taco_launch.model.facts import (
+    ContainerState,
+    Docker,
+    Firewall,
+    HostFacts,
+    Image,
+    Interface,
+    Listener,
+    Made,
+    Network,
+)
 from taco_launch.model.found import NOT_ASKED, Absent, Found, Unknown
 from taco_launch.model.hosts import Host
-from taco_launch.setup import paths, ssh_mesh
+from taco_launch.setup import container, paths, ssh_mesh
 from taco_launch.setup.ops import Op, Problem
 from tests.setup.mesh import NAME, NOTHING, World, bare, inventory, with_listener
 
@@ -255,6 +265,27 @@ def test_a_port_that_is_taken(listener: Listener) -> None:
     assert "ssh_port: 12223" in problem.hint
 
 
+def test_a_port_that_another_cluster_has() -> None:
+    world = World(inventory())
+    other = ContainerState("taco-launch-mine", "image", "running", ((paths.CLUSTER_LABEL, "mine"),))
+    taken = with_listener(bare("gpu1"), Listener("10.0.0.1", 12222, "sshd"))
+    assert isinstance(taken.docker, Docker)
+    world.facts["gpu1"] = replace(taken, docker=replace(taken.docker, containers=(other,)))
+    (problem,) = world.plan("gpu1")
+    assert isinstance(problem, Problem)
+    assert "is taken: the training container of cluster mine (taco-launch-mine) listens on 10.0.0.1" in problem.message
+    assert "container: {ssh_port: 12223}" in problem.hint
+    of = world.cluster
+    image = replace(taken.docker, containers=(other,), images=(Image("image:latest", "sha256:1", None, None),))
+    (early,) = container.plan(of.host("gpu1"), replace(taken, docker=image), of)
+    assert early == replace(problem, stage="container"), "no second container is made"
+    stopped = replace(taken.docker, containers=(replace(other, state="exited"),))
+    world.facts["gpu1"] = replace(taken, docker=stopped)
+    (problem,) = world.plan("gpu1")
+    assert isinstance(problem, Problem)
+    assert "is taken: sshd listens" in problem.message
+
+
 @pytest.mark.parametrize("listener", [Listener("127.0.0.1", 12222, "nginx"), Listener("0.0.0.0", 12223, "nginx")])
 def test_others_listen_elsewhere(listener: Listener) -> None:
     world = World(inventory())
@@ -324,6 +355,28 @@ def test_what_was_opened_is_closed_again() -> None:
     world.converge()
     world.inventory = inventory()
     assert world.converge() == [{"gpu1": ("firewall: take our rules back",), "gpu2": ()}]
+
+
+def test_what_a_version_before_opened_is_closed_and_opened_anew() -> None:
+    world = World(inventory(firewall="manage"))
+    behind(world, "gpu1")
+    world.converge()
+    made = world.facts["gpu1"].made
+    assert isinstance(made, Made)
+    assert isinstance(made.files, tuple)
+    moved = tuple(
+        replace(file, path=file.path.replace(paths.host_folder(NAME), paths.folder(NAME)))
+        for file in made.files
+        if file.path != paths.firewall_unit_file(NAME)
+    )
+    world.facts["gpu1"] = replace(world.facts["gpu1"], made=replace(made, files=moved))
+    behind(world, "gpu1", ())  # by its rules nothing is stopped any more
+    both = ("firewall: take our rules back", "firewall: open it for the cluster's hosts")
+    assert world.converge() == [{"gpu1": both, "gpu2": ()}]
+    made = world.facts["gpu1"].made
+    assert isinstance(made, Made)
+    assert isinstance(made.files, tuple)
+    assert not [file.path for file in made.files if file.path.startswith(f"{paths.folder(NAME)}/firewall")]
 
 
 def test_a_host_alone_opens_nothing() -> None:

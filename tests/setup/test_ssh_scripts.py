@@ -27,13 +27,16 @@ def shell(request: pytest.FixtureRequest) -> tuple[str, ...]:
 @pytest.fixture
 def folder(tmp_path: Path, shell: tuple[str, ...]) -> Path:
     """A cluster's folder, the environment in it written as the container's main process does it."""
-    (tmp_path / "session.sh").write_text(scripts.text("session.sh"))
+    text = scripts.text("session.sh")
+    assert text.count("/run/taco-launch") == 2
+    (tmp_path / "session.sh").write_text(text.replace("/run/taco-launch", str(tmp_path)))
     image = {
         "PATH": "/opt/image:/usr/bin:/bin",
         "LD_LIBRARY_PATH": "/opt/lib",
         "ODD": ODD,
         "HOME": "/root",
         "SHLVL": "0",
+        "command": "its own",
     }
     argv = (*shell, "-c", 'export -p >"$0"', str(tmp_path / "environment"))
     subprocess.run(argv, env=image, check=True)
@@ -56,6 +59,7 @@ def test_a_session_has_the_environment_of_the_image(shell: tuple[str, ...], fold
     assert (told["HOME"], told["USER"], told["SSH_CLIENT"]) == ("/tmp", "me", "10.0.0.9 5 6")
     assert "SSH_ORIGINAL_COMMAND" not in told
     assert "TERM" not in told
+    assert told["command"] == "its own"
 
 
 def test_a_command_goes_to_the_login_shell_as_it_is(shell: tuple[str, ...], folder: Path) -> None:
@@ -115,3 +119,30 @@ def test_a_key_that_is_cut_off_leaves_nothing(tmp_path: Path, shell: tuple[str, 
     argv = (*shell, "-euc", scripts.text("keygen.sh"), "keygen.sh", str(tmp_path / "ssh/key"), "x")
     assert subprocess.run(argv, env=fakes.env(), check=False).returncode == 143
     assert os.listdir(tmp_path / "ssh") == []
+
+
+# --- the firewall
+
+
+def test_the_firewall_is_closed_by_its_list_and_nothing_else_in_it(tmp_path: Path) -> None:
+    """An earlier version kept the list where containers could write to it."""
+    fakes, units = Fakes(tmp_path / "bin"), tmp_path / "units"
+    for name in ("nft", "iptables"):
+        fakes.make(name)
+    fakes.make("systemctl", "echo active")
+    fakes.make("firewall-cmd", "case $1 in --get-active-zones | --get-default-zone) echo public ;; esac")
+    units.mkdir()
+    (tmp_path / "c").mkdir()
+    (units / "c.service").touch()
+    (units / "other.service").touch()
+    (tmp_path / "c/firewall.sh").write_text("touch made\n")
+    (tmp_path / "c/firewall").write_text("port 12222\nhost 10.0.0.2\nhost 10.0.0.3 --panic-on\nhost $(touch made)\n")
+    text = (scripts.text("reload.sh") + scripts.text("firewall.sh")).replace("/etc/systemd/system", str(units))
+    argv = ("sh", "-euc", text, "setup", "remove", str(tmp_path / "c"), "c.service")
+    subprocess.run(argv, env=fakes.env(), cwd=tmp_path, timeout=20, check=True)
+    asked = [call for call in fakes.calls if call.startswith("firewall-cmd --quiet")]
+    rule = "--remove-rich-rule=rule family=ipv4 source address=10.0.0.2 port port=12222 protocol=tcp accept"
+    assert asked == [f"firewall-cmd --quiet {more}--zone=public {rule}" for more in ("", "--permanent ")]
+    assert not (tmp_path / "made").exists()
+    assert [path.name for path in units.iterdir()] == ["other.service"]
+    assert list((tmp_path / "c").iterdir()) == []

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from taco_launch.cli.teardown import _ORDER
 from taco_launch.model.facts import ContainerState, Docker, HostFacts, Image, Made, MadeFile
 from taco_launch.model.found import Absent, Unknown
-from taco_launch.setup import paths, scripts
+from taco_launch.setup import firewall, paths, scripts
 from taco_launch.setup.docker_settings import MARKS
 from taco_launch.setup.ops import Op, Problem
 from taco_launch.setup.teardown import ADDED as ADDED_FILE
@@ -23,7 +24,12 @@ ADDED = json.dumps({"registry-mirrors": {"is": ["https://mirror"]}}) + "\n"
 
 def facts(*made: str, config: str | None = None, labels: tuple[tuple[str, str], ...] | None = None) -> HostFacts:
     """Give a host with these files, a daemon.json of that text, and a container of these labels."""
-    files = tuple(MadeFile(path, hashlib.sha256(b"").hexdigest(), 0o600) for path in made)
+    empty = hashlib.sha256(b"").hexdigest()
+    folders = (paths.CLUSTERS, paths.HOST)
+    files = tuple(
+        MadeFile(path, None if path.rpartition("/")[0] in folders and "." not in path else empty, 0o600)
+        for path in made
+    )
     none = Absent()
     daemon_json = none if config is None else config
     made_ = Made(files, (), (), None, none, none, none, none, none, none, none, none, daemon_json)
@@ -50,11 +56,51 @@ def test_all_of_a_cluster_and_what_clusters_share() -> None:
     ]
 
 
+def test_what_is_loaded_at_boot_for_gpudirect_goes_with_the_last_cluster() -> None:
+    (op,) = plan(facts(paths.PEERMEM), "c", None, "")
+    assert isinstance(op, Op)
+    assert (op.name, op.stage in _ORDER) == (f"remove {paths.PEERMEM}", True), "what is not in that order is not shown"
+    assert names(facts(paths.PEERMEM, paths.host_folder("d"))) == []
+    assert names(facts(paths.PEERMEM, f"{paths.HOST}/notes.txt")) == [f"remove {paths.PEERMEM}"], "a file is no cluster"
+
+
 def test_any_rest_of_a_cluster_is_taken_back() -> None:
     whole = [f"remove taco-launch-c, its unit and {paths.folder('c')}"]
     assert names(facts(paths.unit_file("c"))) == whole
     assert names(facts(paths.folder("c"))) == whole
     assert names(facts(labels=((paths.CLUSTER_LABEL, "c"),))) == whole
+
+
+def test_what_the_hosts_root_runs_is_taken_back_too() -> None:
+    whole = [f"remove taco-launch-c, its unit and {paths.folder('c')}"]
+    assert names(facts(paths.HOST, paths.host_folder("c"))) == whole
+    assert names(facts(paths.host_folder("d"), paths.AGENT)) == []
+    assert names(facts(paths.firewall_unit_file("c"))) == ["firewall: take our rules back", *whole]
+    for there in (paths.host_folder("c"), paths.folder("c")):
+        first, _last = plan(facts(there, f"{there}/firewall", f"{there}/firewall.sh"), "c", None, "")
+        assert isinstance(first, Op)
+        assert (first.name, first.args[:3]) == ("firewall: take our rules back", ("taco-launch-c", "remove", there))
+        assert first.script.index("idle()") < first.script.index('idle "$1"') < first.script.index("action=$1")
+
+
+@pytest.mark.parametrize("whose", ["the firewall of c", "the container of c-firewall"])
+def test_a_unit_of_another_cluster_by_the_name_of_before(whose: str) -> None:
+    """A version before called the unit of c's firewall as that of a cluster c-firewall is called."""
+    text = firewall._before("c").text if whose == "the firewall of c" else "[Unit]\n"
+    there = facts(paths.folder("c"), paths.unit_file("c-firewall"))
+    assert isinstance(there.made, Made)
+    assert isinstance(there.made.files, tuple)
+    unit = MadeFile(paths.unit_file("c-firewall"), hashlib.sha256(text.encode()).hexdigest(), 0o644)
+    there = replace(there, made=replace(there.made, files=(*there.made.files[:1], unit)))
+    found = [item.args for item in plan(there, "c", None, "") if isinstance(item, Op) and "firewall" in item.name]
+    remove = ("taco-launch-c", "remove", paths.folder("c"), paths.unit("c-firewall"))
+    assert found == ([remove] if whose == "the firewall of c" else [])
+
+
+@pytest.mark.parametrize("names", [("a", "a-firewall"), ("a_firewall", "a"), ("-a", "a")])
+def test_no_two_units_have_one_name(names: tuple[str, str]) -> None:
+    units = [name(cluster) for cluster in names for name in (paths.unit, paths.firewall_unit)]
+    assert len(set(units)) == 4
 
 
 def test_a_container_that_was_not_finished_is_taken_back() -> None:

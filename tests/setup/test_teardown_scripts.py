@@ -1,6 +1,7 @@
 """teardown.sh and teardown_host.sh on a host in a folder, with programs that change nothing here."""
 
 import fcntl
+import os
 import subprocess
 from hashlib import sha256
 from pathlib import Path
@@ -44,6 +45,8 @@ def without(root: Path, text: str, looked_at: str = "old\n") -> tuple[str, str]:
 
 def test_what_an_interrupted_setup_left_is_not_put(fakes: Fakes, tmp_path: Path) -> None:
     (tmp_path / "state/docker/daemon.json").write_text("candidate\n")
+    (tmp_path / "state/jobs/.agents").mkdir(parents=True)
+    (tmp_path / "state/jobs/.agents/agent-1.pyz").touch()
     assert take_back(fakes).returncode == 0
     assert (tmp_path / "etc/daemon.json").read_text() == "old\n"
     assert not (tmp_path / "state").exists()
@@ -109,6 +112,32 @@ def test_a_job_keeps_agent_and_leases(fakes: Fakes, tmp_path: Path, lock: str) -
 
 def test_a_container_that_was_not_finished_goes_too(fakes: Fakes, tmp_path: Path) -> None:
     names = (paths.container("c"), paths.unfinished("c"))
-    done = run(fakes, "teardown.sh", "c", *names, "c.service", f"{tmp_path}/c.service", f"{tmp_path}/state/clusters/c")
+    gone = [tmp_path / each for each in ("state/clusters/c", "etc/ours/c", "run/c.env")]
+    for folder in gone[:2]:
+        folder.mkdir(parents=True)
+    gone[2].write_text("TOKEN=geheim\n")
+    where = map(str, gone)
+    done = run(fakes, "teardown.sh", "c", *names, "c.service", f"{tmp_path}/c.service", *where)
     assert (done.returncode, done.stderr) == (0, "")
+    assert not [each for each in (*gone, tmp_path / "etc/ours") if each.exists()]
     assert [call for call in fakes.calls if " rm " in call] == [f"docker rm --force --volumes {name}" for name in names]
+
+
+def test_what_a_container_put_among_jobs_is_neither_followed_nor_waited_for(fakes: Fakes, tmp_path: Path) -> None:
+    held = tmp_path / "elsewhere"
+    held.write_text('{"job": "night"}\n')
+    for name in ("link", "pipe", "nothing", "odd\x1b[1m"):
+        (tmp_path / "state/jobs" / name).mkdir(parents=True)
+    for link in ("state/jobs/link/lock", "run/leases/slot-0"):
+        (tmp_path / link).symlink_to(held)
+    os.mkfifo(tmp_path / "state/jobs/pipe/lock")
+    (tmp_path / "state/jobs/nothing/lock").symlink_to(tmp_path / "made")
+    with held.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert take_back(fakes).returncode == 0
+    assert not (tmp_path / "made").exists()
+    assert held.read_text() == '{"job": "night"}\n'
+    lock = tmp_path / "state/jobs/odd\x1b[1m/lock"
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert "error: job odd1m runs in" in take_back(fakes).stderr

@@ -18,12 +18,19 @@ def definition(cluster: str = "hcc", devices: tuple[str, ...] = ()) -> Definitio
 def test_it_waits_for_the_devices_and_then_starts_the_container() -> None:
     text = unit.unit(definition(devices=("/dev/infiniband/uverbs0", "/dev/nvidia0")))
     lines = text.splitlines()
-    wait = "/bin/sh /var/lib/taco-launch/clusters/hcc/wait.sh 300 /dev/infiniband/uverbs0 /dev/nvidia0"
+    wait = "/bin/sh /etc/taco-launch/hcc/wait.sh 300 /dev/infiniband/uverbs0 /dev/nvidia0"
     assert f"ExecStartPre={wait}" in lines
     assert "ExecStart=/bin/sh -c 'exec docker start --attach taco-launch-hcc'" in lines
     assert "Restart=always" in lines
     after = next(line for line in lines if line.startswith("After="))
-    assert {"docker.service", "openibd.service", "nvidia-persistenced.service"} <= set(after[6:].split())
+    needed = {
+        "docker.service",
+        "openibd.service",
+        "nvidia-persistenced.service",
+        "nv_peer_mem.service",
+        "rc-local.service",
+    }
+    assert needed <= set(after[6:].split())
     # systemd ends a start that takes longer than this: the wait has to fit in
     limit = re.search(r"^TimeoutStartSec=(\d+)$", text, re.MULTILINE)
     assert limit is not None

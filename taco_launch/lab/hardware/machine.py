@@ -64,7 +64,10 @@ class Hca:
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine: `links[i][j]` is the number of NVLinks between GPU i and GPU j, `link_speed` GB/s of each one."""
+    """One machine: `links[i][j]` is the number of NVLinks between GPU i and GPU j, `link_speed` GB/s of each one.
+
+    `nvswitch_id` is the PCI device id of its NVSwitches, where it has any.
+    """
 
     name: str
     gpu: GpuModel
@@ -77,3 +80,5 @@ class Machine:
     hcas: tuple[Hca, ...] = ()
     ofed: str | None = None
     bond: str | None = None
+    nvswitches: tuple[Place, ...] = ()
+    nvswitch_id: str = ""

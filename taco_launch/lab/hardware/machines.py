@@ -100,6 +100,8 @@ A100X8 = Machine(
     ),
     ofed="MLNX_OFED_LINUX-5.4-1.0.3.0",
     bond="bond0",
+    nvswitches=tuple(_plugged(0xD0, port, 0xD0 + port, numa=1) for port in range(1, 7)),
+    nvswitch_id="0x1af1",
 )
 
 # Each GPU shares a switch with an HCA of its own: PIX to it, NODE to its neighbours', SYS across the sockets.
@@ -122,6 +124,8 @@ H100X8 = Machine(
     ),
     ofed="MLNX_OFED_LINUX-23.10-0.5.5.0",
     bond="bond0",
+    nvswitches=tuple(_plugged(0xD0, port, 0xD0 + port, numa=1) for port in range(1, 5)),
+    nvswitch_id="0x22a3",
 )
 
 # No switch and no NVLink: two GPUs below one root complex (PHB), two below one each (NODE), SYS across.

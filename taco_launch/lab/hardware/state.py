@@ -9,6 +9,8 @@ from taco_launch.lab.hardware.machine import Hca, Machine
 # Every UUID and GUID is derived from this, the machine's name and the host's number: the same lab is the same twice.
 _NAMESPACE = uuid.UUID("6f2f9b62-6a6e-5c29-9d53-1a1e0a3f6f77")
 
+_REMAPS = 8.0  # the compute capability of Ampere, the first that remaps rows
+
 
 def facts(machine: Machine, host: int) -> Iterator[tuple[str, str]]:
     """Give (path in the state folder, value) of every fact of host number `host`, 1.."""
@@ -16,11 +18,27 @@ def facts(machine: Machine, host: int) -> Iterator[tuple[str, str]]:
     yield "host", str(host)
     yield "driver", machine.driver
     yield "driver-license", "Dual MIT/GPL" if machine.open_driver else "NVIDIA"
+    yield "driver-ofed", machine.ofed or "none"
+    yield "driver-signed", "yes"
+    yield "persistenced", machine.driver
+    yield "fabricmanager", machine.driver if machine.nvswitches else "none"
     yield "ofed", machine.ofed or "none"
+    yield "nv-peer-mem", "none"
+    yield "nv-peer-mem-ofed", "none"
+    yield "peermem-users", "0"
+    yield "iommu", "none"
+    yield "acs", "off"
+    yield "reload-loses-gpus", "no"
+    yield "secure-boot", "off"
+    yield "mok", "none"
     yield "bond", machine.bond or "none"
     for index in range(len(machine.gpus)):
         for name, value in _gpu(machine, host, index):
             yield f"gpu/{index}/{name}", value
+    for index, place in enumerate(machine.nvswitches):
+        yield f"nvswitch/{index}/path", place.path
+        yield f"nvswitch/{index}/numa", str(place.numa)
+        yield f"nvswitch/{index}/device-id", machine.nvswitch_id
     for index, hca in enumerate(machine.hcas):
         for name, value in _hca(machine, host, index, hca):
             yield f"hca/{hca.name}/{name}", value
@@ -49,8 +67,10 @@ def _gpu(machine: Machine, host: int, index: int) -> Iterator[tuple[str, str]]:
     yield "mig", model.mig
     yield "ecc-corrected", "0"
     yield "ecc-uncorrected", "0"
-    yield "remapped-rows", "0"
-    yield "remapped-pending", "No"
+    remaps = float(model.compute_cap) >= _REMAPS
+    yield "remapped-rows", "0" if remaps else "N/A"
+    yield "remapped-pending", "No" if remaps else "N/A"
+    yield "remapped-failure", "No" if remaps else "N/A"
     yield "link-gen", str(model.link_gen)
     yield "link-gen-max", str(model.link_gen)
     yield "link-width", str(model.link_width)

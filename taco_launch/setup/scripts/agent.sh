@@ -11,10 +11,16 @@ used() { # used NAME STATE_FOLDER: by a process, or by a job that runs
   if printf '%s\n' "$1" | grep -qasF -f - /proc/[0-9]*/cmdline; then
     return 0
   fi
+  # containers write there: what is no plain file is passed over, and nothing is made by looking
   for lock in "$2"/jobs/*/lock; do
-    if [ -e "$lock" ] && ! flock -n "$lock" true && grep -qasF -e "$1" "${lock%/*}"/*.json*; then
-      return 0
+    if [ ! -f "$lock" ] || [ -L "$lock" ] || (flock -n 9) 2>/dev/null 9<"$lock"; then
+      continue
     fi
+    for file in "${lock%/*}"/*.json*; do
+      if [ -f "$file" ] && [ ! -L "$file" ] && grep -qasF -e "$1" "$file"; then
+        return 0
+      fi
+    done
   done
   return 1
 }

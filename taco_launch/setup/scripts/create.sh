@@ -1,20 +1,27 @@
 #!/bin/sh
 # Makes the training container anew; look.sh and idle.sh stand in front of this.
 #
-# usage: create.sh CONTAINER UNIT CLUSTER FOLDER IMAGE MPIRUN OPTION...
+# usage: create.sh CONTAINER UNIT CLUSTER FOLDER VARIABLES IMAGE MPIRUN NUMBER SOURCE... OPTION...
 #
-# OPTION... are the arguments of `docker create`, without a name. What was there of the cluster goes only once the new one
-# is made, and not while a job runs in it. What is not ours is never removed.
+# SOURCE... are NUMBER paths of the user's that are mounted, and have to be there. OPTION... are the arguments of `docker create`, without a name. VARIABLES, where they name it, is a file that holds
+# secrets, and goes. What was there of the cluster goes only once the new one is made, and not while a job runs in it. What
+# is not ours is never removed.
 
 set -eu
 container=$1
 unit=$2
 cluster=$3
 folder=$4
-image=$5
-mpirun=$6
-shift 6
+variables=$5
+image=$6
+mpirun=$7
+sources=$8
+shift 8
 
+trap 'rm -f "$variables"' EXIT
+trap 'exit 143' TERM INT HUP # else dash ends without the one above
+
+state=/var/lib/taco-launch
 new=taco-launch_$cluster # no cluster's container can have this name
 
 ours() { # ours CONTAINER: it is there, and of this cluster
@@ -22,13 +29,29 @@ ours() { # ours CONTAINER: it is there, and of this cluster
     [ "$label" = "$cluster" ]
 }
 
+while [ "$sources" -gt 0 ]; do
+  if [ ! -e "$1" ]; then
+    echo "error: $1, which container.mounts names, is not on this host" >&2
+    echo "hint: mkdir -p $1 there, or take it out of container.mounts in the inventory" >&2
+    exit 1
+  fi
+  shift
+  sources=$((sources - 1))
+done
 if ours "$container"; then
   idle "$container"
 fi
 look "$image" "$mpirun"
 umask 077
-mkdir -p /run/taco-launch/leases "$folder/ssh"
-# mounted files have to be there; what is in them is the business of ssh_mesh, which rewrites them in place
+# mounted files and folders have to be there, and themselves: an earlier version let containers write here
+for each in "$state/jobs" "$state/agent" "$state/clusters" "$folder" "$folder/ssh" "$folder/hosts" "$folder/ssh/ssh_config"; do
+  if [ -L "$each" ]; then
+    echo "error: $each is a symbolic link, and what it leads to would be shared: look who made it, and remove it" >&2
+    exit 1
+  fi
+done
+mkdir -p /run/taco-launch/leases "$state/jobs" "$state/agent" "$folder/ssh"
+# what is in them is the business of ssh_mesh, which rewrites them in place
 for file in "$folder/hosts" "$folder/ssh/ssh_config"; do
   if [ ! -e "$file" ]; then
     : >"$file"

@@ -5,8 +5,9 @@
 #
 # ALLOWED is `yes` where running containers may be stopped. FOLDER gets a mark, `reload` or `restart`, which stays until
 # the engine has taken what was changed. It holds FILE...: `daemon.json`, if it is to be replaced, and `adding`, what that
-# adds, a line for `added`; and `proxy.conf`, if PART, a part of docker.service, is to be replaced. CONFIG is
-# /etc/docker/daemon.json, SHA256 is of what was looked at, or `absent`. Where WANTED is `no`, PART is removed.
+# adds, a line for `added`; and `proxy.conf` and `proxy.new`, if PART, a part of docker.service, and `proxy.env`, which
+# that names, are to be replaced. CONFIG is /etc/docker/daemon.json, SHA256 is of what was looked at, or `absent`. Where
+# WANTED is `no`, PART and `proxy.env` are removed. dockerd.sh stands in front of this.
 
 set -eu
 
@@ -15,31 +16,14 @@ umask 022
 how=$1 allowed=$2 folder=$3 config=$4 looked_at=$5 part=$6 wanted=$7
 shift 7
 [ ! -L "$config" ] || config=$(readlink -f "$config")
-began=$(date '+%Y-%m-%d %H:%M:%S')
 
 fail() { # fail TEXT...
   echo "error: $*" >&2
   exit 1
 }
 
-answers() { # waits for the engine
-  left=60
-  until docker version --format '{{.Server.Version}}' >/dev/null 2>&1; do
-    if [ "$left" = 0 ] || systemctl is-failed --quiet docker; then
-      return 1
-    fi
-    left=$((left - 1))
-    sleep 1
-  done
-}
-
-complaint() { # what the engine said when it did not start
-  journalctl -u docker --since "$began" --no-pager -o cat 2>/dev/null |
-    grep -E 'failed to start daemon|[Uu]nable to configure|level=(fatal|error)|[Ee]rror' | tail -n 1
-}
-
 give_up() { # nothing has been changed; a mark is of an earlier set-up, whose changes the engine has still to take
-  rm -f "$folder/daemon.json" "$folder/adding" "$folder/proxy.conf" "$folder/before"
+  rm -f "$folder/daemon.json" "$folder/adding" "$folder/proxy.conf" "$folder/proxy.new" "$folder/before"
 }
 
 mark() { # from here on something has been changed
@@ -102,7 +86,7 @@ recover() { # with the old settings; to reload never stops a container
 }
 
 put_back() { # the engine does not start with what is new
-  why=$(complaint)
+  why=$(complaint) || :
   if [ -n "$replaced" ]; then
     if [ -e "$folder/before" ]; then
       cp -p "$folder/before" "$config.taco-launch"
@@ -124,7 +108,7 @@ put_back() { # the engine does not start with what is new
   fail "the engine does not start: ${why:-journalctl -u docker}"
 }
 
-for file in daemon.json adding proxy.conf; do
+for file in daemon.json adding proxy.conf proxy.new; do
   case " $* " in
     *" $file "*) ;;
     *) rm -f "$folder/$file" ;; # of an earlier set-up, which was interrupted
@@ -138,15 +122,16 @@ if [ -e "$folder/daemon.json" ]; then
 fi
 mark
 if [ -e "$folder/proxy.conf" ]; then
+  mv -f "$folder/proxy.new" "$folder/proxy.env"
   mkdir -p "${part%/*}"
   cp "$folder/proxy.conf" "$part.taco-launch"
   mv -f "$part.taco-launch" "$part"
   rm -f "$folder/proxy.conf"
 elif [ "$wanted" = no ]; then
-  rm -f "$part"
+  rm -f "$part" "$folder/proxy.env"
 fi
-systemctl daemon-reload
 if [ "$how" = restart ]; then
+  systemctl daemon-reload # for PART; containers are stopped anyway
   restart || put_back
 elif systemctl is-active --quiet docker; then
   systemctl reload docker

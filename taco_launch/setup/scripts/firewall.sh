@@ -1,24 +1,26 @@
 #!/bin/sh
-# Lets the hosts of a cluster through this host's firewall, and takes that back; lies in the cluster's folder.
+# Lets the hosts of a cluster through this host's firewall, and takes that back.
 #
-# usage: firewall.sh apply      what firewall.new asks for: now, at every boot, and whenever the firewall is made anew
-#        firewall.sh open       what its unit does then
-#        firewall.sh remove     nothing any more
+# usage: firewall.sh apply FOLDER UNIT      what FOLDER/firewall.new asks for: now, at every boot, and whenever the
+#                                           firewall is made anew
+#        firewall.sh open FOLDER UNIT       what UNIT does then: it runs this script from FOLDER, of the cluster's name
+#        firewall.sh remove FOLDER UNIT     nothing any more
 #
 # `firewall` (and firewall.new) hold lines of `host ADDRESS` and `port FIRST[-LAST]`. Our rules carry the mark
 # taco-launch:CLUSTER; firewalld, whose rules cannot, is asked for the very same ones again.
 
 set -eu
 
-folder=${0%/*}
+action=$1
+folder=$2
+unit=$3
 cluster=${folder##*/}
 mark=taco-launch:$cluster
-unit=taco-launch-$cluster-firewall.service
 newline='
 '
 
 wanted() { # wanted KIND FILE: what it lists
-  sed -n "s/^$1 //p" "$2"
+  sed -n "s/^$1 \([0-9.-]*\)\$/\1/p" "$2"
 }
 
 joined() { # joined SEPARATOR: the lines of the input as one
@@ -157,12 +159,13 @@ close() { # close FILE
 asked=$folder/firewall
 [ ! -e "$asked.new" ] || asked=$asked.new
 
-case $1 in
+case $action in
   apply)
     [ ! -e "$folder/firewall" ] || close "$folder/firewall"
-    /bin/sh "$0" open
-    systemctl daemon-reload
-    systemctl --quiet enable "$unit"
+    close "$asked"
+    open "$asked"
+    reload_units "$unit"
+    systemctl --quiet enable --no-reload "$unit"
     systemctl restart "$unit" # what restarts a firewall restarts this with it
     mv -f "$folder/firewall.new" "$folder/firewall"
     ;;
@@ -172,15 +175,19 @@ case $1 in
     ;;
   remove)
     for file in "$folder/firewall" "$folder/firewall.new"; do
-      [ ! -e "$file" ] || close "$file"
+      if [ -f "$file" ] && [ ! -L "$file" ]; then
+        close "$file"
+      fi
     done
-    systemctl --quiet disable --now "$unit"
-    rm -f "/etc/systemd/system/$unit" "$folder/firewall" "$folder/firewall.new"
-    systemctl daemon-reload
-    rm -f "$0"
+    if [ -f "/etc/systemd/system/$unit" ]; then
+      systemctl --quiet disable --no-reload --now "$unit"
+      rm -f "/etc/systemd/system/$unit"
+      reload_units ''
+    fi
+    rm -f "$folder/firewall" "$folder/firewall.new" "$folder/firewall.sh"
     ;;
   *)
-    echo "usage: firewall.sh apply|open|remove" >&2
+    echo "usage: firewall.sh apply|open|remove FOLDER UNIT" >&2
     exit 2
     ;;
 esac

@@ -1,19 +1,31 @@
 #!/bin/sh
 # Whether nothing runs in the training containers of this host; other scripts stand behind this.
+#
+# taco_typed is what the user types for taco-launch with this inventory. Jobs and leases are the containers' to write: what is no plain file is passed over, and nothing is made by looking.
+
+idle_held() { # idle_held FILE: somebody holds a lock on it
+  [ -f "$1" ] && [ ! -L "$1" ] && ! (flock -n 9) 2>/dev/null 9<"$1" && [ -f "$1" ] # it may have gone meanwhile
+}
+
+idle_plain() { # idle_plain TEXT: it as a word that a terminal may show
+  printf '%s' "$1" | tr -cd '[:alnum:]._-'
+}
 
 idle() { # idle CONTAINER: fails, and names the job, where one runs
   for lock in /var/lib/taco-launch/jobs/*/lock; do
-    if [ -e "$lock" ] && ! flock -n "$lock" true; then
+    if idle_held "$lock"; then
       job=${lock%/lock}
-      echo "error: job ${job##*/} runs in $1: wait for it, or: taco-launch stop ${job##*/}" >&2
+      job=$(idle_plain "${job##*/}")
+      echo "error: job $job runs in $1" >&2
+      echo "hint: wait for it, or: ${taco_typed-taco-launch} stop $job" >&2
       return 1
     fi
   done
   for lease in /run/taco-launch/leases/*; do
-    if [ -e "$lease" ] && ! flock -n "$lease" true; then
-      job=$(sed -n '1s/.*"job": *"\([^"]*\)".*/\1/p' "$lease")
-      echo "error: job ${job:-of an unknown name} runs in $1, it holds ${lease##*/}: wait for it, or:" \
-        "taco-launch stop ${job:-NAME}" >&2
+    if idle_held "$lease"; then
+      job=$(idle_plain "$(sed -n '1s/.*"job": *"\([^"]*\)".*/\1/p' "$lease")")
+      echo "error: job ${job:-of an unknown name} runs in $1, it holds $(idle_plain "${lease##*/}")" >&2
+      echo "hint: wait for it, or: ${taco_typed-taco-launch} stop ${job:-NAME}" >&2
       return 1
     fi
   done

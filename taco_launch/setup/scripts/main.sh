@@ -1,22 +1,27 @@
 #!/bin/sh
 # The main process of the training container: keeps the image's environment for sessions, and an sshd alive.
 #
-# It lies in the cluster's folder, which is mounted at its path on the host. sshd drops the environment that the image
-# gives (PATH, LD_LIBRARY_PATH, ...): `environment` holds it for session.sh. What sshd needs comes after the container is
-# made, so it is waited for. Processes are seen with the host's numbers; when this one ends, the engine ends all others.
+# It lies in the cluster's folder, which is mounted at its path on the host, to be read only. sshd drops the environment
+# that the image gives (PATH, LD_LIBRARY_PATH, ...): a file in the container's own memory holds it for session.sh. What
+# sshd needs comes after the container is made, so it is waited for; HUP has it read that anew. Processes are seen with the
+# host's numbers; when this one ends, the engine ends all others.
 
 set -u
-folder=${0%/*}
+trap : HUP # nothing is there yet to be told
+# before anything is set: it may be a variable of the image, too
+(umask 077 && export -p >/run/taco-launch/environment.new) &&
+  mv -f /run/taco-launch/environment.new /run/taco-launch/environment
 
+folder=${0%/*}
 child=
+sshd=
 end() {
   trap '' TERM INT HUP
   [ -z "$child" ] || kill -s TERM "$child" 2>/dev/null
   exit 0
 }
-trap end TERM INT HUP
-
-(umask 077 && export -p >"$folder/environment.new") && mv -f "$folder/environment.new" "$folder/environment"
+trap end TERM INT
+trap '[ -z "$sshd" ] || kill -s HUP "$sshd"' HUP
 
 pause() { # pause SECONDS: a trap does not wait for the end of it
   sleep "$1" &
@@ -40,7 +45,13 @@ while :; do
   # by its whole path: it executes itself again for each connection, and on HUP
   "$(command -v sshd)" -D -e -f "$folder/ssh/sshd_config" &
   child=$!
-  wait "$child"
-  echo "sshd ended with exit code $?, and is started again"
+  sshd=$child
+  while :; do # a signal ends the waiting, too
+    wait "$sshd"
+    code=$?
+    kill -s 0 "$sshd" 2>/dev/null || break
+  done
+  sshd=
+  echo "sshd ended with exit code $code, and is started again"
   pause 2
 done

@@ -5,12 +5,12 @@
 # The environment is what the container's main process found, written by main.sh as lines of `export`. What belongs to
 # the session itself stays as sshd has set it.
 
-command=${SSH_ORIGINAL_COMMAND-}
+# no variable of our own: the image may have one of that name
+set -- "${HOME-/}" "${USER-root}" "${LOGNAME-root}" "${SHELL:-/bin/sh}" "${TERM-}" "${SSH_ORIGINAL_COMMAND-}"
 unset SSH_ORIGINAL_COMMAND
-if [ -r "${0%/*}/environment" ]; then
-  set -- "${HOME-/}" "${USER-root}" "${LOGNAME-root}" "${SHELL:-/bin/sh}" "${TERM-}"
-  # shellcheck disable=SC1091 # it is made on the host
-  . "${0%/*}/environment"
+if [ -r /run/taco-launch/environment ]; then
+  # shellcheck disable=SC1091 # main.sh makes it
+  . /run/taco-launch/environment
   HOME=$1 USER=$2 LOGNAME=$3 SHELL=$4 TERM=$5
   export HOME USER LOGNAME SHELL TERM
   [ -n "${SSH_TTY-}" ] || unset TERM # bash gives itself one
@@ -20,14 +20,16 @@ fi
 SHLVL=2
 export SHLVL
 
-case $command in
+case $6 in
   '') exec "${SHELL:-/bin/sh}" ;;
   sftp-server)
-    for folder in /usr/lib/openssh /usr/libexec/openssh /usr/lib/ssh /usr/libexec /usr/lib64/ssh; do
-      [ ! -x "$folder/sftp-server" ] || exec "$folder/sftp-server"
+    set -- /usr/lib/openssh /usr/libexec/openssh /usr/lib/ssh /usr/libexec /usr/lib64/ssh
+    while [ $# -gt 0 ]; do
+      [ ! -x "$1/sftp-server" ] || exec "$1/sftp-server"
+      shift
     done
     echo 'there is no sftp-server in this image' >&2
     exit 127
     ;;
 esac
-exec "${SHELL:-/bin/sh}" -c "$command"
+exec "${SHELL:-/bin/sh}" -c "$6"

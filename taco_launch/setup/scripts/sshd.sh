@@ -3,8 +3,9 @@
 #
 # usage: sshd.sh CONTAINER SETTINGS PID_FILE
 #
-# Sessions that are open go on: sshd executes itself anew, and only closes its listening socket for that moment. One that
-# does not run is started by the container's main process, which finds the files.
+# PID_FILE is a path in the container: the host takes no number of a process from there, the container's main process
+# hands HUP on. Sessions that are open go on: sshd executes itself anew, and only closes its listening socket for that
+# moment. One that does not run is started by the main process, which finds the files.
 
 set -eu
 
@@ -12,38 +13,40 @@ container=$1
 settings=$2
 pid_file=$3
 
-running() { # whether the sshd with these settings runs, and listens: then it has written its number, $pid
-  pid=$(cat "$pid_file" 2>/dev/null) && [ -n "$pid" ] &&
-    tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -qF -e "$settings"
-}
-
-wait_until() { # wait_until COMMAND: 20 s
-  tries=0
-  until "$@"; do
-    tries=$((tries + 1))
-    [ "$tries" -lt 100 ] || return 1
-    sleep 0.2
-  done
+inside() { # inside SCRIPT [ARGUMENT...]
+  docker exec "$container" /bin/sh -c "$@" 2>&1
 }
 
 is_up() {
   [ "$(docker container inspect --format '{{.State.Running}}' "$container" 2>&1)" = true ]
 }
 
-if ! wait_until is_up; then
-  echo "container $container does not run: $(docker logs --tail 2 "$container" 2>&1 | tr '\n' ' ')" >&2
-  exit 1
-fi
-if ! said=$(docker exec "$container" /bin/sh -c \
-  'PATH=$PATH:/usr/sbin:/usr/local/sbin; mkdir -p /run/sshd; exec sshd -t -f "$1"' check "$settings" 2>&1); then
+tries=0
+until is_up; do
+  tries=$((tries + 1))
+  if [ "$tries" -ge 100 ]; then
+    echo "container $container does not run: $(docker logs --tail 2 "$container" 2>&1 | tr '\n' ' ')" >&2
+    exit 1
+  fi
+  sleep 0.2
+done
+# shellcheck disable=SC2016 # the inner shell's
+if ! said=$(inside 'PATH=$PATH:/usr/sbin:/usr/local/sbin; mkdir -p /run/sshd; sshd -t -f "$1" && rm -f "$2"' \
+  check "$settings" "$pid_file"); then
   echo "sshd of container $container refuses its settings: $said" >&2
   exit 1
 fi
-if running; then
-  rm -f "$pid_file"
-  kill -HUP "$pid"
-fi
-if ! wait_until running; then
+docker kill --signal HUP "$container" >/dev/null
+# the one with these settings runs, and listens: then it has written its number
+# shellcheck disable=SC2016 # the inner shell's
+inside '
+tries=0
+until pid=$(cat "$2" 2>/dev/null) && [ -n "$pid" ] && grep -qsF -e "$1" "/proc/$pid/cmdline"; do
+  tries=$((tries + 1))
+  [ "$tries" -lt 100 ] || exit 1
+  sleep 0.2 2>/dev/null || sleep 1
+done
+' wait "$settings" "$pid_file" || {
   echo "sshd of container $container does not listen: $(docker logs --tail 3 "$container" 2>&1 | tr '\n' ' ')" >&2
   exit 1
-fi
+}

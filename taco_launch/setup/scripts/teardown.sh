@@ -1,9 +1,10 @@
 #!/bin/sh
-# Takes back a cluster's container, unit and files; idle.sh stands in front of this.
+# Takes back a cluster's container, unit and files; idle.sh and reload.sh stand in front of this.
 #
-# usage: teardown.sh CLUSTER CONTAINER UNFINISHED UNIT UNIT_FILE FOLDER
+# usage: teardown.sh CLUSTER CONTAINER UNFINISHED UNIT UNIT_FILE FOLDER HOST_FOLDER SECRETS
 #
-# UNFINISHED is the container's name while it is made.
+# UNFINISHED is the container's name while it is made. FOLDER is what the container reads, HOST_FOLDER what the host runs;
+# SECRETS is a file that a set-up left that was cut off.
 # A container of that name that is not ours, and records of jobs, stay.
 
 set -eu
@@ -13,12 +14,14 @@ unfinished=$3
 unit=$4
 unit_file=$5
 folder=$6
+host_folder=$7
+secrets=$8
 
 idle "$container"
 if [ -e "$unit_file" ]; then
-  systemctl --quiet disable --now "$unit"
+  systemctl --quiet disable --no-reload --now "$unit"
   rm -f "$unit_file"
-  systemctl daemon-reload
+  reload_units ''
   systemctl reset-failed "$unit" 2>/dev/null || : # it has not failed
 fi
 label='{{index .Config.Labels "taco-launch.cluster"}}'
@@ -27,7 +30,6 @@ for name in "$container" "$unfinished"; do
     docker rm --force --volumes "$name" >/dev/null
   fi
 done
-if [ -e "$folder/firewall.sh" ]; then
-  /bin/sh "$folder/firewall.sh" remove
-fi
-rm -rf "$folder"
+rm -rf "$folder" "$host_folder"
+rm -f "$secrets"
+rmdir "${host_folder%/*}" 2>/dev/null || : # other clusters

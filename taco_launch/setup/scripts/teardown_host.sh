@@ -1,5 +1,6 @@
 #!/bin/sh
-# Takes back what the last cluster of a host leaves: agent, leases, and what was set of docker; idle.sh stands in front.
+# Takes back what the last cluster of a host leaves: agent, leases, and what was set of docker.
+# idle.sh and reload.sh stand in front of this.
 #
 # usage: teardown_host.sh STATE_FOLDER LEASES PROXY CONFIG [WITHOUT SHA256]
 #
@@ -48,7 +49,10 @@ fi
 if [ -e "$proxy" ]; then
   rm -f "$proxy"
   rmdir "${proxy%/*}" 2>/dev/null || : # others have files there
-  systemctl daemon-reload
+  reload_units ''
 fi
-rm -rf "$leases" "$state/agent" "$state/docker"
-rmdir "$state/clusters" "$state" 2>/dev/null || : # other clusters, or jobs
+if root=$(docker info --format '{{.DockerRootDir}}' 2>/dev/null) && [ -n "$root" ]; then
+  rm -rf "$root"/tmp/taco-launch-image* # of a copy that was cut off
+fi
+rm -rf "$leases" "$state/agent" "$state/jobs/.agents" "$state/docker" # .agents: what the head's container copied here
+rmdir "$state/jobs" "$state/clusters" "$state" 2>/dev/null || : # other clusters, or jobs

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes ready what a container's start needs: the folder of leases, gone with every boot, and the devices of drivers that
-# come late. Run by the container's systemd unit.
+# Makes ready what a container's start needs: the folder of leases, gone with every boot, that of jobs, and the devices of
+# drivers that come late. Run by the container's systemd unit.
 #
 # usage: wait.sh SECONDS DEVICE...
 #
@@ -11,7 +11,7 @@ set -u
 left=$1
 shift
 umask 077
-mkdir -p /run/taco-launch/leases || exit
+mkdir -p /run/taco-launch/leases /var/lib/taco-launch/jobs || exit
 case "$*" in
   */dev/nvidia*) # their files are made by the first to ask, where nvidia-persistenced is not there to do so
     if command -v nvidia-smi >/dev/null; then

@@ -1,5 +1,7 @@
 """Hosts of every simulated machine: one each for all who only read, one of their own for those who change it."""
 
+import fcntl
+import os
 import subprocess
 from collections.abc import Callable
 from functools import cache
@@ -12,11 +14,20 @@ from tests.lab.hardware.hosts import Host, make
 
 @pytest.fixture(scope="session")
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Host]:
-    """Give the host of a machine as it was booted; it must stay so."""
+    """Give the host of a machine as it was booted, once for all workers of pytest; it must stay so."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "booted"
+    shared.mkdir(exist_ok=True)
 
     @cache
     def booted(machine: str) -> Host:
-        return make(tmp_path_factory.mktemp(machine), machine)
+        ready = shared / f"{machine}.ready"
+        with open(shared / f"{machine}.lock", "w", encoding="ascii") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not ready.exists():
+                make(shared / machine, machine)
+                ready.touch()
+        return Host(shared / machine)
 
     return booted
 

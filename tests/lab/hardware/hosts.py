@@ -1,7 +1,9 @@
 """A simulated machine in a folder that stands for a host's root, and its tools."""
 
 import os
+import re
 import shutil
+import stat
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +29,7 @@ class Host:
         found = shutil.which(name, path=":".join(str(self.root / folder) for folder in _PATH))
         if found is None:
             return subprocess.CompletedProcess(line, 127, "", f"{name}: not found\n")
-        return self._run([found, *arguments])
+        return self.run([found, *arguments])
 
     def ok(self, line: str) -> str:
         """Run a tool that has to succeed; give what it printed."""
@@ -36,12 +38,12 @@ class Host:
         return answer.stdout
 
     def set(self, fact: str, value: str) -> None:
-        answer = self._run([str(self.root / LIBRARY / "simulated-hardware"), "set", fact, value])
+        answer = self.run([str(self.root / LIBRARY / "simulated-hardware"), "set", fact, value])
         assert answer.returncode == 0, answer.stderr
 
     def boot(self) -> str:
         """Boot it; give what it complained about."""
-        answer = self._run([str(self.root / LIBRARY / "simulated-hardware"), "boot"])
+        answer = self.run([str(self.root / LIBRARY / "simulated-hardware"), "boot"])
         assert answer.returncode == 0, answer.stderr
         return answer.stderr
 
@@ -51,19 +53,26 @@ class Host:
     def has(self, path: str) -> bool:
         return (self.root / path).exists()
 
-    def _run(self, argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    def run(self, argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+        """Run a program for this root folder."""
         env = {"PATH": os.environ["PATH"], "SIMULATED_HARDWARE_ROOT": str(self.root)}
         return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=30)
 
 
-_PATH = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin")
+_PATH = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "etc/init.d")
 
 
-def make(root: Path, machine: str, number: int = 1) -> Host:
-    """Make a host of a machine with four CPUs and an interface bond0, and boot it."""
+def make(root: Path, machine: str, number: int = 1, most: int = 64) -> Host:
+    """Make a host of a machine with four CPUs and an interface bond0, of each kind of device at most so many; boot it."""
     for path, mode, content in hardware.files(machine, number):
+        device = re.match(rf"/{STATE}/(?:gpu/|hca/mlx5_|nvswitch/)([0-9]+)/", path)
+        if device and int(device[1]) >= most:
+            continue
         place = root / path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
+        if stat.S_ISLNK(mode):
+            place.symlink_to(content.decode())
+            continue
         place.write_bytes(content)
         place.chmod(mode)
     for name, text in (

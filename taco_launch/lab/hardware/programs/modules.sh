@@ -19,7 +19,11 @@ known() {
 
 # module_file MODULE: prints where its file lies in the host
 module_file() {
-    printf '%s\n' "/lib/modules/$release/$(about "$1" folder)/$(printf '%s' "$1" | tr _ -).ko"
+    case $1 in
+        nvidia_*) _name=$(printf '%s' "$1" | tr _ -) ;; # as NVIDIA names its files
+        *) _name=$1 ;;
+    esac
+    printf '%s\n' "/lib/modules/$release/$(about "$1" folder)/$_name.ko"
 }
 
 # installed MODULE
@@ -32,7 +36,9 @@ install_files() {
     for _module in "$library"/modules/*; do
         _module=${_module##*/}
         _file="$root$(module_file "$_module")"
-        if [ "$(fact "$(about "$_module" package)")" = none ]; then
+        _package=$(fact "$(about "$_module" package)")
+        _since=$(about "$_module" since)
+        if [ "$_package" = none ] || { [ "${_since:-0}" != 0 ] && [ "${_package%%.*}" -lt "$_since" ]; }; then
             rm -f "$_file"
         elif [ ! -e "$_file" ]; then
             mkdir -p "${_file%/*}"
@@ -47,36 +53,82 @@ users() {
     for _other in "$state"/module/*; do
         [ -e "$_other" ] || continue
         _other=${_other##*/}
-        for _need in $(about "$_other" depends); do
-            [ "$_need" != "$1" ] || _users="${_users:+$_users }$_other"
-        done
+        while read -r _key _text; do # not by `about`: a process for each pair of modules would take most of the time
+            [ "$_key" = depends ] || continue
+            case " $_text " in
+                *" $1 "*) _users="${_users:+$_users }$_other" ;;
+            esac
+            break
+        done <"$library/modules/$_other"
     done
     printf '%s\n' "$_users"
 }
 
+# held MODULE: prints how many hold it besides modules: those who have memory registered with it
+held() {
+    _fact=$(about "$1" used)
+    if [ -n "$_fact" ]; then fact "$_fact"; else echo 0; fi
+}
+
 # load MODULE: loads this one module. Its dependencies are the caller's affair.
-# On a failure it prints strerror's text for the reason and returns 1.
+# On a failure it prints strerror's text for the reason and returns 1; what the kernel says of it is in dmesg.
 load() {
     ! loaded "$1" || return 0
     if [ ! -w "$state/module" ]; then
         echo "Operation not permitted"
         return 1
     fi
-    for _need in $(about "$1" depends); do
-        if ! loaded "$_need"; then
-            echo "Unknown symbol in module"
-            return 1
-        fi
-    done
-    _failure=$(about "$1" fails | while read -r _fact _bad _text; do
-        [ "$(fact "$_fact")" != "$_bad" ] || { printf '%s\n' "$_text" && break; }
-    done)
-    [ "$1" != nvidia ] || [ -n "$(present gpu)" ] || _failure="No such device"
+    _failure=$(refused "$1")
     if [ -n "$_failure" ]; then
         printf '%s\n' "$_failure"
         return 1
     fi
     put "$state/module/$1" "$(about "$1" version)"
+}
+
+# refused MODULE: prints why the kernel does not take it, in the order in which it looks; nothing where it does
+refused() {
+    _signed=$(about "$1" signed)
+    if [ -n "$_signed" ] && [ "$(fact secure-boot)" = on ] && [ "$(fact "${_signed% *}")" != "${_signed#* }" ]; then
+        kernel_says "Loading of unsigned module is rejected"
+        echo "Required key not available"
+        return
+    fi
+    _built=$(about "$1" built)
+    _against=${_built:+$(fact "$_built")}
+    for _need in $(about "$1" depends); do
+        if ! loaded "$_need"; then
+            [ -z "$_built" ] || kernel_says "$1: Unknown symbol ib_register_peer_memory_client (err -2)"
+            echo "Unknown symbol in module"
+            return
+        fi
+    done
+    if [ -n "$_built" ] && [ "$_against" != none ] && [ "$_against" != "$(fact module/ib_core)" ]; then
+        for _symbol in ib_unregister_peer_memory_client ib_register_peer_memory_client; do
+            kernel_says "$1: disagrees about version of symbol $_symbol"
+            kernel_says "$1: Unknown symbol $_symbol (err -22)"
+        done
+        echo "Unknown symbol in module"
+        return
+    fi
+    _peer=$(about "$1" peer)
+    if [ "$_against" = none ]; then
+        echo "Invalid argument"
+    elif [ -n "$_peer" ] && [ -e "$sys/kernel/mm/memory_peers/$_peer" ]; then
+        kernel_says "sysfs: cannot create duplicate filename '/kernel/mm/memory_peers/$_peer'"
+        echo "Invalid argument"
+    elif [ "$1" = nvidia ] && [ -z "$(present gpu)" ]; then
+        echo "No such device"
+    else
+        about "$1" fails | while read -r _fact _bad _text; do
+            [ "$(fact "$_fact")" != "$_bad" ] || { printf '%s\n' "$_text" && break; }
+        done
+    fi
+}
+
+# kernel_says TEXT: a line of dmesg
+kernel_says() {
+    awk -v text="$1" '{printf "[%12.6f] %s\n", $1, text}' /proc/uptime >>"$root/run/simulated-hardware/dmesg"
 }
 
 # load_with_needs MODULE: loads what it depends on, then itself. Prints the failure's text and returns 1, as load.
@@ -90,7 +142,7 @@ load_with_needs() (
 # unload MODULE: takes it out; while others use it, prints those and returns 1
 unload() {
     _users=$(users "$1")
-    if [ -n "$_users" ]; then
+    if [ -n "$_users" ] || [ "$(held "$1")" != 0 ]; then
         printf '%s\n' "$_users"
         return 1
     fi

@@ -8,7 +8,7 @@ cover() {
     ! mountpoint -q "$_run/real" || return 0
     mkdir -p "$_run/real"
     mount -t tmpfs -o mode=755 simulated-hardware /run/simulated-hardware
-    mkdir -p "$_run/real"
+    mkdir -p "$_run/real" "$_run/inner"
     mount --bind /sys "$_run/real"
     hide
     for _part in class bus devices module kernel/mm; do
@@ -30,7 +30,7 @@ hide() {
     for _device in /sys/bus/pci/devices/*; do
         [ ! -e "$_device" ] || mknod "$_run/upper/bus/pci/devices/${_device##*/}" c 0 0
     done
-    for _path in "$state"/gpu/*/path "$state"/hca/*/path; do
+    for _path in "$state"/*/*/path; do
         [ -r "$_path" ] || continue
         read -r _path <"$_path"
         _path=${_path%%/*}

@@ -90,6 +90,36 @@ function apps(    names, wanted, known, i, j, row, folder, k) {
     return 0
 }
 
+function remapped(    names, wanted, known, i, j, row, text) {
+    known["timestamp"] = "timestamp"; known["gpu_name"] = "gpu_name"; known["gpu_bus_id"] = "gpu_bus_id"
+    known["gpu_serial"] = "gpu_serial"; known["gpu_uuid"] = "gpu_uuid"
+    known["remapped_rows.correctable"] = "0"; known["remapped_rows.uncorrectable"] = "remapped-rows"
+    known["remapped_rows.pending"] = "remapped-pending"; known["remapped_rows.failure"] = "remapped-failure"
+    wanted = split(asked, names, ",")
+    for (i = 1; i <= wanted; i++) {
+        gsub(/^ +| +$/, "", names[i])
+        if (!(names[i] in known)) {
+            print "Field \"" names[i] "\" is not a valid field to query."
+            print ""
+            return 2
+        }
+        row = row (i > 1 ? ", " : "") names[i]
+    }
+    if (!has("noheader")) print row
+    for (j = 1; j <= count; j++) {
+        row = ""
+        for (i = 1; i <= wanted; i++) {
+            text = known[names[i]]
+            if (text ~ /^remapped-/) text = gpu[shown[j], text]
+            else if (text == "0") text = gpu[shown[j], "remapped-rows"] == "N/A" ? "N/A" : text
+            else text = of_process(text, "", shown[j])
+            row = row (i > 1 ? ", " : "") (text == "N/A" ? "[N/A]" : text)
+        }
+        print row
+    }
+    return 0
+}
+
 function of_process(name, pid, folder) {
     if (name == "timestamp") return now
     if (name == "gpu_name") return gpu[folder, "name"]

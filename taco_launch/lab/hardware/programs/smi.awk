@@ -79,6 +79,7 @@ END {
     if (mode == "list") list()
     if (mode == "query") exit query()
     if (mode == "apps") exit apps()
+    if (mode == "remapped") exit remapped()
     if (mode == "table") summary()
     if (mode == "matrix") matrix()
     if (mode == "p2p") p2p()

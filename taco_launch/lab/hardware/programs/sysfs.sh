@@ -6,6 +6,8 @@ pci="$sys/bus/pci/devices"
 
 # show: everything anew, from the state
 show() {
+    _cpus_0=$(cpus_of 0) # asked once: every device below has one of them
+    _cpus_1=$(cpus_of 1)
     show_modules
     show_pci
     show_driver
@@ -21,9 +23,10 @@ show_modules() {
         about "$_module" sys | while read -r _path _content; do
             if loaded "$_module"; then
                 mkdir -p "$root${_path%/*}"
+                [ "$_content" != @version ] || _content=$(fact "module/$_module")
                 put "$root$_path" "$_content"
             else
-                rm -f "$root$_path"
+                served "$_path" || rm -f "$root$_path"
                 rmdir "$root${_path%/*}" 2>/dev/null || :
             fi
         done
@@ -40,7 +43,7 @@ show_modules() {
         put "$_folder/initstate" live
         # shellcheck disable=SC2086 # one word per user
         set -- $_users
-        put "$_folder/refcnt" $#
+        put "$_folder/refcnt" $(($# + $(held "$_module")))
         for _user; do
             ln -s "../../$_user" "$_folder/holders/$_user"
         done
@@ -48,6 +51,14 @@ show_modules() {
     # Where the kernel has no modules there is no /proc/modules either, and nothing that this could lie over.
     list_modules >"$root/run/simulated-hardware/modules"
 }
+
+# served PATH: a loaded module has this file; two modules may bring the same one
+served() (
+    for _other in "$state"/module/*; do
+        [ ! -e "$_other" ] || ! grep -q "^sys $1 " "$library/modules/${_other##*/}" || exit 0
+    done
+    exit 1
+)
 
 # list_modules: prints /proc/modules
 list_modules() {
@@ -59,7 +70,8 @@ list_modules() {
         set -- $_users
         _list=
         [ $# = 0 ] || _list="$(printf '%s,' "$@")"
-        printf '%s %s %s %s Live 0x0000000000000000 (OE)\n' "$_module" "$(about "$_module" size)" $# "${_list:--}"
+        printf '%s %s %s %s Live 0x0000000000000000 (OE)\n' "$_module" "$(about "$_module" size)" \
+            $(($# + $(held "$_module"))) "${_list:--}"
     done
 }
 
@@ -85,6 +97,18 @@ config() {
     printf "$_bytes"
 }
 
+# with_acs: completes the configuration space of a bridge, read from stdin, by a PCI Express capability and Access
+# Control Services that are switched on (SrcValid, ReqRedir, CmpltRedir, UpstreamFwd): 4096 bytes, which root may read
+with_acs() {
+    head -c 52
+    printf '\100'
+    head -c 11 /dev/zero
+    printf '\020\000\142\000'
+    head -c 188 /dev/zero
+    printf '\015\000\001\000\037\000\035\000'
+    head -c 3832 /dev/zero
+}
+
 # pci_device PATH NUMA CLASS VENDOR DEVICE GENERATION WIDTH [CHILD]: one device or bridge
 pci_device() {
     _folder="$sys/devices/$1"
@@ -94,15 +118,25 @@ pci_device() {
     put "$_folder/class" "$3"
     put "$_folder/vendor" "$4"
     put "$_folder/device" "$5"
-    put "$_folder/current_link_speed" "$(speed "$6")"
-    put "$_folder/max_link_speed" "$(speed "$6")"
+    _speed=$(speed "$6")
+    put "$_folder/current_link_speed" "$_speed"
+    put "$_folder/max_link_speed" "$_speed"
     put "$_folder/current_link_width" "$7"
     put "$_folder/max_link_width" "$7"
     put "$_folder/uevent" "PCI_SLOT_NAME=${1##*/}"
-    put "$_folder/local_cpulist" "$(cpus_of "$2")"
+    if [ "$2" = 0 ]; then _cpus=$_cpus_0; else _cpus=$_cpus_1; fi
+    put "$_folder/local_cpulist" "$_cpus"
     put "$_folder/irq" 0
     : >"$_folder/resource"
-    config "$3" "$4" "$5" "${8:-0}" >"$_folder/config"
+    if [ -n "${8:-}" ] && [ "$_acs" = on ]; then
+        config "$3" "$4" "$5" "$8" | with_acs >"$_folder/config"
+    else
+        config "$3" "$4" "$5" "${8:-0}" >"$_folder/config"
+    fi
+    if [ "$_iommu" != none ]; then
+        mkdir -p "$_folder/iommu_group"
+        put "$_folder/iommu_group/type" "$_iommu"
+    fi
 }
 
 # bridges PATH NUMA GENERATION WIDTH: the bridges above a device
@@ -117,10 +151,12 @@ bridges() {
 }
 
 show_pci() {
-    for _root in "$state"/gpu/*/path "$state"/hca/*/path; do
+    for _root in "$state"/*/*/path; do
         [ ! -r "$_root" ] || { read -r _path <"$_root" && rm -rf "$sys/devices/${_path%%/*}"; }
     done
     mkdir -p "$pci"
+    _acs=$(fact acs)
+    _iommu=$(fact iommu)
     for _link in "$pci"/*; do
         [ ! -L "$_link" ] || rm -f "$_link"
     done
@@ -138,6 +174,12 @@ show_pci() {
         put "$_folder/current_link_speed" "$(speed "$(fact "$_gpu/link-gen")")"
         put "$_folder/current_link_width" "$(fact "$_gpu/link-width")"
         ! loaded nvidia || driven "$_folder" nvidia
+    done
+    for _index in $(present nvswitch); do
+        _switch="nvswitch/$_index"
+        _path=$(fact "$_switch/path")
+        bridges "$_path" "$(fact "$_switch/numa")" 4 2
+        pci_device "$_path" "$(fact "$_switch/numa")" 0x068000 0x10de "$(fact "$_switch/device-id")" 4 2
     done
     for _name in $(present hca); do
         _hca="hca/$_name"

@@ -1,0 +1,44 @@
+"""Refuses what is asked for of the network and is not there on every host of the job."""
+
+from taco_launch.errors import UsageError
+from taco_launch.launch.decide import gdr, has_gpus, transport
+from taco_launch.model.job_facts import JobFacts
+from taco_launch.model.jobs import JobSpec
+from taco_launch.model.plans import Placement
+
+
+def check_asked(spec: JobSpec, placement: Placement, facts: JobFacts) -> None:
+    """Refuse RDMA, or GPUDirect RDMA, that the facts say is not there; on one host neither is of use, and is let be.
+
+    Raises:
+        UsageError: with the hosts that lack it, why, and what to type instead.
+    """
+    between = facts.between
+    if between is None or len(placement.shares) == 1:
+        return
+    asked, direct = transport(spec), gdr(spec)
+    if asked.text == "rdma" and between.rdma.able is False:
+        raise UsageError(
+            f"RDMA is asked for ({asked.why}), and it is not there on every host: {between.rdma.why}",
+            hint=f"put that right (taco-launch facts --only rdma,network shows it), or go without: {_without_rdma(asked.source)}",
+        )
+    if direct.text != "on" or asked.text == "tcp" or not has_gpus(facts):
+        return
+    if asked.text != "rdma" and between.rdma.able is False:
+        raise UsageError(
+            f"GPUDirect RDMA is asked for ({direct.why}), and there is no RDMA between the hosts: {between.rdma.why}",
+            hint=f"put that right (taco-launch facts --only rdma,network shows it), or go without: {_without_gdr(direct.source)}",
+        )
+    if between.gdr.able is False:
+        raise UsageError(
+            f"GPUDirect RDMA is asked for ({direct.why}), and it is not there on every host: {between.gdr.why}",
+            hint=f"taco-launch -i FILE setup --only peermem loads the module; or go without: {_without_gdr(direct.source)}",
+        )
+
+
+def _without_rdma(source: str) -> str:
+    return "--transport tcp" if source == "user" else "--transport tcp, or network: {rdma: auto} in the inventory"
+
+
+def _without_gdr(source: str) -> str:
+    return "leave --gdr out" if source == "user" else "--no-gdr, or network: {gdr: auto} in the inventory"

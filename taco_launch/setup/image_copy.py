@@ -1,0 +1,101 @@
+"""An image without a registry: what the controller has of it, and which host hands its stream on to which.
+
+One copy leaves the controller. A host that has a part of the stream hands it on while the rest still comes, to two others
+at most: so the copies are a binary tree, as deep as the logarithm of the hosts, and the links of all of them work at once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# What stands for the controller where a host's source is named.
+CONTROLLER = ""
+# How many a host hands the stream on to at a time; and the controller, whose link is the narrow one.
+FAN_OUT = 2
+CONTROLLER_FAN_OUT = 1
+# A line that is faster (bytes a second) is not worth the trial, see `pays`.
+SLOW = 40e6
+# Docker unpacks a stream beside it before it takes the layers from there.
+_UNPACKED = 2
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the controller has of an image: `where`, as people name it, and what an engine may call the image (`ids`).
+
+    `size` is what it holds in bytes, unpacked.
+    """
+
+    where: str
+    ids: frozenset[str]
+    size: int
+
+    @property
+    def space(self) -> int:
+        """How many bytes a host takes for it while it comes: the stream, and what docker makes of it."""
+        return self.size * (1 + _UNPACKED)
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A host in the tree: it `has` so many bytes of the stream, which it takes from `source` (None: from nobody now).
+
+    `serves` says whether others can take it from there; `gone`: it failed, and is no source any more; `refused` are those
+    that it could take nothing from.
+    """
+
+    has: int = 0
+    source: str | None = None
+    serves: bool = True
+    gone: bool = False
+    refused: frozenset[str] = frozenset()
+
+
+def order(seats: Mapping[str, Seat]) -> tuple[str, ...]:
+    """Give the hosts in the order in which they are seated: those that serve and have the most of the stream first."""
+    return tuple(sorted(seats, key=lambda name: (not seats[name].serves, -seats[name].has)))  # stable
+
+
+def source(name: str, seats: Mapping[str, Seat], size: int) -> str | None:
+    """Say where a host that takes it from nobody now is to take the stream of `size` bytes from; None where it has to wait.
+
+    From the host that is nearest to the controller, or to one that has all of it; from the controller where no host can
+    give it.
+    """
+    fed = [seat.source for seat in seats.values() if _takes(seat, size)]
+    found: list[tuple[int, int, str]] = []
+    for other, seat in seats.items():
+        if other == name or not seat.serves or seat.gone or other in seats[name].refused or fed.count(other) >= FAN_OUT:
+            continue
+        above = _above(other, seats, size)
+        if above is not None:
+            found.append((len(above), -seat.has, other))
+    if found:
+        return min(found, key=lambda each: each[:2])[2]
+    return CONTROLLER if fed.count(CONTROLLER) < CONTROLLER_FAN_OUT else None
+
+
+def pays(size: int, packed: int, seconds: float, rate: float) -> bool:
+    """Say whether packing `size` bytes into `packed` in so many seconds is faster than sending them, at `rate` a second.
+
+    Between hosts it is not, and is not tried: `gzip -1` packs a training image (torch for CPUs) to 33 % with about 100 MB
+    a second and core (measured), and ssh's own compression to 29 % with 38 MB, while 1 Gbit/s carries 118 MB unpacked.
+    The controller may be behind a slow line.
+    """
+    return seconds + packed / rate < size / rate
+
+
+def _takes(seat: Seat, size: int) -> bool:
+    return seat.source is not None and not seat.gone and seat.has < size
+
+
+def _above(name: str, seats: Mapping[str, Seat], size: int) -> tuple[str, ...] | None:
+    """Give a host and all that it depends on, up to where the stream comes from; None where that is cut off."""
+    path = [name]
+    while seats[path[-1]].has < size:
+        above = seats[path[-1]].source
+        if above == CONTROLLER:
+            break
+        if above is None or above in path or seats[above].gone:
+            return None
+        path.append(above)
+    return tuple(path)

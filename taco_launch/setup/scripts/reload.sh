@@ -1,0 +1,44 @@
+#!/bin/sh
+# Has systemd read its units anew, for scripts that it stands in front of, and no running container lose its GPUs by that.
+#
+# `systemctl daemon-reload` sets the devices of every scope anew that systemd keeps: those that it knows of, not those that
+# NVIDIA's hook gave a container afterwards. Such a container's GPUs fail from then on ("Failed to initialize NVML: Unknown
+# Error"). It keeps them where it is privileged, where they came by CDI, and where docker keeps cgroups itself (cgroupfs).
+# `systemctl enable` and `disable` do the same without --no-reload.
+
+gpu_containers() { # names of the running containers that would lose their GPUs
+  [ "$(docker info --format '{{.CgroupDriver}}' 2>/dev/null)" = systemd ] || return 0
+  identities=$(docker ps -q --no-trunc 2>/dev/null) || return 0
+  [ -n "$identities" ] || return 0
+  template='{{.Name}} {{.HostConfig.Privileged}} {{.HostConfig.Runtime}}'
+  template=$template'{{range .HostConfig.DeviceRequests}} request={{.Driver}}{{end}}{{range .Config.Env}} {{.}}{{end}}'
+  # shellcheck disable=SC2086 # a word each; one that went meanwhile is no matter
+  docker container inspect --format "$template" $identities 2>/dev/null |
+    awk '$2 == "false" {
+      visible = by_hook = 0
+      for (i = 4; i <= NF; i++) {
+        if ($i ~ /^request=/ && $i != "request=cdi") by_hook = 1
+        if ($i ~ /^NVIDIA_VISIBLE_DEVICES=./ && $i !~ /=(void|none)$/) visible = 1
+      }
+      if (by_hook || (visible && $3 ~ /^nvidia/)) print substr($1, 2)
+    }'
+}
+
+reload_needed() { # reload_needed UNIT: systemd has not read its file as it is now
+  [ -n "$1" ] || return 1
+  case $(systemctl show -p LoadState -p NeedDaemonReload "$1" 2>/dev/null | tr '\n' ' ') in
+    *LoadState=loaded*NeedDaemonReload=no* | *NeedDaemonReload=no*LoadState=loaded*) return 1 ;;
+  esac
+}
+
+reload_units() { # reload_units UNIT: fails where UNIT (empty: none) cannot start without, and a container would lose GPUs
+  lost=$(gpu_containers | tr '\n' ' ')
+  if [ -z "$lost" ]; then
+    systemctl daemon-reload
+  elif reload_needed "$1"; then
+    lost=${lost% }
+    echo "error: for $1 systemd has to read its units anew (daemon-reload), which takes the GPUs from containers that" \
+      "run: $lost; stop them when nothing needs them (docker stop $lost), then run this again" >&2
+    return 1
+  fi
+}

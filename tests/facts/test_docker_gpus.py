@@ -1,0 +1,108 @@
+"""What is known of how containers get GPUs: the toolkit's programs and packages, CDI's specifications, and who reads them."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taco_launch.facts.parse import parse
+from taco_launch.facts.sections import read
+from taco_launch.model.facts import Docker, Made
+from taco_launch.model.found import Absent, Unknown
+from tests.facts.shells import SCRIPT, each_shell, run, tool
+
+# As `nvidia-ctk cdi generate` writes them; some tools write JSON, on one line or on many.
+YAML = """\
+cdiVersion: 0.5.0
+containerEdits:
+  hooks:
+  - args:
+    - nvidia-ctk
+    hookName: createContainer
+kind: nvidia.com/gpu
+devices:
+- containerEdits:
+    deviceNodes:
+    - path: /dev/nvidia0
+  name: "0"
+- containerEdits: {}
+  name: all
+"""
+JSON = {"cdiVersion": "0.5.0", "kind": "vendor.com/nic", "devices": [{"name": "mlx5_0", "containerEdits": {}}]}
+
+
+def answer(shell: tuple[str, ...], folder: Path, info: dict[str, Any] | None = None) -> Docker:
+    """Have the probe look at docker among tools in `folder`/bin, and specifications in `folder`/cdi and /run."""
+    told = {"ServerVersion": "28.3.0", "Runtimes": {"runc": {}}, **(info or {})}
+    tool(folder / "bin", "docker", f"""case "$1" in info) printf '%s\\n' '{json.dumps(told)}' ;; esac""")
+    script = SCRIPT.replace(b"/etc/cdi", f"{folder}/cdi".encode()).replace(b"/var/run/cdi", f"{folder}/run".encode())
+    done = run(shell, "docker", script=script, path=f"{folder}/bin:{os.environ['PATH']}")
+    assert done.stderr == b""
+    found = parse("gpu1", done.stdout, 0.0, 1.0).docker
+    assert isinstance(found, Docker)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("bin", "cdi", "run"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+@each_shell
+def test_what_a_host_has(shell: tuple[str, ...], folder: Path) -> None:
+    found = answer(shell, folder)
+    assert (found.toolkit_programs, found.cdi) == ((), ())
+    assert isinstance(found.cdi_folders, Absent)  # before 25.0
+    for name in ("nvidia-container-runtime", "nvidia-ctk"):
+        tool(folder / "bin", name, "echo 'NVIDIA Container Toolkit CLI version 1.17.8'")
+    (folder / "run/nvidia.yaml").write_text(YAML)
+    found = answer(shell, folder, {"CDISpecDirs": ["/etc/cdi", "/var/run/cdi"]})
+    assert found.toolkit == "1.17.8"
+    assert found.toolkit_programs == ("nvidia-ctk", "nvidia-container-runtime")
+    assert found.cdi == ("nvidia.com/gpu=0", "nvidia.com/gpu=all")
+    assert found.cdi_folders == ("/etc/cdi", "/var/run/cdi")
+    for number, indent in enumerate((None, 2)):
+        (folder / f"cdi/{number}.json").write_text(json.dumps(JSON, indent=indent))
+    (folder / "cdi/half.yaml").write_text("devices:\n- name: all\n")  # of no kind
+    found = answer(shell, folder, {"CDISpecDirs": None})
+    assert found.cdi == ("nvidia.com/gpu=0", "nvidia.com/gpu=all", "vendor.com/nic=mlx5_0")
+    assert found.cdi_folders == ()
+
+
+PACKAGES = """m probe 1 1.000000000
+m begin made.package
+{}
+
+m end made.package 0
+m done 2.000000000
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "of_docker", "of_toolkit"),
+    [
+        (
+            "ii docker-ce 5:28.3.0-1\nun nvidia-docker2 \nii nvidia-container-toolkit 1.17.8-1",
+            "docker-ce 5:28.3.0-1",
+            ("nvidia-container-toolkit 1.17.8-1",),
+        ),
+        ("ii nvidia-docker2 2.13.0-1", Absent("no package of docker is installed"), ("nvidia-docker2 2.13.0-1",)),
+        ("package nvidia-docker2 is not installed\nii docker 1.13.1", "docker 1.13.1", ()),
+    ],
+)
+def test_the_packages(lines: str, of_docker: Any, of_toolkit: tuple[str, ...]) -> None:
+    text = PACKAGES.format(lines).encode()
+    assert "made.package" in read(text)
+    found = parse("gpu1", text, 0.0, 1.0).made
+    assert isinstance(found, Made)
+    assert (found.docker_package, found.toolkit_packages) == (of_docker, of_toolkit)
+
+
+def test_what_is_not_understood_is_unknown() -> None:
+    found = parse("gpu1", PACKAGES.format("ii docker").encode(), 0.0, 1.0).made
+    assert isinstance(found, Made)
+    assert isinstance(found.toolkit_packages, Unknown)

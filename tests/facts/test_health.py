@@ -1,0 +1,124 @@
+"""Verdicts on hardware: each rule at its edge, nothing said of what nobody asked for, equal ones folded."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from taco_launch.facts.health import judged, verdicts
+from taco_launch.model.facts import HostFacts
+from taco_launch.model.found import NOT_ASKED, Absent, Unknown
+from taco_launch.model.hardware import Adapters, Board, Gpus, PciDevice, Rdma
+from tests.facts.hosts import host
+
+BOARD = Board(("0000:1b:00.0",), (), Absent("no GPU is behind one"), ())
+FINE: dict[str, Any] = {
+    "ecc": True, "remap_pending": False, "remap_failed": False, "persistence": True, "temperature": 85,
+    "width": 16, "max_width": 16, "slowdowns": (),
+}  # fmt: skip
+ADAPTERS = Adapters(("0000:1a:00.0",), "5.4-1.0.3", "5.4-1.0.3")
+
+
+def of(name: str = "gpu1", at: int = 3, board: Any = BOARD, driver: Any = None, **gpu: Any) -> HostFacts:
+    """Give a host that is right, but for what is given: of GPU number `at`, of its board, of its driver."""
+    facts = host(name)
+    assert isinstance(facts.gpu, Gpus)
+    assert isinstance(facts.gpu.gpus, tuple)
+    gpus = tuple(replace(each, **{**FINE, **(gpu if each.index == at else {})}) for each in facts.gpu.gpus)
+    driver = replace(facts.gpu.driver, **{"fabric_version": "535.104.05", **(driver or {})})
+    assert isinstance(facts.rdma, Rdma)
+    return replace(
+        facts,
+        gpu=replace(facts.gpu, gpus=gpus, board=board, driver=driver),
+        rdma=replace(facts.rdma, adapters=ADAPTERS),
+    )
+
+
+def wrong(facts: HostFacts) -> list[tuple[str, str, str]]:
+    return [(each.level, each.name, each.text) for each in verdicts(facts) if each.level != "ok"]
+
+
+def test_a_host_that_is_right_says_so_of_each_thing() -> None:
+    found = verdicts(of(board=replace(BOARD, nvswitches=("0000:c4:00.0",))))
+    assert {each.level for each in found} == {"ok"}
+    assert {each.name for each in found} == {
+        *("fabric manager", "MIG", "ECC", "row remapping", "persistence", "clocks", "temperature"),
+        *("PCIe width", "IOMMU", "ACS", "OFED"),
+    }
+    assert all(each.source and not each.hint for each in found)
+
+
+def test_nothing_is_said_of_what_nobody_asked_for_or_what_is_not_there() -> None:
+    names = {each.name for each in verdicts(host("gpu1"))}
+    assert names == {"MIG", "ECC"}  # of these the simplest of hosts tells
+    nothing = replace(host("cpu1"), gpu=Absent("no driver"), rdma=NOT_ASKED)
+    assert verdicts(nothing) == ()
+
+
+SWITCHED = replace(BOARD, nvswitches=("0000:c4:00.0", "0000:c5:00.0"))
+
+
+@pytest.mark.parametrize(
+    ("facts", "level", "name", "words"),
+    [
+        (of(mig=True), "remark", "MIG", "on GPU 3"),
+        (of(ecc_uncorrected=512), "remark", "ECC", "512 on GPU 3"),
+        (of(ecc_uncorrected=513), "fault", "ECC", "513 on GPU 3"),
+        (of(ecc=False), "remark", "ECC", "off on GPU 3"),
+        (of(ecc_uncorrected=Unknown("[Unknown Error]")), "unknown", "ECC", "[Unknown Error]"),
+        (of(remap_pending=True), "fault", "row remapping", "wait for being remapped on GPU 3"),
+        (of(remap_pending=True, remap_failed=True), "fault", "row remapping", "could not be remapped on GPU 3"),
+        (of(persistence=False), "remark", "persistence", "off on GPU 3"),
+        (of(slowdowns=("HwThermalSlowdown", "SwPowerCap")), "fault", "clocks", "on GPU 3: HwThermalSlowdown"),
+        (of(slowdowns=("SwThermalSlowdown",)), "remark", "clocks", "SwThermalSlowdown"),
+        (of(temperature=86), "remark", "temperature", "GPU 3"),
+        (of(width=8), "remark", "PCIe width", "GPU 3 x8 of x16"),
+        (of(board=replace(BOARD, iommu="translates")), "remark", "IOMMU", "translates"),
+        (of(board=replace(BOARD, iommu=Unknown("odd"))), "unknown", "IOMMU", "odd"),
+        (of(board=replace(BOARD, acs=("0000:17:00.0",))), "remark", "ACS", "on at 1 PCI bridge (0000:17:00.0)"),
+        (of(board=replace(BOARD, acs=Unknown("root"))), "unknown", "ACS", "root"),
+        (of(board=SWITCHED, driver={"fabric_manager": "failed"}), "fault", "fabric manager", "is failed"),
+        (of(board=SWITCHED, driver={"fabric_manager": Absent()}), "fault", "fabric manager", "2 NVSwitches, and"),
+        (
+            of(board=SWITCHED, driver={"fabric_version": "535.86.10"}),
+            *("fault", "fabric manager", "nvidia-fabricmanager 535.86.10 beside driver 535.104.05"),
+        ),
+    ],
+)  # fmt: skip
+def test_each_rule(facts: HostFacts, level: str, name: str, words: str) -> None:
+    ((one, two, text),) = wrong(facts)
+    assert (one, two) == (level, name)
+    assert words in text
+
+
+def test_clocks_that_are_low_by_load_are_right() -> None:
+    assert wrong(of(slowdowns=("SwPowerCap", "SyncBoost"))) == []
+
+
+def test_a_fabric_manager_is_nothing_to_a_machine_without_switches() -> None:
+    assert wrong(of(driver={"fabric_manager": "failed"})) == []
+
+
+def test_a_gpu_that_is_lost_and_an_hca_with_too_few_lanes() -> None:
+    facts = of()
+    assert isinstance(facts.gpu, Gpus)
+    device = PciDevice("hca", "mlx5_0", ("pci0000:17", "0000:1a:00.0"), width=4, max_width=16)
+    facts = replace(facts, gpu=replace(facts.gpu, lost=("GPU is lost",)), pci=(device,))
+    assert [each[:2] for each in wrong(facts)] == [("fault", "lost GPUs"), ("remark", "PCIe width")]
+    assert wrong(facts)[1][2] == "mlx5_0 x4 of x16"
+
+
+@pytest.mark.parametrize(("dmabuf", "level"), [(True, "ok"), (False, "remark")])
+def test_the_kernels_own_rdma_takes_dmabuf(dmabuf: bool, level: str) -> None:
+    facts = of()
+    assert isinstance(facts.rdma, Rdma)
+    memory = replace(facts.rdma.peer_memory, dmabuf=dmabuf)
+    told = verdicts(replace(facts, rdma=replace(facts.rdma, ofed=Absent(), peer_memory=memory)))
+    assert [each.level for each in told if each.name == "OFED"] == [level]
+
+
+def test_equal_verdicts_are_folded_and_faults_come_first() -> None:
+    hosts = [of("gpu1"), of("gpu2", persistence=False), of("gpu3", remap_failed=True), of("gpu4", persistence=False)]
+    (first, one), (second, two), *right = judged(hosts)
+    assert (first.name, one, second.name, two) == ("row remapping", ("gpu3",), "persistence", ("gpu2", "gpu4"))
+    assert {each.level for each, _ in right} == {"ok"}

@@ -1,0 +1,215 @@
+"""One image to many hosts: here the hosts are folders of this machine, with a sshd each, and an engine that says where."""
+
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from taco_launch.command import Command, Result
+from taco_launch.errors import HostError
+from taco_launch.flows import image_copy, image_source
+from taco_launch.flows.apply import Step
+from taco_launch.model.hosts import Container, Host, Inventory
+from taco_launch.remote.fanout import Fanout
+from taco_launch.remote.local import Local
+from taco_launch.setup import paths
+from taco_launch.setup.image_copy import Given
+from tests.conftest import eventually
+
+_SSH, _SSHD = shutil.which("ssh"), shutil.which("sshd", path=f"/usr/sbin:{os.environ['PATH']}")
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(not (_SSH and _SSHD), reason="cannot: there is no ssh or no sshd on this machine"),
+]
+GIVEN = Given("a file", frozenset(("sha256:" + "1" * 64,)), 1 << 20)
+
+
+@contextmanager
+def _one_by_one() -> Iterator[None]:
+    """Keep hosts, and other processes of these tests, from trying the same of this machine's ports at once."""
+    with (Path(tempfile.gettempdir()) / "taco-launch-test-ports").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class Folder(Local):
+    """A host that is a folder of this machine: what would lie in /run lies there, and the engine's folder is in it."""
+
+    def __init__(self, name: str, folder: Path, base: str) -> None:
+        super().__init__(name)
+        self.folder = folder
+        self.sent = 0
+        self.gone = False
+        self._path = f"{folder}/bin:{os.environ['PATH']}"
+        (folder / "bin").mkdir(parents=True)
+        self.give("docker", f"echo {folder}/root")
+        self.give("ssh", f'for word; do :; done; echo "$word" >>{base}/asked; exec {_SSH} "$@"')
+        self.give("sshd", f'exec {_SSHD} "$@" -o StrictModes=no -o UsePAM=no')  # /tmp is everybody's; and no root
+
+    def give(self, name: str, body: str) -> None:
+        (self.folder / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
+        (self.folder / "bin" / name).chmod(0o755)
+
+    def _here(self, command: Command) -> Command:
+        if self.gone:
+            raise HostError(f"{self.name}: it is gone")
+        argv = tuple(word.replace(paths.RUN, f"{self.folder}/run") for word in command.argv)
+        return replace(command, argv=argv, env=(("PATH", self._path),), sudo=False)
+
+    def run(self, command: Command) -> Result:
+        self.sent += len(command.stdin) if "take" in command.argv else 0
+        with _one_by_one() if "begin" in command.argv else nullcontext():
+            return super().run(self._here(command))
+
+    @contextmanager
+    def tail(self, command: Command) -> Iterator[IO[bytes]]:
+        with super().tail(self._here(command)) as lines:
+            yield lines
+
+    @property
+    def streams(self) -> list[Path]:
+        return sorted((self.folder / "root" / "tmp").iterdir())
+
+
+def _port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _alive(folder: Path) -> str:
+    return subprocess.run(("pgrep", "-af", str(folder)), capture_output=True, text=True, check=False).stdout
+
+
+class Site:
+    """Hosts, the stream that they are to get, and what is said."""
+
+    def __init__(self, folder: Path, count: int, size: int) -> None:
+        self.data = os.urandom(size)
+        (folder / "image.tar").write_bytes(self.data)
+        self.hosts = [Folder(f"gpu{number}", folder / f"gpu{number}", str(folder)) for number in range(1, count + 1)]
+        container = Container("train:1", ssh_port=_port(), source=str(folder / "image.tar"))
+        named = tuple(Host(host.name, "127.0.0.1") for host in self.hosts)
+        self.inventory = Inventory("c", "gpu1", named, container)
+        self.said: list[str] = []
+        self.steps: list[Step] = []
+
+    def copy(self) -> Any:
+        return image_copy.copy(Fanout(tuple(self.hosts)), self.inventory, GIVEN, self.steps.append, self.said.append)
+
+    def whole(self, host: Folder) -> bool:
+        (stream,) = host.streams
+        return stream.name == "taco-launch-image.tar" and stream.read_bytes() == self.data
+
+    @property
+    def sent(self) -> int:
+        return sum(host.sent for host in self.hosts)
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the controller send little at a time, and take its time."""
+    monkeypatch.setattr(image_copy, "_LEAST", 1 << 16)
+    monkeypatch.setattr(image_copy, "_MOST", 1 << 16)
+    monkeypatch.setattr(image_copy, "_TELL_SECONDS", 0.0)
+    monkeypatch.setattr(image_copy, "_AGAIN_SECONDS", 0.1)
+    at = image_source.Stream.at
+
+    def slowly(stream: image_source.Stream, offset: int, length: int) -> bytes:
+        time.sleep(0.1)
+        return at(stream, offset, length)
+
+    monkeypatch.setattr(image_source.Stream, "at", slowly)
+
+
+@pytest.mark.usefixtures("slow")
+def test_who_takes_from_a_host_that_dies_goes_on_with_another_where_it_was(tmp_path: Path) -> None:
+    site = Site(tmp_path, 4, 2 << 20)
+    second = site.hosts[1]
+
+    def dies(step: Step) -> None:
+        """Have gpu2, which gpu4 takes from, end in the middle, with all that runs there."""
+        if step.host == "gpu4" and not second.gone and 0 < int(step.what.split()[2]) < 50:
+            second.gone = True
+            subprocess.run(("pkill", "-9", "-f", f"{second.folder}/run"), check=False)
+            shutil.rmtree(second.folder / "run", ignore_errors=True)
+
+    failed = image_copy.copy(Fanout(tuple(site.hosts)), site.inventory, GIVEN, dies, site.said.append)
+    assert list(failed) == ["gpu2"]
+    assert second.gone
+    assert [site.whole(host) for host in site.hosts if host is not second] == [True] * 3
+    assert site.sent == len(site.data), site.said
+    assert any(line.startswith("gpu4 gets no more of the image from gpu2: ") for line in site.said)
+    offsets = [int(line.split()[1]) for line in (tmp_path / "asked").read_text().splitlines()]
+    assert 0 < max(offsets) < len(site.data), "it began anew"
+
+    second.gone = False
+    sent = site.sent
+    assert site.copy() == {}  # the command again: the others keep what they have
+    assert [site.whole(host) for host in site.hosts] == [True] * 4
+    assert site.sent == sent
+    eventually(lambda: not _alive(tmp_path), 9, "no sshd and no watch to be left")
+
+
+def test_what_came_wrong_comes_again_and_hosts_that_cannot_talk_get_it_one_by_one(tmp_path: Path) -> None:
+    site = Site(tmp_path, 3, 1 << 20)
+    first, second, third = site.hosts
+    assert site.copy() == {}
+    assert site.sent == len(site.data)
+    assert site.said[-1].startswith("train:1 (1.0 MB) came to 3 hosts in ")
+    assert site.said[-1].endswith(" s; the controller sent 1.0 MB")
+    givers = [step.what.rpartition(" from ")[2] for step in site.steps if "100 %" in step.what]
+    assert sorted(givers) == ["gpu1", "gpu1", "the controller"]
+    assert [list((host.folder / "run").iterdir()) for host in site.hosts] == [[], [], []]
+    (stream,) = first.streams
+    stream.write_bytes(site.data[:-1] + b"?" if site.data[-1:] != b"?" else site.data[:-1] + b"!")
+    second.streams[0].unlink()
+    third.streams[0].unlink()
+    (third.folder / "root" / "tmp" / "taco-launch-image-of-another.part").write_bytes(b"old")
+    (third.folder / "root" / "tmp" / "taco-launch-image.tar").write_bytes(b"x" * (2 << 20))  # of another image, larger
+    for host in (second, third):
+        host.give("ssh", "echo 'ssh: connect to host 127.0.0.1: No route to host' >&2; exit 255")
+    assert site.copy() == {}
+    assert [site.whole(host) for host in site.hosts] == [True] * 3
+    assert site.sent == len(site.data) * 4
+    said = "gets no more of the image from gpu1: ssh: connect to host 127.0.0.1: No route to host"
+    assert f"gpu2 {said}" in site.said
+
+
+@pytest.mark.usefixtures("slow")
+def test_a_slow_line_carries_it_packed(tmp_path: Path) -> None:
+    site = Site(tmp_path, 1, 1)
+    site.data = bytes(range(256)) * 2048
+    (tmp_path / "image.tar").write_bytes(site.data)
+    run = Local.run
+
+    def slowly(host: Local, command: Command) -> Result:
+        time.sleep(len(command.stdin) / 4e6)
+        return run(host, command)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Local, "run", slowly)
+        assert site.copy() == {}
+    assert site.whole(site.hosts[0])
+    assert site.sent < len(site.data) / 4
+
+
+def test_a_host_without_room_is_told_and_keeps_no_other(tmp_path: Path) -> None:
+    site = Site(tmp_path, 2, 1 << 16)
+    site.hosts[0].give("df", "echo; echo fs 1 1 1023 1% /")
+    failed = site.copy()
+    takes = "0 MiB are free, and the image takes about 3 MiB: docker image prune"
+    assert [str(error) for error in failed.values()] == [
+        f"gpu1: copy train:1: {site.hosts[0].folder}/root/tmp: {takes}"
+    ]
+    assert site.whole(site.hosts[1])

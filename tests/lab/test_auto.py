@@ -1,0 +1,265 @@
+"""The line that the profile `auto` makes for simulated machines, by what is wrong with them; and one that is run."""
+
+import json
+import os
+import shlex
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import eventually
+from tests.lab.conftest import LabUser, docker, may_use_an_engine
+from tests.lab.logins import inside
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+HOSTS = ("gpu1", "gpu2")
+OLD, NEW = "2.9.9", "2.21.5"
+# The line of two hosts of a kind; what is between has to do with the network.
+LINE = (
+    "mpirun -np 16 -H gpu1:8,gpu2:8 --allow-run-as-root --bind-to none --map-by slot -x PATH -x NCCL_DEBUG=WARN "
+    "-x NCCL_SOCKET_IFNAME==bond0 {} --mca pml ob1 --mca coll '^hcoll' --mca btl '^openib,ofi' "
+    "--mca btl_tcp_if_include bond0 --mca oob_tcp_if_include bond0 true"
+)
+EIGHT = "=" + ",".join(f"mlx5_{number}:1" for number in range(8))
+_MPI = """export DEBIAN_FRONTEND=noninteractive
+apt-get --quiet --quiet update
+apt-get --quiet --quiet install --yes --no-install-recommends openmpi-bin >/dev/null
+"""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a dry run says: the plan, where there is one, else why not."""
+
+    code: int
+    document: dict[str, Any]
+    stderr: str
+
+    @property
+    def network(self) -> str:
+        """What the line says of RDMA, with the rest of it as it has to be."""
+        before, after = LINE.split("{}")
+        line = str(self.document["line"])
+        assert line.startswith(before), line
+        assert line.endswith(after), line
+        return line[len(before) : len(line) - len(after)]
+
+    @property
+    def warnings(self) -> list[str]:
+        return [text for text in self.document["warnings"] if "~/.ssh/config" not in text]
+
+    def why(self, word: str) -> str:
+        return next(str(token["why"]) for token in self.document["tokens"] if token["text"].startswith(word))
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A lab of two machines of one kind, and an inventory of our own for them."""
+
+    lab: LabUser
+    folder: Path
+
+    def taco(self, *args: str, network: str = "{}", nccl: str = OLD) -> "subprocess.CompletedProcess[str]":
+        """Run a command with an inventory that says this of the network, and which NCCL the image has."""
+        file = self.folder / "cluster.yaml"
+        hosts = {host["name"]: host["address"] for host in self.lab.status()["hosts"] if host["name"] in HOSTS}
+        keys = f"identity_file: {self.lab.folder}/id_ed25519, known_hosts: {self.lab.folder}/known_hosts"
+        file.write_text(
+            f'cluster: c\nssh: {{user: root, {keys}}}\nnetwork: {network}\nversions: {{nccl: "{nccl}"}}\n'
+            f"hosts: {{{', '.join(f'{name}: {{address: {address}, slots: 8}}' for name, address in hosts.items())}}}\n"
+        )
+        return self.lab.taco("-i", str(file), *args)
+
+    def plan(self, *args: str, **inventory: str) -> Planned:
+        done = self.taco("run", "--np", "16", "--dry-run", "--json", *args, "--", "true", **inventory)
+        return Planned(done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr)
+
+    def on(self, host: str, script: str) -> str:
+        return inside(self.lab, host, f"set -e\n{script}")
+
+    @contextmanager
+    def changed(self, host: str, script: str, back: str) -> Iterator[None]:
+        self.on(host, script)
+        try:
+            yield
+        finally:
+            self.on(host, back)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabUser]:
+    if not may_use_an_engine():
+        pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
+    user = LabUser(f"test-auto-{os.getpid()}", tmp_path_factory.mktemp("lab-auto"))
+    try:
+        yield user
+    finally:
+        user.verb("down")
+
+
+@pytest.fixture(scope="module")
+def roce(lab: LabUser, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """Two of the guide's machines, with Open MPI."""
+    lab.up("--hosts", "2", "--slots", "8", "--gpus", "a100x8")
+    cluster = Cluster(lab, tmp_path_factory.mktemp("a100x8"))
+    threads = [threading.Thread(target=cluster.on, args=(host, _MPI)) for host in HOSTS]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def infiniband(lab: LabUser, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """Two machines of eight InfiniBand HCAs and a bond for management, in the place of the others."""
+    lab.verb("down")
+    lab.up("--hosts", "2", "--slots", "8", "--gpus", "h100x8")
+    cluster = Cluster(lab, tmp_path_factory.mktemp("h100x8"))
+    for host in HOSTS:  # what it would say of itself: there is no Open MPI
+        cluster.on(
+            host, "printf '#!/bin/sh\\necho mpirun \"(Open MPI)\" 4.1.4\\n' >/usr/bin/mpirun; chmod +x /usr/bin/mpirun"
+        )
+    return cluster
+
+
+AGAIN = "simulated-hardware set hca/mlx5_bond_0/state ACTIVE"
+AS_IT_WAS = f"rm -f /run/simulated-hardware/addresses; {AGAIN}"
+
+
+def addresses(*given: str) -> str:
+    """Give the HCA these addresses, in this order, whatever its interface has."""
+    return f"printf '%s\\n' {' '.join(given)} | sed '/^$/d' >/run/simulated-hardware/addresses; {AGAIN}"
+
+
+def test_gpudirect_rdma_where_every_host_has_peer_memory(roce: Cluster) -> None:
+    """The guide's machines: none has it, then one, then both."""
+    hca = "-x NCCL_IB_HCA==mlx5_bond_0:1 -x NCCL_IB_GID_INDEX=3"
+    for loads, lacking in ((None, "gpu1, gpu2"), ("gpu1", "gpu2")):
+        if loads:
+            roce.on(loads, "modprobe nvidia_peermem")
+        found = roce.plan()
+        assert found.network == f"{hca} -x NCCL_NET_GDR_LEVEL=LOC"
+        reason = f"{lacking}: neither nvidia_peermem nor nv_peer_mem is loaded"
+        assert reason in found.why("NCCL_NET_GDR_LEVEL")
+        assert [text for text in found.warnings if reason in text and "setup --only peermem" in text] == found.warnings
+        for refused in (roce.plan("--gdr"), roce.plan(network="{gdr: on}")):
+            assert refused.code == 2
+            assert reason in refused.stderr
+            assert "setup --only peermem" in refused.stderr
+        assert roce.plan("--no-gdr").warnings == roce.plan(network="{gdr: off}").warnings == []
+    roce.on("gpu2", "modprobe nvidia_peermem")
+    for found in (roce.plan(), roce.plan("--gdr")):
+        assert (found.network, found.warnings) == (f"{hca} -x NCCL_NET_GDR_LEVEL=PXB", [])
+    assert "gpu1, gpu2: nvidia_peermem is loaded" in roce.plan().why("NCCL_NET_GDR_LEVEL")
+    assert "NCCL 2.9.9" in roce.plan().why("NCCL_IB_GID_INDEX")
+
+
+def test_hosts_whose_gid_indices_differ(roce: Cluster) -> None:
+    own = {host["name"]: host["address"] for host in roce.lab.status()["hosts"]}
+    with (
+        roce.changed("gpu1", addresses("192.168.7.1", own["gpu1"]), AS_IT_WAS),
+        roce.changed("gpu2", addresses("192.168.7.2", "192.168.8.2", own["gpu2"]), AS_IT_WAS),
+    ):
+        found = roce.plan()
+        assert "NCCL_IB_GID_INDEX" not in found.network
+        env = [[["NCCL_IB_GID_INDEX", "5"]], [["NCCL_IB_GID_INDEX", "7"]]]
+        assert found.document["host_env"] == [[host, pairs] for host, pairs in zip(HOSTS, env, strict=True)]
+        assert any("differs from host to host (gpu1 5, gpu2 7)" in text for text in found.warnings)
+        subnet = own["gpu1"].rpartition(".")[0]
+        new = roce.plan(nccl=NEW)
+        assert f"-x NCCL_IB_ADDR_RANGE={subnet}.0/24 " in new.network
+        assert new.document["host_env"] == new.warnings == []
+        mine = roce.plan(network="{gid_index: 5}")
+        assert "-x NCCL_IB_GID_INDEX=5" in mine.network
+        assert ["at 7 on gpu2: is it still right?" in text for text in mine.warnings] == [True]
+
+
+@pytest.mark.parametrize(
+    ("script", "back", "reason"),
+    [
+        (addresses(""), AS_IT_WAS, "mlx5_bond_0:1: no GID of RoCE v2 over IPv4 on bond0"),
+        (
+            "simulated-hardware set hca/mlx5_bond_0/state DOWN",
+            "simulated-hardware set hca/mlx5_bond_0/state ACTIVE",
+            "mlx5_bond_0:1 is DOWN",
+        ),
+    ],
+)
+def test_one_host_without_rdma(roce: Cluster, script: str, back: str, reason: str) -> None:
+    """Link-local GIDs alone, or the only HCA down: TCP for all, or a refusal."""
+    with roce.changed("gpu2", script, back):
+        found = roce.plan()
+        assert found.network == "-x NCCL_IB_DISABLE=1"
+        assert [f"gpu2: {reason}" in text for text in found.warnings] == [True]
+        for refused in (roce.plan("--transport", "rdma"), roce.plan(network="{rdma: on}")):
+            assert refused.code == 2
+            assert f"gpu2: {reason}" in refused.stderr
+            assert "--transport tcp" in refused.stderr
+        off = roce.plan(network="{rdma: off}")
+        assert (off.network, off.warnings) == ("-x NCCL_IB_DISABLE=1", [])
+        assert (
+            roce.taco("run", "--np", "8", "-H", "gpu1:8", "--dry-run", "--transport", "rdma", "--", "true").returncode
+            == 0
+        )
+
+
+def test_the_line_runs(roce: Cluster) -> None:
+    """As it is pasted, over TCP: NCCL is not there, and what its ranks would read is."""
+    key = (roce.lab.folder / "id_ed25519").read_text()
+    roce.on(
+        "gpu1", f"umask 077; cat >/root/.ssh/id_ed25519 <<'KEY'\n{key}KEY\nssh-keyscan gpu2 >/root/.ssh/known_hosts"
+    )
+    asked = ("run", "--np", "4", "-H", "gpu1:2,gpu2:2", "--dry-run", "--json", "--", "sh", "-c", "hostname; env")
+    done = roce.taco(*asked, network="{rdma: off}")
+    line = json.loads(done.stdout)["line"]
+    words = docker("exec", roce.lab.container("gpu1"), "sh", "-c", line).splitlines()
+    assert [words.count(host) for host in HOSTS] == [2, 2], shlex.split(line)
+    assert words.count("NCCL_IB_DISABLE=1") == words.count("NCCL_SOCKET_IFNAME==bond0") == 4
+
+
+def test_eight_hcas_and_a_bond_for_management(infiniband: Cluster) -> None:
+    found = infiniband.plan(nccl="2.18.3")
+    assert found.network == f"-x NCCL_IB_HCA={EIGHT} -x NCCL_NET_GDR_LEVEL=PXB"
+    assert "not used: mlx5_bond_0:1 is Ethernet, and most ports are InfiniBand" in found.why("NCCL_IB_HCA")
+    assert "DMA-BUF" in found.why("NCCL_NET_GDR_LEVEL")
+    assert found.warnings == []
+    # an NCCL that knows no DMA-BUF
+    old = infiniband.plan()
+    assert old.network == f"-x NCCL_IB_HCA={EIGHT} -x NCCL_NET_GDR_LEVEL=LOC"
+    assert ["NCCL 2.9.9 knows no DMA-BUF" in text for text in old.warnings] == [True]
+
+
+def test_one_hca_of_eight_is_down(infiniband: Cluster) -> None:
+    state = "simulated-hardware set hca/mlx5_3/state"
+    with infiniband.changed("gpu2", f"{state} DOWN", f"{state} ACTIVE"):
+        found = infiniband.plan(nccl="2.18.3")
+    assert found.network == f"-x NCCL_IB_HCA={EIGHT} -x NCCL_NET_GDR_LEVEL=PXB"
+    assert [
+        "gpu2: 7 of 8 RDMA ports for the job" in text and "mlx5_3:1 is DOWN" in text for text in found.warnings
+    ] == [True]
+
+
+def test_an_hca_that_is_called_otherwise_on_one_host(infiniband: Cluster) -> None:
+    def renamed(old: str, new: str) -> str:
+        return (
+            f"cd /var/lib/simulated-hardware/hca; simulated-hardware set hca/{old}/state gone; mv {old} {new}; "
+            f"simulated-hardware set hca/{new}/state ACTIVE"
+        )
+
+    with infiniband.changed("gpu2", renamed("mlx5_0", "ibp23s0"), renamed("ibp23s0", "mlx5_0")):
+        found = infiniband.plan(nccl="2.18.3")
+    assert found.network == "-x NCCL_NET_GDR_LEVEL=PXB"
+    assert found.document["host_env"] == [
+        ["gpu1", [["NCCL_IB_HCA", EIGHT]]],
+        ["gpu2", [["NCCL_IB_HCA", EIGHT.replace("mlx5_0:", "ibp23s0:")]]],
+    ]
+    assert ["NCCL_IB_HCA differs from host to host" in text for text in found.warnings] == [True]
+    eventually(lambda: infiniband.plan(nccl="2.18.3").document["host_env"] == [], 10, "the name to be back")

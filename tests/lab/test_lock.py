@@ -1,0 +1,39 @@
+"""Commands that change labs wait for each other, whoever's they are: the users of one engine share all that labs are made of."""
+
+import fcntl
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from taco_launch.lab import up
+from taco_launch.lab.talk import Talk
+
+
+def test_a_command_waits_for_that_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Path(up._LOCKED).stat().st_mode & 0o005 == 0o005, "every user can open it"
+    tmp_path.chmod(0o555)
+    monkeypatch.setattr(up, "_LOCKED", str(tmp_path))
+    done: list[str] = []
+    waits = threading.Event()
+
+    def say(text: str) -> None:
+        done.append(text)
+        waits.set()
+
+    def work() -> None:
+        with up.one_at_a_time(Talk(say, say)):
+            done.append("mine")
+
+    other = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    thread = threading.Thread(target=work)
+    thread.start()
+    assert waits.wait(10)
+    done.append("theirs")
+    os.close(other)
+    thread.join(10)
+    assert done == ["another `taco-launch lab` is at work: waiting for it", "theirs", "mine"]
+    with up.one_at_a_time(Talk(done.append, done.append)):
+        assert len(done) == 3

@@ -1,0 +1,52 @@
+"""Disks that are full are told before any stage: nothing can be written there."""
+
+from dataclasses import replace
+
+from taco_launch.model.facts import Disk, Docker, HostFacts, System
+from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.setup.chain import chain
+from taco_launch.setup.space import full
+from taco_launch.setup.stages import PLANS
+from tests.setup.training import bare, cluster
+
+MIB = 1 << 20
+
+
+def with_free(disks: Found[tuple[Disk, ...]]) -> HostFacts:
+    facts = bare("gpu1")
+    assert isinstance(facts.system, System)
+    return replace(facts, system=replace(facts.system, disks=disks))
+
+
+def told(facts: HostFacts) -> list[str]:
+    return [problem.message for problem in full(facts, cluster(facts).inventory)]
+
+
+def disks(root: int, state: int, docker: int) -> HostFacts:
+    free = {"/": root, "/var/lib/taco-launch": state, "/var/lib/docker": docker, "/tmp": 0}
+    return with_free(tuple(Disk(path, "ext4", 1 << 40, size * MIB) for path, size in free.items()))
+
+
+def test_full_disks_of_ours_and_of_docker() -> None:
+    state = "the disk of /var/lib/taco-launch is full: /var/lib/taco-launch has 0 MiB free"
+    assert told(disks(0, 64, 64)) == []
+    assert told(disks(64, 0, 64)) == [state]
+    assert told(disks(64, 0, 63)) == [state, "the disk of /var/lib/docker is full: /var/lib/docker has 63 MiB free"]
+    assert told(with_free((Disk("/", "ext4", 1 << 40, 5),))) == [
+        "the disk of /var/lib/taco-launch is full: / has 0 MiB free"
+    ]
+
+
+def test_what_is_not_known_is_not_full() -> None:
+    facts = disks(64, 64, 0)
+    assert isinstance(facts.docker, Docker)
+    assert told(replace(facts, docker=replace(facts.docker, root="/elsewhere"))) == []
+    for unknown in (Unknown("df: no answer"), Absent(), ()):
+        assert told(with_free(unknown)) == []
+
+
+def test_nothing_is_planned_on_a_full_disk() -> None:
+    facts = disks(64, 0, 64)
+    of = cluster(facts)
+    made = chain(of.host("gpu1"), facts, of, PLANS)
+    assert (made.ops, [problem.stage for problem in made.problems]) == ((), ["hardware"])

@@ -28,6 +28,7 @@ from taco_launch.setup.chain import Chain, chain
 from taco_launch.setup.diff import diffs, wanted
 from taco_launch.setup.image import known, parse_reference, resolve
 from taco_launch.setup.image_copy import Given
+from taco_launch.setup.made import files_of
 from taco_launch.setup.ops import STAGES, Cluster, Op, Stage
 from taco_launch.setup.ssh_mesh import unaware
 from taco_launch.setup.stages import PLANS
@@ -321,12 +322,13 @@ class Setup:
         facts = {host.name: self._facts[host.name] for host in self._inventory.hosts if host.name in self._facts}
         made = {name: each.made for name, each in facts.items() if isinstance(each.made, Made)}
         alive = self._alive()
-        head = self._inventory.head
-        if head in made and head not in self.failed:
+        keeper = self._keeper(made)
+        if keeper is not None:
             try:
-                self._of_head.read(self._fanout.only((head,)).transports[0], made[head])
+                is_head = keeper == self._inventory.head
+                self._of_head.read(self._fanout.only((keeper,)).transports[0], made[keeper], is_head=is_head)
             except HostError as error:
-                self.failed[head] = error
+                self.failed[keeper] = error
         bare = any(not isinstance(facts[name].docker, Docker) for name in alive)
         engine, toolkit = self._inventory.engine, self._inventory.toolkit
         wanting = any(gpus.gpus(self._chosen[name], facts[name]) and not whole(facts[name], toolkit) for name in alive)
@@ -341,6 +343,15 @@ class Setup:
             packages=sources.packages(engine.packages, "docker.packages") if bare else (),
             toolkit_packages=sources.packages(toolkit.packages, "toolkit.packages") if wanting else (),
             peermem_packages=sources.packages(self._inventory.peermem.packages, "peermem.packages"),
+        )
+
+    def _keeper(self, made: Mapping[str, Made]) -> str | None:
+        """Give the head, or where it does not answer another host that knows all host keys."""
+        head, known = self._inventory.head, paths.known_hosts(self._inventory.cluster)
+        if head in made and head not in self.failed:
+            return head
+        return next(
+            (name for name in made if name not in self.failed and known in (files_of(self._facts[name]) or {})), None
         )
 
 

@@ -160,7 +160,10 @@ def _has(made: Made, path: str) -> bool:
 
 
 class HeadFiles:
-    """What the head alone keeps until the others have it: the cluster's private key, which is never logged."""
+    """What the head alone keeps until the others have it: the cluster's private key, which is never logged.
+
+    Where the head does not answer, another member tells the host keys that all know, which stay known then.
+    """
 
     def __init__(self, cluster: str) -> None:
         """Nothing is read yet."""
@@ -168,18 +171,21 @@ class HeadFiles:
         self._texts: dict[str, bytes] = {}
         self._public = ""
 
-    def read(self, head: Transport, made: Made) -> None:
-        """Read what is there and not known yet as it is.
+    def read(self, member: Transport, made: Made, *, is_head: bool = True) -> None:
+        """Read what is there and not known yet as it is; of another member than the head the host keys only.
 
         Raises:
             HostError: it cannot be read.
         """
+        told = (self._key, self._known) if is_head else (self._known,)
         files = made.files if isinstance(made.files, tuple) else ()
-        there = {file.path: file.sha256 for file in files if file.path in (self._key, self._known)}
+        there = {file.path: file.sha256 for file in files if file.path in told}
         new = [path for path, sha in there.items() if sha256(self._texts.get(path, b"")).hexdigest() != sha]
-        self._texts = {path: text for path, text in self._texts.items() if path in there and path not in new}
-        self._texts |= fetch(head, new) if new else {}
-        self._public = made.cluster_key if isinstance(made.cluster_key, str) else ""
+        gone = {path for path in told if path not in there or path in new}
+        self._texts = {path: text for path, text in self._texts.items() if path not in gone}
+        self._texts |= fetch(member, new) if new else {}
+        if is_head:
+            self._public = made.cluster_key if isinstance(made.cluster_key, str) else ""
 
     @property
     def cluster_key(self) -> tuple[bytes, str] | None:

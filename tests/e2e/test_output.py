@@ -136,7 +136,7 @@ def test_a_full_disk_stops_the_log_not_the_job(taco: Taco, tmp_path: Path) -> No
     filler = taco.state / "filler"
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(taco.state)], check=True)
     try:
-        filler.write_bytes(bytes(6 << 20))
+        filler.write_bytes(bytes(4 << 20))  # the agent takes two more
         hold, go = tmp_path / "filled", tmp_path / "go"
         script = (
             f"import os,time\nfor i in range(8): os.write(1, b'x' * 999999 + b'\\n')\nopen({str(hold)!r}, 'w')\n"

@@ -210,7 +210,7 @@ def test_secrets_of_the_caller_are_gone_after_the_job(taco: Taco) -> None:
     assert run.returncode == 0
     assert "t0psecret" not in taco("get", "s", "--json").stdout
     for path in taco.folder("s").rglob("*"):
-        if path.is_file():
+        if path.is_file() and not path.is_symlink():
             assert b"t0psecret" not in path.read_bytes(), path
             assert path.stat().st_mode & 0o077 == 0, path
     assert taco.state.stat().st_mode & 0o077 == 0

@@ -144,10 +144,24 @@ def test_the_head_s_files_are_read_when_they_changed(monkeypatch: pytest.MonkeyP
     there[paths.known_hosts("c")] = b"two\n"
     head.read(Simulated("gpu1"), made())
     assert head.known_hosts == "two\n"
+    there[paths.known_hosts("c")] = b"three\n"
+    head.read(Simulated("gpu2"), made(), is_head=False)  # the head does not answer any more
+    assert (head.cluster_key, head.known_hosts) == ((b"PRIVATE", "ssh-ed25519 AAAA"), "three\n")
     del there[paths.key("c")]
     head.read(Simulated("gpu1"), made())
     assert head.cluster_key is None
-    assert asked == [[paths.key("c"), paths.known_hosts("c")], [paths.known_hosts("c")]]
+    assert asked == [[paths.key("c"), paths.known_hosts("c")], *[[paths.known_hosts("c")]] * 2]
+
+
+def test_another_member_tells_the_host_keys_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {paths.key("c"): b"PRIVATE", paths.known_hosts("c"): b"one\n"}
+    monkeypatch.setattr(setup_sources, "fetch", lambda _transport, files: {path: there[path] for path in files})
+    files = tuple(MadeFile(path, hashlib.sha256(data).hexdigest(), 0o600) for path, data in there.items())
+    head = setup_sources.HeadFiles("c")
+    head.read(
+        Simulated("gpu2"), Made(files, (), (), None, Absent(), "ssh-ed25519 AAAA", *[Absent()] * 7), is_head=False
+    )
+    assert (head.cluster_key, head.known_hosts) == (None, "one\n")
 
 
 def test_the_agent_is_packed_only_where_it_is_missing() -> None:

@@ -171,6 +171,15 @@ def test_a_host_that_is_off_keeps_no_other_from_being_set_up(bare: LabUser) -> N
     ready(bare)
 
 
+def test_a_head_that_is_off_is_still_known_to_the_others(bare: LabUser) -> None:
+    bare.fault("gpu1", "stop-sshd")
+    check, done = setup(bare, "--check"), setup(bare, "--yes")
+    bare.fault("gpu1", "start-sshd")
+    assert (check.returncode, check.stdout) == (5, ""), check.stderr
+    assert states(done) == {"gpu1": ["failed", "0"], "gpu2": ["ready", "0"]}
+    ready(bare)
+
+
 def pulling(lab: LabUser) -> bool:
     return lab.inside("gpu1", "sh", "-c", "ps -eo args | grep -q '^docker pull'").returncode == 0
 

@@ -14,8 +14,8 @@ from taco_launch.errors import DRIFT, OK, UsageError
 if TYPE_CHECKING:
     from taco_launch.model.facts import HostFacts
 
-# How much of a value a line shows; JSON has all of it.
-_WIDTH = 80
+# How much of a value a line shows, and of how many items of a list; JSON has all of it.
+_WIDTH, _MOST = 80, 8
 
 
 def show(
@@ -36,7 +36,7 @@ def show(
 
     if found and not set(before) & {facts.host for facts in found}:
         raise UsageError(f"{earlier} knows none of these hosts; it knows {fold(tuple(before))}")
-    same: dict[tuple[str, str, str], list[str]] = {}
+    same: dict[tuple[str, str], list[str]] = {}
     rows: list[dict[str, Any]] = []
     new = [facts.host for facts in found if facts.host not in before]
     for facts in found:
@@ -45,11 +45,11 @@ def show(
             now = json.loads(json.dumps(document(facts)))
             for each in changes(before[facts.host], now):
                 rows.append({"host": facts.host, "where": each.where, "before": each.before, "after": each.after})
-                same.setdefault((each.where, _text(each.before), _text(each.after)), []).append(facts.host)
+                same.setdefault((each.where, _told(each.before, each.after)), []).append(facts.host)
     if settings.output in ("json", "yaml"):
         render.data({"changes": rows, "new": new}, settings.output)
-    for (where, old, now), hosts in same.items() if settings.output not in ("json", "yaml") else ():
-        click.echo(render.printable(f"{fold(hosts)}: {where}: {old} -> {now}"))
+    for (where, told), hosts in same.items() if settings.output not in ("json", "yaml") else ():
+        click.echo(render.printable(f"{fold(hosts)}: {where}: {told}"))
     if new:
         render.warning(settings, f"{earlier} does not know {fold(new)}")
     if not rows and found:
@@ -84,8 +84,32 @@ def read(earlier: Path) -> Mapping[str, Mapping[str, Any]]:
     return found
 
 
+def _told(before: Any, after: Any) -> str:
+    """Say what a value was and is; of a list, what is gone (`- nvidia_peermem`) and what came."""
+    if isinstance(before, list) and isinstance(after, list):
+        gone = [f"- {_cut(_text(item))}" for item in before if item not in after]
+        new = [f"+ {_cut(_text(item))}" for item in after if item not in before]
+        if gone or new:
+            more = len(gone) + len(new) - _MOST
+            return ", ".join([*gone, *new][:_MOST]) + (f", and {more} more" if more > 0 else "")
+    old, now = _text(before), _text(after)
+    start = next(
+        (place for place, (one, other) in enumerate(zip(old, now, strict=False)) if one != other),
+        min(len(old), len(now)),
+    )
+    return f"{_cut(old, start)} -> {_cut(now, start)}"
+
+
 def _text(value: Any) -> str:
     if value is None:
         return "none"
-    text = value if isinstance(value, str) and value.isprintable() else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."
+    return value if isinstance(value, str) and value.isprintable() else json.dumps(value, ensure_ascii=False)
+
+
+def _cut(text: str, start: int = 0) -> str:
+    """Cut a text down to where it differs from another one, which is from `start` on."""
+    if len(text) <= _WIDTH:
+        return text
+    if start > _WIDTH // 2:
+        text = f"...{text[start - _WIDTH // 4 :]}"
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."

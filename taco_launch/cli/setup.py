@@ -23,6 +23,7 @@ from taco_launch.setup import STAGES, Stage
 
 if TYPE_CHECKING:
     from taco_launch.flows.setup import Setup
+    from taco_launch.flows.verify import Flaw
     from taco_launch.model.hosts import Inventory
     from taco_launch.setup.chain import Chain
 
@@ -50,7 +51,9 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
 )
 @steps.hosts_option
 @click.option("--dry-run", is_flag=True, help="Show the plan, and do nothing.")
-@click.option("--check", is_flag=True, help="Do nothing; exit 3 where there would be something to do.")
+@click.option(
+    "--check", is_flag=True, help="Do nothing; exit 3 where there would be something to do, or hardware has a fault."
+)
 @click.option("--diff", "show_diff", is_flag=True, help="Show what would change in files; secrets are not shown.")
 @click.option(
     "--pull",
@@ -97,8 +100,8 @@ def setup(
 
     \b
     Exit codes: 0 all hosts are ready (with --check: nothing to do), 2 usage or inventory, or nobody to ask, 3 there is
-    something to do (--check), 5 a host failed, the proof found a fault, or others are to be told of a new host, 130
-    after Ctrl-C.
+    something to do, or hardware has a fault (--check), 5 a host failed, the proof found a fault (of --check: do the
+    containers have their GPUs), or others are to be told of a new host, 130 after Ctrl-C.
     """
     from taco_launch.flows.setup import Ask, Setup
     from taco_launch.inventory.select import named
@@ -118,9 +121,11 @@ def setup(
         plans = work.plan()
         if work.moved:
             settings.talk(work.moved)
-        code = _show(settings, work, plans, inventory, show_diff=show_diff, looking=check or dry_run)
+        flaws = work.proved(plans) if check else ()
+        found = steps.findings(work.facts, inventory)
+        code = _show(settings, work, plans, inventory, found, flaws, show_diff=show_diff, looking=check or dry_run)
         if check or dry_run or (not plans and settings.output not in ("json", "yaml")):
-            drift = any(not plan.empty for plan in plans)
+            drift = any(not plan.empty for plan in plans) or found.faults
             ctx.exit(code or (DRIFT if check and drift else OK))
         if any(plan.ops for plan in plans) and not steps.agreed(plans, yes=yes):
             settings.talk("nothing was done")
@@ -139,14 +144,15 @@ def _show(
     work: "Setup",
     plans: "Sequence[Chain]",
     inventory: "Inventory",
+    found: steps.Findings,
+    flaws: "Sequence[Flaw]",
     *,
     show_diff: bool,
     looking: bool,
 ) -> int:
-    """Show the plan, folded over equal hosts; the exit code says whether a host cannot be set up."""
+    """Show the plan, folded over equal hosts, and what is wrong; the exit code says whether a host cannot be set up."""
     told = work.diffs(plans) if show_diff else ()
     rows = steps.folded(plans)
-    found = steps.findings(work.facts, inventory)
     if settings.output not in ("json", "yaml"):
         steps.show_plan(rows)
         same: dict[str, list[str]] = {}
@@ -158,10 +164,16 @@ def _show(
             click.echo("\n".join(map(render.file_line, text.splitlines())))
         found.show()
     elif looking:
-        render.data(_document(work, plans, rows, told) | found.document(), settings.output)
+        proof = {"found": steps.flaws_document(flaws)}
+        render.data(_document(work, plans, rows, told) | found.document() | proof, settings.output)
     steps.show_errors(work.failed, plans, inventory)
-    wrong = work.chosen_failed or any(plan.problems for plan in plans)
-    if not rows and not wrong:
+    for flaw in flaws:
+        render.error(str(flaw), flaw.hint)
+    wrong = bool(flaws) or work.chosen_failed or any(plan.problems for plan in plans)
+    if found.faults and not wrong:
+        besides = "besides" if rows else "nothing to do for set-up, but"
+        settings.talk(f"{besides} a fault of hardware that it cannot mend: {steps.names(found.faults)}, see above")
+    elif not rows and not wrong:
         settings.talk(f"nothing to do: {steps.names([plan.host for plan in plans])} as {inventory.source} says")
     return HOST_FAILED if wrong else OK
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from taco_launch.facts.health import Verdict
     from taco_launch.flows.apply import Step
     from taco_launch.flows.setup import Done
+    from taco_launch.flows.verify import Flaw
     from taco_launch.model.facts import HostFacts
     from taco_launch.model.hosts import Inventory
     from taco_launch.setup.chain import Chain
@@ -98,6 +99,14 @@ class Findings:
     verdicts: "tuple[tuple[Verdict, tuple[str, ...]], ...]"
     odd: tuple[str, ...]
 
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """The hosts of which something is broken, that set-up cannot mend."""
+        from taco_launch.facts.health import FAULT
+
+        broken = (host for each, hosts in self.verdicts if each.level == FAULT for host in hosts)
+        return tuple(dict.fromkeys(broken))
+
     def document(self) -> dict[str, Any]:
         """Give both as JSON shows them."""
         remarks = [
@@ -122,7 +131,7 @@ class Findings:
 def findings(facts: "Sequence[HostFacts]", inventory: "Inventory") -> Findings:
     """Judge hosts' hardware, and name the odd host out over all that hosts of one cluster should agree on."""
     from taco_launch.facts.compare import fold, odd
-    from taco_launch.facts.health import FAULT, REMARK, judged
+    from taco_launch.facts.health import FAULT, PORTS, REMARK, judged
     from taco_launch.facts.summary import Row, rows
     from taco_launch.model.facts import Docker
     from taco_launch.setup.image import held, parse_reference
@@ -134,7 +143,11 @@ def findings(facts: "Sequence[HostFacts]", inventory: "Inventory") -> Findings:
             image = held(parse_reference(inventory.container.image), each.docker)
             own.append(Row("docker", "training image", image.id[: len("sha256:") + 12] if image else "none"))
         told.append((each.host, own))
-    verdicts = tuple(entry for entry in judged(facts) if entry[0].level in (FAULT, REMARK))
+    verdicts = tuple(
+        entry
+        for entry in judged(facts)
+        if entry[0].level in (FAULT, REMARK) and (entry[0].name != PORTS or inventory.network.rdma != "off")
+    )
     return Findings(verdicts, tuple(odd(fold(told), names)))
 
 
@@ -154,6 +167,13 @@ def agreed(plans: "Sequence[Chain]", *, yes: bool) -> bool:
     return click.confirm(f"{what}: go on?", err=True)
 
 
+def flaws_document(flaws: "Sequence[Flaw]") -> list[dict[str, Any]]:
+    """Give what a proof found as JSON shows it."""
+    return [
+        {"hosts": list(flaw.hosts), "what": flaw.what, "evidence": flaw.evidence, "hint": flaw.hint} for flaw in flaws
+    ]
+
+
 def show_done(settings: Settings, done: "Done", inventory: "Inventory", seconds: float, states: tuple[str, str]) -> int:
     """Show how every host ended, in the words `states` of one that is right and one that failed; give the exit code."""
     if settings.output in ("json", "yaml"):
@@ -162,11 +182,7 @@ def show_done(settings: Settings, done: "Done", inventory: "Inventory", seconds:
             | ({"error": host.error.message, "hint": host.error.hint} if host.error else {})
             for host in done.hosts
         ]
-        found = [
-            {"hosts": list(flaw.hosts), "what": flaw.what, "evidence": flaw.evidence, "hint": flaw.hint}
-            for flaw in done.found
-        ]
-        render.data({"hosts": hosts, "found": found, "logs": done.logs}, settings.output)
+        render.data({"hosts": hosts, "found": flaws_document(done.found), "logs": done.logs}, settings.output)
     else:
         rows = [[host.host, states[host.error is not None], str(host.changes)] for host in done.hosts]
         render.table(["HOST", "STATE", "CHANGES"], rows, numbers=("CHANGES",))

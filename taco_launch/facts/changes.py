@@ -6,7 +6,9 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from taco_launch.facts import SUBJECTS
 
-# What tells the items of a list apart; the first that all items of a list have, each its own.
+# What tells the items of a list apart; the first that all items of a list have, each its own. GPUs, which alone have
+# both of the first two, are numbered anew where one is gone, and their places are not.
+_GPU = ("uuid", "pci")
 _KEYS = ("index", "name", "reference", "address", "path", "number", "detail")
 # What differs from one look at a host to the next, or by a reboot, and says nothing: clocks, what is free, who runs.
 _PASSING = (
@@ -15,7 +17,7 @@ _PASSING = (
     r"system\.disks\[[^]]*\]\.free",
     r"network\.listeners.*",
     r"gpu\.processes.*",
-    r"gpu\.gpus\[[^]]*\]\.(memory_used|temperature|slowdowns.*)",
+    r"gpu\.gpus\[[^]]*\]\.(index|memory_used|temperature|slowdowns.*)",
     # since the driver was loaded
     r"gpu\.gpus\[[^]]*\]\.ecc_uncorrected",
 )
@@ -82,7 +84,8 @@ def _differ(before: Any, after: Any, where: str) -> Iterator[Change]:
 
 
 def _key(before: Sequence[Any], after: Sequence[Any]) -> Any:
-    for key in _KEYS:
+    of_gpus = all(isinstance(item, dict) and set(_GPU) <= set(item) for item in (*before, *after))
+    for key in (*reversed(_GPU), *_KEYS) if of_gpus else _KEYS:
         if all(
             isinstance(item, dict) and item.get(key) is not None and not isinstance(item[key], (dict, list))
             for item in (*before, *after)

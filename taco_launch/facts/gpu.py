@@ -313,7 +313,7 @@ def _missing(sections: Sections, name: str) -> Optional[Failure]:
     if (
         isinstance(missing, Unknown)
         and name in sections
-        and re.search(r"(?i)module '?nvidia'? not found", said(sections[name]))
+        and re.search(r"(?i)module (?:alias |name )?'?nvidia'? not found", said(sections[name]))
     ):
         return Absent(said(sections[name]))
     return missing

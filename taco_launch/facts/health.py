@@ -1,11 +1,11 @@
 """Judges hardware by its facts: what is right, what to look at, what is broken. Nothing of it is ever changed by set-up."""
 
 from dataclasses import dataclass
-from typing import Dict, Iterator, List, Sequence, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from taco_launch.model.facts import HostFacts, System
 from taco_launch.model.found import Absent, Found, Unknown, asked
-from taco_launch.model.hardware import Adapters, Board, Gpu, Gpus, Rdma
+from taco_launch.model.hardware import Adapters, Board, Gpu, Gpus, Hca, Rdma
 
 OK, REMARK, FAULT, UNKNOWN = "ok", "remark", "fault", "unknown"
 # Where each rule is from. Nothing else of a rule is taken from there.
@@ -19,6 +19,17 @@ _PCIE = "Azure node health checks: width below the greatest"
 _ACS = "NCCL user guide, troubleshooting: PCI Access Control Services"
 _IOMMU = "NVIDIA GPUDirect RDMA guide: IOMMU"
 _OFED = "NVIDIA GPUDirect RDMA guide: peer memory takes MLNX_OFED, or DMA-BUF"
+_PORTS = "NCCL: its InfiniBand transport passes over ports that are not active"
+# What is judged of GPUs one by one, and whose rule it is.
+_OF_GPUS = (
+    ("MIG", _MIG),
+    ("ECC", _AZURE),
+    ("row remapping", _REMAP),
+    ("persistence", _PERSISTENCE),
+    ("clocks", _CLOCKS),
+    ("temperature", _AZURE),
+)
+PORTS = "RDMA ports"
 # More than so many uncorrectable errors make a GPU one to be replaced; hotter than so many degrees is too hot.
 _MOST_ERRORS, _HOTTEST = 512, 85
 _BROKEN_CLOCKS = ("HwSlowdown", "HwThermalSlowdown", "HwPowerBrakeSlowdown")
@@ -48,11 +59,14 @@ def verdicts(facts: HostFacts) -> Tuple[Verdict, ...]:
         if isinstance(facts.gpu.gpus, tuple) and facts.gpu.gpus:
             for each in (_mig, _memory, _remapping, _persistence, _clocks, _temperature):
                 found += each(facts.gpu.gpus)
+    if (why := _silent(facts)) is not None:
+        found += [Verdict(name, UNKNOWN, why.reason, source) for name, source in _OF_GPUS]
     found += _pcie(facts)
     if isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.board, Board):
         found += _iommu(facts.gpu.board)
         found += _acs(facts.gpu.board, facts.system)
     if isinstance(facts.rdma, Rdma):
+        found += _ports(facts.rdma)
         found += _ofed(facts.rdma)
     return tuple(found)
 
@@ -66,6 +80,15 @@ def judged(hosts: Sequence[HostFacts]) -> Tuple[Tuple[Verdict, Tuple[str, ...]],
     order = (FAULT, REMARK, UNKNOWN, OK)
     ranked = sorted(found.items(), key=lambda entry: order.index(entry[0].level))
     return tuple((verdict, tuple(names)) for verdict, names in ranked)
+
+
+def _silent(facts: HostFacts) -> Optional[Unknown]:
+    """Give why nothing is known of GPUs that a host has, or may have; None where they tell, or nobody asked."""
+    of = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else facts.gpu
+    if isinstance(of, Unknown):
+        return of if asked(of) else None
+    seen = isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.board, Board) and facts.gpu.board.gpus
+    return Unknown(of.reason or "nvidia-smi does not tell of them") if isinstance(of, Absent) and seen else None
 
 
 def _lost(of: Gpus) -> Iterator[Verdict]:
@@ -177,6 +200,8 @@ def _pcie(facts: HostFacts) -> Iterator[Verdict]:
             told.append(gpu.width)
             if isinstance(gpu.width, int) and isinstance(gpu.max_width, int) and gpu.width < gpu.max_width:
                 narrow.append(f"GPU {gpu.index} x{gpu.width} of x{gpu.max_width}")
+    elif (why := _silent(facts)) is not None:
+        told.append(why)
     for device in facts.pci if isinstance(facts.pci, tuple) else ():
         if device.kind == "hca" and device.width is not None and device.max_width is not None:
             told.append(device.width)
@@ -214,8 +239,26 @@ def _acs(board: Board, system: Found[System]) -> Iterator[Verdict]:
     count = f"{len(board.acs)} PCI bridge{'s' if len(board.acs) > 1 else ''}"
     text = f"on at {count} ({few}): traffic between a GPU and an HCA below them goes up to the root complex"
     virtual = isinstance(system, System) and isinstance(system.virtualization, str)
-    hint = "off in the BIOS, or at each boot: setpci -s BRIDGE ECAP_ACS+0x6.w=0000"
-    yield Verdict("ACS", REMARK, text, _ACS, "leave it on in a virtual machine" if virtual else hint)
+    hint = f"off in the BIOS, or for each of them at each boot: setpci -s {board.acs[0]} ECAP_ACS+0x6.w=0000"
+    yield Verdict("ACS", REMARK, text, _ACS, f"leave it on in a virtual machine; else {hint}" if virtual else hint)
+
+
+def _ports(rdma: Rdma) -> Iterator[Verdict]:
+    """Judge the ports of HCAs: some may have no cable on purpose; where none is active, jobs go by TCP."""
+    ports = [(f"{hca.name} port {port.number}", port) for hca in _hcas(rdma) for port in hca.ports]
+    idle = [(name, port.state) for name, port in ports if isinstance(port.state, str) and port.state != "ACTIVE"]
+    if idle:
+        told = ", ".join(f"{name} is {state}" for name, state in idle)
+        none = len(idle) == len(ports)
+        hint = "ibstat; ip -br link: is the cable in, the switch's port up, and for InfiniBand a subnet manager there?"
+        text = f"none is active, so there is no RDMA: {told}" if none else told
+        yield Verdict(PORTS, FAULT if none else REMARK, text, _PORTS, hint)
+    else:
+        yield from _plain(PORTS, [port.state for _, port in ports], "active", _PORTS)
+
+
+def _hcas(rdma: Rdma) -> Tuple[Hca, ...]:
+    return rdma.hcas if isinstance(rdma.hcas, tuple) else ()
 
 
 def _ofed(rdma: Rdma) -> Iterator[Verdict]:

@@ -38,7 +38,11 @@ def parse_peer_memory(sections: Sections, modules: Found[Tuple[str, ...]]) -> Pe
         word, _, rest = line.partition(" ")
         told.setdefault(word, []).append(rest.strip())
     exists = tuple(name for name in MODULES if name in told.get("exists", ()))
-    refused = [text for text in told.get("missing", ()) if not re.search(r"(?i)module '?[\w-]+'? not found", text)]
+    refused = [
+        text
+        for text in told.get("missing", ())
+        if not re.search(r"(?i)module (?:alias |name )?'?[\w-]+'? not found", text)
+    ]
     return PeerMemory(
         exists=_exists(exists, refused, "missing" in told or "exists" in told, sections["rdma.peermem"].stderr),
         loaded=_loaded_of(tuple(told.get("loaded", ()))),

@@ -624,7 +624,7 @@ rdma_peermem() {
   echo "headers $headers"
   value_of /proc/driver/nvidia/version
   echo "driver $value"
-  [ -z "$value" ] || rdma_secure_boot
+  [ -z "$value${gpus-}" ] || rdma_secure_boot # gpus: of look_at_gpu; it may be what keeps their driver out
   for client in /sys/kernel/mm/memory_peers/*; do
     [ ! -d "$client" ] || echo "client ${client##*/}"
   done

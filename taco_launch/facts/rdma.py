@@ -54,7 +54,9 @@ def _adapters(sections: Sections) -> Found[Adapters]:
         return Absent("no adapter that mlx5 drives is on PCI")
     loaded = next((value.strip() or "untold" for word, value in told if word == "loaded"), None)
     installed = failure(sections, "rdma.mlx5_core")
-    if isinstance(installed, Unknown) and re.search(r"(?i)module '?mlx5_core'? not found", installed.reason):
+    if isinstance(installed, Unknown) and re.search(
+        r"(?i)module (?:alias |name )?'?mlx5_core'? not found", installed.reason
+    ):
         installed = Absent(installed.reason)
     return Adapters(
         found,

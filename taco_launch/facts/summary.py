@@ -274,16 +274,18 @@ def _port(of: Port) -> str:
 
 
 def _peer_memory(of: PeerMemory) -> str:
+    dmabuf = ", DMA-BUF possible" if of.dmabuf is True else ""
     loaded = text(of.loaded, lambda name: f"{name} loaded")
     if isinstance(of.loaded, Absent):
         loaded = text(of.exists, lambda names: f"not loaded ({', '.join(names)} there)" if names else "no module")
     by = text(of.comes_back)
+    if isinstance(of.loaded, Absent) and isinstance(of.comes_back, str):
+        return f"{loaded}: did not load at this boot, though {by} names it{dmabuf}"
     back = "" if isinstance(of.comes_back, Absent) or by.startswith(_SKIPPED) else f", comes back by {by}"
     if isinstance(of.loaded, str) and isinstance(of.comes_back, Absent):
         back = ", gone after a reboot"
     if isinstance(of.loaded, Unknown):
         return loaded
-    dmabuf = ", DMA-BUF possible" if of.dmabuf is True else ""
     return f"{loaded}{back}{dmabuf}"
 
 

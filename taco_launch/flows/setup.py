@@ -47,6 +47,8 @@ _CHANGES: Mapping[Stage, tuple[str, ...]] = {
 }
 # A stage goes on while what it did lets it do more: a key that is made is then copied.
 _ROUNDS = 4
+# By which a container gets its GPUs.
+_GPU_STAGES: frozenset[Stage] = frozenset(("docker", "toolkit", "container"))
 # What an ordinary call spends to learn of an image that was pushed.
 _GLANCE_SECONDS = 1
 
@@ -169,6 +171,14 @@ class Setup:
         """Plan all stages for each chosen host that answered, in inventory order."""
         return tuple(self._chain(name, self._ask.stages) for name in self._alive())
 
+    def proved(self, plans: Sequence[Chain]) -> tuple[Flaw, ...]:
+        """Say whose container has not the GPUs of its host, where these plans change nothing of that."""
+        if not {"toolkit", "container"} & set(self._ask.stages):
+            return ()
+        settled = (each.host for each in plans if not each.problems and not _GPU_STAGES & {op.stage for op in each.ops})
+        told = {host: self._facts[host] for host in settled}
+        return same_gpus(self._inventory, self._fanout.only(told), told, self._proof)
+
     def diffs(self, plans: Sequence[Chain]) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Give what these plans would change in files: (host, unified diffs)."""
         needed = {each.host: wanted(each.ops) for each in plans}
@@ -202,9 +212,7 @@ class Setup:
         found: tuple[Flaw, ...] = ()
         if ready and self._ask.stages == STAGES:
             found = self._verify()
-        if ready and {"toolkit", "container"} & set(self._ask.stages):
-            told = {name: self._facts[name] for name in ready}
-            found += same_gpus(self._inventory, self._fanout.only(ready), told, self._proof)
+        found += self.proved(tuple(Chain(name) for name in ready))
         if ready and "ssh_mesh" in self._ask.stages:
             found += self._unaware()
         hosts = tuple(Ready(name, self._changes.of(name), self.failed.get(name)) for name in self._chosen)

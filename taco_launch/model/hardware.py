@@ -158,7 +158,7 @@ class PeerMemory:
     after a reboot (a path or a unit); `dmabuf` says whether kernel and driver can do without it (Linux 5.12 or newer
     and open kernel modules). `at_boot` is all that loads one: (path or unit, module); `blocked` what keeps one from being
     loaded at boot: (path, module). `headers` says whether those of the running kernel are there, to build a module with;
-    `secure_boot` whether the kernel takes signed modules only, which is asked where the NVIDIA driver is loaded.
+    `secure_boot` whether the kernel takes signed modules only, which is asked where GPUs or their driver are.
     """
 
     exists: Found[Tuple[str, ...]]

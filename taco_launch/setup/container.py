@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from taco_launch.model.facts import ContainerState, Docker, HostFacts, Made
+from taco_launch.model.hardware import Board, Gpus
 from taco_launch.model.hosts import Container, Host
 from taco_launch.setup import gpus, paths, scripts, unit
-from taco_launch.setup.definition import Definition, cannot, changes, define, lost, unread
+from taco_launch.setup.definition import Definition, cannot, changes, define, fewer, lost, unread
 from taco_launch.setup.made import differing, files_of, with_files, without
 from taco_launch.setup.ops import Cluster, File, Op, Problem
 from taco_launch.setup.ssh_mesh import taken_by_another
@@ -36,7 +37,11 @@ def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Proble
         return
     gone = lost(definition, there, facts) if there else ()
     if gone:
-        yield _gone(paths.container(definition.cluster), gone)
+        yield _gone(paths.container(definition.cluster), gone, facts)
+        return
+    less = fewer(definition, there) if there else ""
+    if less:
+        yield Problem("container", f"{paths.container(definition.cluster)}: {less}", _fewer_hint(definition.cluster))
         return
     why = changes(definition, there) if there else "it is not there"
     if why:
@@ -79,12 +84,20 @@ def _refuse(container: Container, facts: HostFacts, cluster: Cluster) -> Problem
     return None
 
 
-def _gone(name: str, gone: tuple[str, ...]) -> Problem:
-    return Problem(
-        "container",
-        f"{name} was made with {', '.join(gone)}, which this host does not show now",
-        "is the driver loaded? has docker the NVIDIA container toolkit? Where they are gone for good, remove the "
-        f"container on the host (docker rm --force {name}), then run setup again",
+def _gone(name: str, gone: tuple[str, ...], facts: HostFacts) -> Problem:
+    hint = "is the driver loaded? has docker the NVIDIA container toolkit?"
+    board = facts.gpu.board if isinstance(facts.gpu, Gpus) else None
+    if not isinstance(board, Board) or not board.gpus:
+        hint += " Where they are gone for good, remove the container on the host "
+        hint += f"(docker rm --force {name}), then run setup again"
+    return Problem("container", f"{name} was made with {', '.join(gone)}, which this host does not show now", hint)
+
+
+def _fewer_hint(cluster: str) -> str:
+    return (
+        "on the host: dmesg -T | grep -iE 'xid|nvrm' says why; a reset (nvidia-smi --gpu-reset) or a reboot may bring it "
+        "back. To go on without it, when no job runs there: "
+        f"docker rm --force {paths.container(cluster)}, then run setup again"
     )
 
 

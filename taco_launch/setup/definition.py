@@ -24,6 +24,8 @@ _BY_CDI = "by CDI it keeps them: docker 28, or 25 and newer with docker.settings
 _GPU_DEVICE = re.compile(r"/dev/nvidia(?:[0-9]+|ctl)")
 # Where a container of ours keeps its options, so that a plan can say which of them have changed.
 _OPTIONS_LABEL = "taco-launch.options"
+# And the GPUs that its host had then, by PCI address: `--device=nvidia.com/gpu=all` would take as many as are left.
+_GPUS_LABEL = "taco-launch.gpus"
 _ENV = "--env="
 # For the environment of the image, of which Linux lets a program have a few MiB at most (execve(2)).
 _RUN_BYTES = 16 << 20
@@ -37,7 +39,8 @@ class Definition:
 
     `devices` are those whose drivers its start waits for. `remarks` say what a person should know of the options: what
     they open, and what the host cannot give. `env` are the user's variables, (name, value): they stand in no argument,
-    which every user of the host may read, but in a file that is there for as long as the container is made.
+    which every user of the host may read, but in a file that is there for as long as the container is made. `gpus` are
+    the PCI addresses of the GPUs that it gets; none where the user says which it sees.
     """
 
     cluster: str
@@ -47,6 +50,7 @@ class Definition:
     devices: tuple[str, ...]
     remarks: tuple[str, ...]
     env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    gpus: tuple[str, ...] = ()
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -67,6 +71,7 @@ class Definition:
             (paths.DEFINITION_LABEL, self.digest),
             (paths.IMAGE_LABEL, self.name),
             (_OPTIONS_LABEL, json.dumps(self.told)),
+            *(((_GPUS_LABEL, ",".join(self.gpus)),) if self.gpus else ()),
         )
 
     @property
@@ -121,6 +126,7 @@ def define(inventory: Inventory, container: Container, facts: HostFacts) -> Defi
         (*rdma, *gpus),
         (*remarks, *gpu_remarks, *limit_remarks),
         container.env,
+        _addresses(facts) if gpu_options and of_gpus.VISIBLE not in dict(container.env) else (),
     )
 
 
@@ -128,7 +134,8 @@ def changes(definition: Definition, there: ContainerState) -> str:
     """Say in what a container of ours differs from its definition; empty where it is the very same."""
     labels = dict(there.labels)
     if labels.get(paths.DEFINITION_LABEL) == definition.digest:
-        return ""
+        had, has = len(_gpus_of(there)), len(definition.gpus)
+        return f"it was made with {had} GPU{'s' if had > 1 else ''}, and this host has {has}" if 0 < had < has else ""
     was = labels.get(paths.IMAGE_LABEL)
     if was != definition.name:
         return f"it was made from {was}"
@@ -196,6 +203,28 @@ def lost(definition: Definition, there: ContainerState, facts: HostFacts) -> tup
     if of_gpus.how(before) and not of_gpus.how(definition.options):
         gone.append("the GPUs")
     return tuple(gone)
+
+
+def fewer(definition: Definition, there: ContainerState) -> str:
+    """Say which GPUs have gone since a container of ours was made; empty where there are as many, or it does not tell."""
+    before, now = _gpus_of(there), definition.gpus
+    lacking = len(before) - len(now)
+    if not now or lacking <= 0:
+        return ""
+    gone = [address for address in before if address not in now]
+    verb = "is" if lacking == 1 else "are"
+    # a host whose PCI addresses are others now tells no more than how many
+    who = f"GPU{'s' * (lacking > 1)} {', '.join(gone)}" if len(gone) == lacking else f"{lacking} of {len(before)} GPUs"
+    return f"{who} {verb} gone since the last setup (container made with {len(before)}, {len(now)} here now)"
+
+
+def _gpus_of(there: ContainerState) -> tuple[str, ...]:
+    return tuple(filter(None, dict(there.labels).get(_GPUS_LABEL, "").split(",")))
+
+
+def _addresses(facts: HostFacts) -> tuple[str, ...]:
+    gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.gpus, tuple) else ()
+    return tuple(gpu.pci if isinstance(gpu.pci, str) else f"number {gpu.index}" for gpu in gpus)
 
 
 def _devices(facts: HostFacts, kind: re.Pattern[str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from taco_launch.model.found import Absent, Found, Unknown
 from taco_launch.model.hardware import Adapters, Board, Gpus, Rdma
 from taco_launch.model.hosts import Host, Inventory
 from taco_launch.setup.ops import Problem
+from taco_launch.signatures.system import words
 
 _NUMBERS = re.compile(r"[0-9]+\.[0-9]+-[0-9]+(?:\.[0-9]+)*")
 _NONE_TO_USE = "if none of its GPUs is to be used, say so in the inventory: gpus: none"
@@ -19,23 +20,29 @@ def faults(host: Host, facts: HostFacts, inventory: Inventory) -> Iterator[Probl
     Nothing is said of what cannot be read, of a host without GPUs and adapters, and of OFED where `network.rdma` is off.
     """
     if host.gpus != "none" and isinstance(facts.gpu, Gpus):
-        yield from _driver(facts.gpu)
+        yield from _driver(host.name, facts.gpu, facts.rdma)
     if inventory.network.rdma != "off" and isinstance(facts.rdma, Rdma):
         yield from _ofed(facts.rdma, inventory)
 
 
-def _driver(gpu: Gpus) -> Iterator[Problem]:
+def _driver(host: str, gpu: Gpus, rdma: Found[Rdma]) -> Iterator[Problem]:
     loaded, installed = gpu.driver.loaded, gpu.driver.installed
     there = len(gpu.board.gpus) if isinstance(gpu.board, Board) else 0
-    words = next((each.reason for each in (gpu.gpus, gpu.driver.cuda) if isinstance(each, Unknown)), "")
+    told = next((each.reason for each in (gpu.gpus, gpu.driver.cuda) if isinstance(each, Unknown)), "")
     if isinstance(loaded, Absent) and isinstance(installed, str):
+        secure = isinstance(rdma, Rdma) and rdma.peer_memory.secure_boot is True
+        look = "dmesg | grep -iE 'nvrm|nvidia|nouveau|unsigned|rejected' says what is in its way"
+        _, enrol = words("module-key", module="nvidia", host=host)
         yield _problem(
-            f"the NVIDIA driver {installed} is installed and not loaded",
-            "on the host: modprobe nvidia; dmesg | grep -iE 'nvrm|nvidia|nouveau' says what is in its way",
+            f"the NVIDIA driver {installed} is installed and not loaded"
+            + (", and Secure Boot is on: it refuses modules without a key that the machine knows" if secure else ""),
+            f"on the host: modprobe nvidia; {look}" + (f". If it is the key: {enrol}" if secure else ""),
         )
-    elif isinstance(loaded, Absent) and isinstance(installed, Absent) and there:
+    elif isinstance(loaded, Absent) and there and not isinstance(gpu.gpus, tuple):
+        # what modinfo says of a missing module differs, and what it does not say well is no driver either
+        untold = "" if isinstance(installed, Absent) else f" (what is on the disk cannot be told: {_told(installed)})"
         yield _problem(
-            f"{there} NVIDIA GPU{'s are' if there > 1 else ' is'} on PCI, and no driver is installed",
+            f"{there} NVIDIA GPU{'s are' if there > 1 else ' is'} on PCI, and no driver is {'loaded' if untold else 'installed'}{untold}",
             f"install the NVIDIA driver, which belongs to the host's image; {_NONE_TO_USE}",
         )
     elif isinstance(loaded, str) and isinstance(installed, str) and loaded != installed:
@@ -43,9 +50,9 @@ def _driver(gpu: Gpus) -> Iterator[Problem]:
             f"Driver/library version mismatch: the kernel runs NVIDIA driver {loaded}, and {installed} is installed",
             "reboot the host when no job runs there",
         )
-    elif "version mismatch" in words:
+    elif "version mismatch" in told:
         yield _problem(
-            f"{words}: the kernel runs NVIDIA driver {_told(loaded)}, and its libraries are of another",
+            f"{told}: the kernel runs NVIDIA driver {_told(loaded)}, and its libraries are of another",
             "reboot the host when no job runs there",
         )
     elif isinstance(loaded, str) and isinstance(gpu.gpus, Absent):
@@ -63,7 +70,7 @@ def _ofed(rdma: Rdma, inventory: Inventory) -> Iterator[Problem]:
         no_hca = isinstance(rdma.hcas, Absent) or rdma.hcas == ()
         # OFED's programs may run on the kernel's own driver, and DMA-BUF takes no more than that.
         if no_hca or rdma.peer_memory.dmabuf is not True or of.loaded != "untold":
-            yield from _unlike(rdma.ofed, of, no_hca=no_hca)
+            yield from _unlike(rdma.ofed, of, rdma, no_hca=no_hca)
     elif isinstance(rdma.ofed, Absent) and isinstance(rdma.hcas, Absent) and inventory.network.rdma == "on":
         yield _problem(
             f"{_adapters(of)}, no RDMA device and no OFED, and the inventory says network.rdma: on",
@@ -76,7 +83,7 @@ def _ofed(rdma: Rdma, inventory: Inventory) -> Iterator[Problem]:
         )
 
 
-def _unlike(ofed: str, of: Adapters, *, no_hca: bool) -> Iterator[Problem]:
+def _unlike(ofed: str, of: Adapters, rdma: Rdma, *, no_hca: bool) -> Iterator[Problem]:
     loaded, installed = of.loaded, of.installed
     if _differ(ofed, installed):
         yield _problem(
@@ -85,9 +92,11 @@ def _unlike(ofed: str, of: Adapters, *, no_hca: bool) -> Iterator[Problem]:
             "build them for it (mlnxofedinstall --add-kernel-support, or dkms autoinstall), then reboot",
         )
     elif _differ(ofed, loaded):
+        peer = rdma.peer_memory.loaded
+        unload = f"rmmod {peer}; " if isinstance(peer, str) else ""
         yield _problem(
             f"OFED is {ofed}, and the kernel runs mlx5_core {_named(loaded)}",
-            "when no job runs there: unload peer memory and restart OFED (/etc/init.d/openibd restart), or reboot",
+            f"when no job runs there: {unload}/etc/init.d/openibd restart; or reboot",
         )
     elif no_hca:
         state = loaded.reason if isinstance(loaded, Absent) else "mlx5_ib made none"

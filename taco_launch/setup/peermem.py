@@ -1,9 +1,10 @@
 """The peermem stage: the module by which HCAs reach GPU memory (GPUDirect RDMA), loaded now and after every boot."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from taco_launch.command import shell
 from taco_launch.facts.peermem import MODULES, SERVICE
 from taco_launch.model.facts import Docker, HostFacts, System
 from taco_launch.model.found import Absent, Unknown
@@ -146,7 +147,7 @@ def _there(host: Host, facts: HostFacts, rdma: Rdma, way: _Way, cluster: Cluster
     if way.module not in present and not isinstance(peer.exists, tuple):
         yield _unread("the kernel modules", peer.exists)
         return
-    problem = _conflict(peer, way) or (_busy(facts, way, cluster) if way.other in present else None)
+    problem = _conflict(facts, peer, way) or (_busy(facts, way, cluster) if way.other in present else None)
     if problem is not None:
         yield problem
         return
@@ -157,9 +158,13 @@ def _there(host: Host, facts: HostFacts, rdma: Rdma, way: _Way, cluster: Cluster
             return
         facts = install.expect(facts)
     if present != (way.module,):
-        load = _load(host, way, present)
+        load = _load(host, peer, way, present)
         yield load
         facts = load.expect(facts)
+    if _undone(facts, peer, way):
+        undo = _undo(way)
+        yield undo
+        facts = undo.expect(facts)
     yield from _boot(facts, way)
 
 
@@ -174,10 +179,11 @@ def _present(rdma: Rdma) -> tuple[str, ...] | Unknown:
     return MODULES if both else loaded
 
 
-def _conflict(peer: PeerMemory, way: _Way) -> Problem | None:
+def _conflict(facts: HostFacts, peer: PeerMemory, way: _Way) -> Problem | None:
     """Say what of others' would load the other module at boot, or keep this one out: that is theirs to change."""
     assert isinstance(peer.at_boot, tuple)
-    place = next((each for each, name in peer.at_boot if name == way.other and each != paths.PEERMEM), None)
+    ours = (paths.PEERMEM, *((SERVICE,) if _undone(facts, peer, way) else ()))
+    place = next((each for each, name in peer.at_boot if name == way.other and each not in ours), None)
     if place is not None:
         gone = f"systemctl disable {place}" if place == SERVICE else f"take that line out of {place}"
         return _problem(
@@ -195,6 +201,11 @@ def _conflict(peer: PeerMemory, way: _Way) -> Problem | None:
     return None
 
 
+def _undone(facts: HostFacts, peer: PeerMemory, way: _Way) -> bool:
+    """Say whether the other module is loaded at boot by the service of the package that set-up itself installed."""
+    return (SERVICE, way.other) in _tuple(peer.at_boot) and paths.NV_PEER_MEM in (files_of(facts) or {})
+
+
 def _busy(facts: HostFacts, way: _Way, cluster: Cluster) -> Problem | None:
     """Say what may use the module that is to be unloaded, unless that is allowed."""
     if cluster.disrupt == "host":
@@ -202,10 +213,10 @@ def _busy(facts: HostFacts, way: _Way, cluster: Cluster) -> Problem | None:
     uses = [*_containers(facts), *_processes(facts)]
     if not uses:
         return None
+    typed = ("taco-launch", "-i", cluster.inventory.source, "setup", "--only", "peermem", "--disrupt", "host")
     return _problem(
         f"{way.other} is loaded, {way.module} is to be ({way.why}), and it is not unloaded under jobs: {', '.join(uses)}",
-        "when no job runs there: setup --only peermem --disrupt host; or keep it: peermem: "
-        f"{{use: {way.other}}} in the inventory",
+        f"when no job runs there: {shell(typed)}; or keep it: peermem: {{use: {way.other}}} in the inventory",
     )
 
 
@@ -259,6 +270,7 @@ def _install(host: Host, facts: HostFacts, rdma: Rdma, way: _Way, cluster: Clust
     told = _told("kernel-headers", kernel=kernel, host=host.name)
     limit = "1.1" if isinstance(rdma.ofed, str) and "-4." in rdma.ofed else ""
     peer = rdma.peer_memory
+    mark = "" if (SERVICE, way.module) in _tuple(peer.at_boot) else paths.NV_PEER_MEM
     why = [f"nv_peer_mem is not there for the kernel {kernel}", way.why]
     why += ["1.1 is the last for OFED 4.9"] if limit else []
     why += ["the kernel's headers are missing, and come with it"] if peer.headers is False else []
@@ -268,7 +280,7 @@ def _install(host: Host, facts: HostFacts, rdma: Rdma, way: _Way, cluster: Clust
         f"install {f'{len(files) - 1} packages of the controller' if files else package}, by which nv_peer_mem is built",
         "; ".join(why),
         "".join(map(text, ("dpkg.sh", "packages.sh", "reload.sh", "peermem_install.sh"))),
-        (str(manager), package, limit, told, *((packages.GIVEN,) if files else ())),
+        (str(manager), package, limit, told, mark, *((packages.GIVEN,) if files else ())),
         files,
         seconds=_BUILD_SECONDS,
         expect=_with_peer(lambda peer: replace(peer, exists=(*_tuple(peer.exists), way.module), headers=True)),
@@ -281,16 +293,17 @@ def _told(known: str, **values: str) -> str:
     return f"{cause}\nhint: {step}"
 
 
-def _load(host: Host, way: _Way, present: tuple[str, ...]) -> Op:
+def _load(host: Host, peer: PeerMemory, way: _Way, present: tuple[str, ...]) -> Op:
     """Plan to load the module, and first unload the other one where it is loaded."""
     swap = way.other in present
+    failed = way.module not in present and (paths.PEERMEM, way.module) in _tuple(peer.at_boot)
     name = f"load {way.module}{f' in place of {way.other}' if swap else ''}"
     if way.module in present:
         name = f"unload {way.other}: it and {way.module} are both loaded, and only one may be"
     return Op(
         "peermem",
         name,
-        way.why,
+        f"{paths.PEERMEM} names it, and it did not load at this boot; {way.why}" if failed else way.why,
         text("idle.sh") + text("peermem_load.sh"),
         (
             way.module,
@@ -301,6 +314,23 @@ def _load(host: Host, way: _Way, present: tuple[str, ...]) -> Op:
             _told("peermem-in-use", module=way.other, host=host.name),
         ),
         expect=lambda facts: _loaded(facts, way),
+    )
+
+
+def _undo(way: _Way) -> Op:
+    """Plan that the service, which came with the package that set-up installed, loads nothing at boot any more."""
+    return Op(
+        "peermem",
+        f"have {SERVICE} load nothing at boot",
+        f"it came with what set-up installed, and {way.module} is to be loaded ({way.why})",
+        'systemctl disable --no-reload "$1"\nrm -f -- "$2"\n',
+        (SERVICE, paths.NV_PEER_MEM),
+        expect=lambda facts: without(
+            _with_peer(lambda peer: _only_at_boot(peer, (each for each in _tuple(peer.at_boot) if each[0] != SERVICE)))(
+                facts
+            ),
+            (paths.NV_PEER_MEM,),
+        ),
     )
 
 
@@ -352,10 +382,14 @@ def _loaded(facts: HostFacts, way: _Way) -> HostFacts:
 
 def _with_boot(facts: HostFacts, ours: tuple[tuple[str, str], ...]) -> HostFacts:
     def changed(peer: PeerMemory) -> PeerMemory:
-        found = (*(each for each in _tuple(peer.at_boot) if each[0] != paths.PEERMEM), *ours)
-        return replace(peer, at_boot=found, comes_back=found[0][0])
+        return _only_at_boot(peer, (*(each for each in _tuple(peer.at_boot) if each[0] != paths.PEERMEM), *ours))
 
     return _with_peer(changed)(facts)
+
+
+def _only_at_boot(peer: PeerMemory, places: Iterable[tuple[str, str]]) -> PeerMemory:
+    found = tuple(places)
+    return replace(peer, at_boot=found, comes_back=found[0][0] if found else Absent("nothing loads it at boot"))
 
 
 def _tuple(value: object) -> tuple:  # type: ignore[type-arg]

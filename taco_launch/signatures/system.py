@@ -151,8 +151,8 @@ SYSTEM = (
         "peermem-symbols",
         ("Unknown symbol ib_",),
         "The GPUDirect module {module} was built against another RDMA driver than the one that is loaded.",
-        "Build it again: dkms status names it, dkms install --force NAME/VERSION builds it, or reinstall the NVIDIA driver; "
-        "then modprobe {module}.",
+        "Build it again: dkms status names it, dkms install --force NAME/VERSION builds it (with the headers of the "
+        "kernel that runs: ls /lib/modules/$(uname -r)/build), or reinstall the NVIDIA driver; then modprobe {module}.",
         r"(?P<module>nv[\w-]*peer[\w-]*): Unknown symbol ib_(?:un)?register_peer_memory_client",
         unless=("peermem-not-built",),
     ),
@@ -183,7 +183,7 @@ SYSTEM = (
         ("kernel headers for",),
         "The headers of the kernel {kernel}, which runs on {host}, are missing: dkms builds no module without them.",
         "Install linux-headers-{kernel} (rpm systems: kernel-devel-{kernel}), or boot a kernel whose headers can be had; "
-        "then dkms autoinstall.",
+        "then set-up again, or dkms autoinstall for what is not set-up's.",
         r"kernel headers for kernel (?P<kernel>\S+) cannot be found",
     ),
     Signature(

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from taco_launch.cli import host_errors
 from taco_launch.cli.main import cli
 from taco_launch.errors import HostError, UsageError
 from taco_launch.model.facts import HostFacts
+from taco_launch.model.hardware import Rdma
 from taco_launch.remote.fanout import Answer, Fanout
 from tests.conftest import Taco
 from tests.facts.hosts import host
@@ -278,6 +280,23 @@ def test_changes_since_a_file_or_a_folder(played: Callable[..., Result], tmp_pat
     )
 
 
+def test_a_change_is_seen_however_long_the_value(played: Callable[..., Result], tmp_path: Path) -> None:
+    def play(*modules: str, ofed: str = "a") -> Play:
+        facts = host("gpu1")
+        assert isinstance(facts.rdma, Rdma)
+        many = tuple(f"module_{number}" for number in range(40))
+        changed = replace(facts, rdma=replace(facts.rdma, modules=(*many, *modules), ofed="long" * 40 + ofed))
+        return lambda report: report(Answer("gpu1", changed))
+
+    file = tmp_path / "facts.json"
+    file.write_text(played(play("nvidia_peermem"), "--json").stdout)
+    lines = played(play("nv_peer_mem", ofed="b"), "--compare", str(file)).stdout.splitlines()
+    assert "gpu1: rdma.modules: - nvidia_peermem, + nv_peer_mem" in lines
+    (ofed,) = [line for line in lines if "rdma.ofed" in line]
+    old, _, new = ofed.partition(": rdma.ofed: ")[2].partition(" -> ")
+    assert (old, new) == (f"...{'long' * 5}a", f"...{'long' * 5}b")
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -305,7 +324,11 @@ def test_verdicts_stand_below_the_facts(played: Callable[..., Result]) -> None:
             report(Answer(f"gpu{number}", host(f"gpu{number}", "535.86.10" if number == 3 else "535.104.05")))
 
     done = played(play)
-    assert "\nHealth:\n  ok: MIG, ECC\n" in done.stdout
+    assert "\nHealth:\n  ok: MIG, ECC, RDMA ports\n" in done.stdout
     assert "\nHosts that differ:\n  gpu3: driver 535.86.10, 3 others 535.104.05\n" in done.stdout
     (first, *_) = json.loads(played(play, "--json").stdout)["hosts"]
-    assert [(each["name"], each["level"]) for each in first["health"]] == [("MIG", "ok"), ("ECC", "ok")]
+    assert [(each["name"], each["level"]) for each in first["health"]] == [
+        ("MIG", "ok"),
+        ("ECC", "ok"),
+        ("RDMA ports", "ok"),
+    ]

@@ -118,6 +118,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(flow, "gather", made.gather)
     monkeypatch.setattr(flow, "PLANS", {stage: made.plan(stage) for stage in STAGES})
     monkeypatch.setattr(flow, "verify", lambda *_args: made.flaws)
+    monkeypatch.setattr(flow, "same_gpus", lambda *_args: ())
     monkeypatch.setattr(bundle, "build", lambda _sources: b"packed")  # for real it takes 0.2 s
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setattr(
@@ -367,31 +368,6 @@ def test_nothing_runs_on_this_machine_by_mistake() -> None:
     """The simulated hosts must never be root's: what the tests above do is done as whoever runs them."""
     assert Simulated("x").run(Command(("id", "-u"), sudo=True)).stdout.strip() == str(os.geteuid()).encode()
     assert isinstance(facts_of("gpu1").docker, Docker)
-
-
-def test_the_odd_host_and_what_ails_hardware_are_named_and_change_no_exit_code(world: World) -> None:
-    setup(world, "--yes")
-
-    def ailing(name: str, **more: Any) -> HostFacts:
-        facts = facts_of(name, "535.86.10", **more)
-        assert isinstance(facts.gpu, Gpus)
-        assert isinstance(facts.gpu.gpus, tuple)
-        gpus = tuple(replace(each, persistence=False) for each in facts.gpu.gpus)
-        return replace(facts, gpu=replace(facts.gpu, gpus=gpus))
-
-    world.like["gpu3"] = ailing
-    why = "off on GPUs 0-7: the driver starts anew for every process, which takes seconds"
-    done = setup(world, "--check")
-    assert code(done) == 0
-    assert done.stdout.splitlines() == [
-        "Remarks on hardware, which set-up never changes:",
-        f"  gpu3: remark: persistence: {why} (systemctl enable --now nvidia-persistenced)",
-        "Hosts that differ:",
-        "  gpu3: driver 535.86.10, 2 others 535.104.05",
-    ]
-    told = json.loads(setup(world, "--check", "--json").stdout)
-    assert [(each["hosts"], each["name"]) for each in told["remarks"]] == [(["gpu3"], "persistence")]
-    assert told["differences"] == ["gpu3: driver 535.86.10, 2 others 535.104.05"]
 
 
 def test_a_driver_that_is_not_loaded_keeps_a_host_from_every_stage(world: World) -> None:

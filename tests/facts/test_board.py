@@ -80,6 +80,14 @@ def test_gpus_without_any_driver_are_no_host_without_gpus() -> None:
     assert isinstance(found.board, Board)
 
 
+@pytest.mark.parametrize("words", ["Module nvidia", "Module alias nvidia"])
+def test_kmods_words_for_a_driver_that_is_not_installed(words: str) -> None:
+    none = ("", 1, f"modinfo: ERROR: {words} not found.")
+    found = parse_gpu(answer(gpu_board=f"gpu {GPU} none\n", gpu_driver_installed=none))
+    assert isinstance(found, Gpus)
+    assert isinstance(found.driver.installed, Absent)
+
+
 def adapters(text: str, module: str | tuple[str, int, str] = "5.4-1.0.3\n") -> object:
     found = parse_rdma(answer(rdma_adapters=text, rdma_mlx5_core=module))
     assert isinstance(found, Rdma)

@@ -75,11 +75,19 @@ def test_what_a_reboot_should_have_kept_is_named() -> None:
     )
     found = {each.where: (each.before, each.after) for each in differ(before, after)}
     assert found["system.kernel"] == ("3.10.0-957.el7.x86_64", "3.10.0-1160.el7.x86_64")
-    assert found["gpu.gpus[3].persistence"] == (True, False)
+    assert found[f"gpu.gpus[{on[3].pci}].persistence"] == (True, False)
     assert found["rdma.peer_memory.loaded"] == ("nvidia_peermem", None)
-    assert found["gpu.gpus[7]"][1] is None
+    assert found[f"gpu.gpus[{on[7].pci}]"][1] is None
     assert found["network.interfaces[bond0]"][1] is None
     assert len(found) == 5
+
+
+def test_a_gpu_that_is_gone_renumbers_no_other() -> None:
+    facts, _, _, gpu, _ = parts()
+    assert isinstance(gpu.gpus, tuple)
+    left = tuple(replace(each, index=number) for number, each in enumerate(gpu.gpus[1:]))
+    (gone,) = differ(facts, replace(facts, gpu=replace(gpu, gpus=left)))
+    assert (gone.where, gone.after) == (f"gpu.gpus[{gpu.gpus[0].pci}]", None)
 
 
 def test_a_subject_that_was_not_asked_for_has_not_changed_and_one_that_is_gone_has() -> None:

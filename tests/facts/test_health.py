@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from taco_launch.facts.health import judged, verdicts
-from taco_launch.model.facts import HostFacts
+from taco_launch.model.facts import HostFacts, System
 from taco_launch.model.found import NOT_ASKED, Absent, Unknown
 from taco_launch.model.hardware import Adapters, Board, Gpus, PciDevice, Rdma
 from tests.facts.hosts import host
@@ -43,14 +43,24 @@ def test_a_host_that_is_right_says_so_of_each_thing() -> None:
     assert {each.level for each in found} == {"ok"}
     assert {each.name for each in found} == {
         *("fabric manager", "MIG", "ECC", "row remapping", "persistence", "clocks", "temperature"),
-        *("PCIe width", "IOMMU", "ACS", "OFED"),
+        *("PCIe width", "IOMMU", "ACS", "RDMA ports", "OFED"),
     }
     assert all(each.source and not each.hint for each in found)
 
 
+def test_how_acs_is_turned_off() -> None:
+    facts = of(board=replace(BOARD, acs=("0000:17:00.0",)))
+    assert isinstance(facts.system, System)
+    for where in (Absent("bare metal"), "kvm"):
+        found = verdicts(replace(facts, system=replace(facts.system, virtualization=where)))
+        (hint,) = [each.hint for each in found if each.name == "ACS"]
+        assert "off in the BIOS, or for each of them at each boot: setpci -s 0000:17:00.0 ECAP_ACS+0x6.w=0000" in hint
+        assert ("virtual machine" in hint) == (where == "kvm")
+
+
 def test_nothing_is_said_of_what_nobody_asked_for_or_what_is_not_there() -> None:
     names = {each.name for each in verdicts(host("gpu1"))}
-    assert names == {"MIG", "ECC"}  # of these the simplest of hosts tells
+    assert names == {"MIG", "ECC", "RDMA ports"}  # of these the simplest of hosts tells
     nothing = replace(host("cpu1"), gpu=Absent("no driver"), rdma=NOT_ASKED)
     assert verdicts(nothing) == ()
 
@@ -106,6 +116,34 @@ def test_a_gpu_that_is_lost_and_an_hca_with_too_few_lanes() -> None:
     facts = replace(facts, gpu=replace(facts.gpu, lost=("GPU is lost",)), pci=(device,))
     assert [each[:2] for each in wrong(facts)] == [("fault", "lost GPUs"), ("remark", "PCIe width")]
     assert wrong(facts)[1][2] == "mlx5_0 x4 of x16"
+
+
+@pytest.mark.parametrize("gpus", [Unknown("Unable to determine the device handle"), Absent("nvidia-smi: not found")])
+def test_gpus_that_nobody_can_ask_are_unknown_and_never_right(gpus: Any) -> None:
+    facts = of()
+    assert isinstance(facts.gpu, Gpus)
+    silent = replace(facts, gpu=replace(facts.gpu, gpus=gpus))
+    names = ("MIG", "ECC", "row remapping", "persistence", "clocks", "temperature", "PCIe width")
+    assert wrong(silent) == [("unknown", name, gpus.reason) for name in names]
+    told = judged([facts, replace(silent, host="gpu2")])
+    assert {verdict.name for verdict, hosts in told if hosts == ("gpu2",)} == set(names)
+    whole = replace(facts, gpu=Unknown("no answer"))
+    assert [name for _, name, _ in wrong(whole)] == list(names)
+
+
+def test_ports_of_hcas_that_are_not_active() -> None:
+    facts = of()
+    assert isinstance(facts.rdma, Rdma)
+    assert isinstance(facts.rdma.hcas, tuple)
+    (hca,) = facts.rdma.hcas
+    down = replace(hca, name="mlx5_1", ports=tuple(replace(port, state="DOWN") for port in hca.ports))
+    for hcas, level, text in (
+        ((hca, down), "remark", "mlx5_1 port 1 is DOWN"),
+        ((down,), "fault", "none is active, so there is no RDMA: mlx5_1 port 1 is DOWN"),
+    ):
+        ailing = replace(facts, rdma=replace(facts.rdma, hcas=hcas))
+        assert wrong(ailing) == [(level, "RDMA ports", text)]
+        assert next(each.hint for each in verdicts(ailing) if each.name == "RDMA ports")
 
 
 @pytest.mark.parametrize(("dmabuf", "level"), [(True, "ok"), (False, "remark")])

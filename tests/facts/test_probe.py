@@ -259,7 +259,9 @@ def test_what_a_module_for_the_gpus_depends_on(shell: tuple[str, ...], tmp_path:
         script = SCRIPT.replace(b"/proc/driver/nvidia/version", f"{tmp_path}/version".encode())
         script = script.replace(b" /etc/rc.local", f" {tmp_path}/etc/{old}".encode())
         script = script.replace(b" /etc/modprobe.d/", f" {tmp_path}/etc/modprobe.d/".encode())
-        return dict(read(run(shell, "rdma", script=script.replace(b"/lib/modules/", b"/nowhere/"), path=path).stdout))
+        script = script.replace(b"/sys/bus/pci", f"{tmp_path}/pci".encode())
+        script = script.replace(b"/lib/modules/", b"/nowhere/")
+        return dict(read(run(shell, "gpu", "rdma", script=script, path=path).stdout))
 
     told = ask()
     assert "headers no\n" in told["rdma.peermem"].stdout
@@ -267,6 +269,12 @@ def test_what_a_module_for_the_gpus_depends_on(shell: tuple[str, ...], tmp_path:
     loads = f"{tmp_path}/etc/rc.local:cd /root && insmod ./nv_peer_mem.ko\n"
     blocks = f"{tmp_path}/etc/modprobe.d/a.conf: blacklist nvidia-peermem\n"
     assert told["rdma.comes_back"].stdout.startswith(f"{loads}{blocks}nv_peer_mem.service")
+    (tmp_path / "version").write_text("")
+    (tmp_path / "pci/devices/0000:1b:00.0").mkdir(parents=True)
+    for vendor in ("0x10de", "0x8086"):  # GPUs whose driver is not loaded
+        (tmp_path / "pci/devices/0000:1b:00.0/vendor").write_text(f"{vendor}\n")
+        (tmp_path / "pci/devices/0000:1b:00.0/class").write_text("0x030200\n")
+        assert ("secureboot SecureBoot" in ask()["rdma.peermem"].stdout) == (vendor == "0x10de")
     assert ask("rc.old")["rdma.comes_back"].stdout.startswith(f"{blocks}nv_peer_mem.service")  # it does not run
 
 

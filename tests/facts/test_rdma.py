@@ -1,5 +1,6 @@
 """RDMA from the probe's answer: HCAs, ports, GIDs, OFED and peer memory."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ from hypothesis import strategies as st
 from taco_launch.facts.hcas import build
 from taco_launch.facts.peermem import dmabuf, read_modules
 from taco_launch.facts.rdma import ofed, parse_rdma
+from taco_launch.facts.summary import rows
 from taco_launch.facts.verbs import ibdev2netdev, ibv_devinfo, show_gids
 from taco_launch.model.found import Absent, Unknown
 from taco_launch.model.hardware import Gid, Hca, Rdma
 from tests.facts.answers import answer
+from tests.facts.hosts import host
 
 SYS = "/sys/class/infiniband"
 LOCAL = "fe80:0000:0000:0000:0e42:a1ff:fe00:0001"
@@ -294,3 +297,15 @@ def test_no_text_raises(text: str) -> None:
     for read in (show_gids, ibdev2netdev, ibv_devinfo, read_modules):
         read(text)
     parse_rdma(answer(rdma_sysfs=text, rdma_netdevs=text, rdma_pci=text, rdma_peermem=text, rdma_comes_back=text))
+
+
+def test_a_module_that_did_not_load_at_this_boot_is_not_told_to_come_back() -> None:
+    facts = host("gpu1")
+    assert isinstance(facts.rdma, Rdma)
+    peer = replace(facts.rdma.peer_memory, exists=("nvidia_peermem",), comes_back="/etc/modules-load.d/a.conf")
+    for loaded, words in (
+        (Absent("none"), "not loaded (nvidia_peermem there): did not load at this boot, though /etc/modules-load.d/a.conf names it"),
+        ("nvidia_peermem", "nvidia_peermem loaded, comes back by /etc/modules-load.d/a.conf"),
+    ):  # fmt: skip
+        found = rows(replace(facts, rdma=replace(facts.rdma, peer_memory=replace(peer, loaded=loaded))))
+        assert [row.text for row in found if row.name == "peer memory"] == [words]

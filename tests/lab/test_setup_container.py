@@ -229,11 +229,12 @@ def test_another_definition_waits_for_the_job(engine: Engine, lock: str, says: s
     engine.sh(f"rm {lock}")
 
 
-def test_what_the_engine_refuses_leaves_the_old_one_running(engine: Engine) -> None:
+def test_a_mount_that_is_not_there_leaves_the_old_one_running(engine: Engine) -> None:
     first = engine.ready()
     done = engine.setup("--yes", mounts=["/nowhere:/data"])
     assert done.returncode == 5
-    assert "bind source path does not exist: /nowhere" in done.stdout + done.stderr
+    assert "/nowhere, which container.mounts names, is not on this host" in done.stderr
+    assert "hint: mkdir -p /nowhere there" in done.stderr
     assert engine.id() == first
     assert engine.runs()
 

@@ -144,7 +144,8 @@ def test_hosts_that_come_and_go_stop_nothing(mesh: Mesh) -> None:
     name = f"taco-launch-{mesh.inventory.cluster}"
     with subprocess.Popen((*argv, name, "ssh", "gpu1", "cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:
         assert mesh.ready(hosts=mesh.inventory.hosts[:1]) == {"gpu1": 1}
-        assert "gpu2" not in mesh.sh("gpu1", "cat /etc/hosts /etc/ssh/ssh_config").stdout
+        assert "gpu2" not in mesh.sh("gpu1", "cat /etc/ssh/ssh_config").stdout
+        assert "\tregistry\n" in mesh.sh("gpu1", "cat /etc/hosts").stdout  # which the host itself knows
         assert mesh.sh("gpu1", "ssh gpu2 true", check=False).returncode == 255
         assert mesh.ready() == {"gpu1": 1, "gpu2": 0}
         assert mesh.sh("gpu1", "ssh gpu2 hostname").stdout == "gpu2\n"

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 OFED = "MLNX_OFED_LINUX-5.4-1.0.3.0"
 _BARE = f"""
 rmmod nvidia_peermem nv_peer_mem 2>/dev/null
-rm -f {paths.PEERMEM} /etc/modules-load.d/mine.conf /etc/rc.local
+rm -f {paths.PEERMEM} {paths.NV_PEER_MEM} /etc/modules-load.d/mine.conf /etc/rc.local
 set -e
 simulated-hardware set nv-peer-mem none
 for fact in 'driver-ofed {OFED}' 'ofed {OFED}' 'secure-boot off' 'driver-signed yes' 'peermem-users 0'; do

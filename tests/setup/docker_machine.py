@@ -40,7 +40,11 @@ class Machine:
         body = body.replace("/etc/", f"{self.root}/etc/").replace("/var/lib/dpkg", f"{self.root}/dpkg")
         done = subprocess.run(
             ("/bin/sh", "-euc", body, "setup", *args),
-            env={"PATH": str(self.root / "bin"), "TMPDIR": str(self.root / "tmp")},
+            env={
+                "PATH": str(self.root / "bin"),
+                "TMPDIR": str(self.root / "tmp"),
+                "taco_typed": "taco-launch -i hosts.yaml",
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

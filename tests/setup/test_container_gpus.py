@@ -7,6 +7,7 @@ import pytest
 
 from taco_launch.model.facts import Docker, HostFacts, Made
 from taco_launch.model.found import Absent
+from taco_launch.model.hardware import Board, Gpus
 from taco_launch.setup import gpus
 from taco_launch.setup.ops import Op
 from tests.setup.test_container import NAME, after, defined, ops, plan, ready
@@ -49,6 +50,47 @@ def test_gpus_that_docker_has_no_more_are_no_reason_for_a_container_without(way:
     facts = after(having(ready(devices=DEVICES), **way))
     none = having(facts, toolkit=Absent("gone"), toolkit_programs=(), runtimes=("runc",), cdi_folders=())
     assert problem(plan(none)).message == f"{NAME} was made with the GPUs, which this host does not show now"
+
+
+def fewer(facts: HostFacts, *gone: int, moved: bool = False) -> HostFacts:
+    assert isinstance(facts.gpu, Gpus)
+    assert isinstance(facts.gpu.gpus, tuple)
+    left = tuple(gpu for gpu in facts.gpu.gpus if gpu.index not in gone)
+    left = tuple(replace(gpu, pci=f"0001:{gpu.pci}") for gpu in left) if moved else left
+    return replace(facts, gpu=replace(facts.gpu, gpus=left))
+
+
+@pytest.mark.parametrize("way", [RUNTIME, CDI, {"toolkit": "1.17.8"}])
+def test_a_gpu_that_is_gone_is_a_fault_and_no_reason_to_go_on_without(way: dict[str, Any]) -> None:
+    facts = after(having(ready(devices=DEVICES), **way))
+    assert plan(facts) == []
+    for less, said in (
+        (fewer(facts, 3), "GPU 0000:03:00.0 is gone since the last setup (container made with 8, 7 here now)"),
+        (fewer(facts, 3, 5), "GPUs 0000:03:00.0, 0000:05:00.0 are gone since the last setup (container made with 8, 6"),
+        (fewer(facts, 3, moved=True), "1 of 8 GPUs is gone since the last setup"),
+    ):
+        found = problem(plan(less))
+        assert found.message.startswith(f"{NAME}: {said}")
+        assert "dmesg" in found.hint
+        assert f"docker rm --force {NAME}" in found.hint
+        assert problem(plan(less, image="train:1", shm_size="1g")) == found, "never made anew by the way"
+    # a container that names its GPUs is for whoever named them, and one of a version before tells nothing
+    assert plan(fewer(after(facts, env=((gpus.VISIBLE, "0,1"),)), 3), env=((gpus.VISIBLE, "0,1"),)) == []
+    # gone on without it: the new one has seven, and the eighth comes back
+    seven = after(having(fewer(ready(devices=DEVICES), 3), **way))
+    assert plan(seven) == []
+    create, _start = ops(replace(seven, gpu=facts.gpu))
+    assert create.why.startswith("it was made with 7 GPUs, and this host has 8; ")
+    assert create.disrupts == "container"
+    assert plan(fewer(facts, moved=True)) == [], "as many, at other places"
+
+
+def test_where_the_board_shows_gpus_no_container_is_to_be_removed() -> None:
+    facts = after(having(ready(devices=DEVICES), **RUNTIME))
+    assert isinstance(facts.gpu, Gpus)
+    for board, told in ((Board(("0000:01:00.0",), (), Absent(), ()), False), (Board((), (), Absent(), ()), True)):
+        none = replace(facts, gpu=replace(facts.gpu, gpus=(), board=board))
+        assert ("docker rm --force" in problem(plan(none)).hint) == told
 
 
 def test_what_the_user_says_of_visible_gpus_is_left_to_him() -> None:

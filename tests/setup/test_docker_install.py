@@ -168,7 +168,7 @@ def proxy(machine: Machine, content: str = "") -> str:
 def fetches(machine: Machine, content: str, fails: int = 0) -> None:
     """Have curl fetch `content`, after it failed a few times."""
     machine.tool("curl", f"""tries=$(grep -c ^curl {machine.root}/calls)
-    if [ "$tries" -le {fails} ]; then echo 'curl: (6) Could not resolve host: x' >&2; exit 6; fi
+    if [ "$tries" -le {fails} ]; then echo 'curl: (7) Failed to connect to x' >&2; exit 7; fi
     while [ "$1" != -o ]; do shift; done
     printf %s '{content}' >"$2"
     env | grep _proxy >{machine.root}/environment || :""")  # fmt: skip
@@ -290,9 +290,7 @@ def test_what_cannot_be_fetched_is_tried_five_times(machine: Machine) -> None:
     fetches(machine, "", fails=9)
     code, last = machine.run("docker_install.sh", "script", proxy(machine), "https://x/get", "0" * 64)
     assert code == 1
-    assert last.startswith(
-        "error: cannot fetch https://x/get (5 tries): curl: (6) Could not resolve host: x; does this"
-    )
+    assert last.startswith("error: cannot fetch https://x/get (5 tries): curl: (7) Failed to connect to x; does this")
     assert len(machine.called("curl")) == 5
 
 

@@ -46,6 +46,7 @@ def told(facts: HostFacts, gpus: str = "auto", **network: Any) -> list[Problem]:
     [
         (of({"loaded": NONE}), "the NVIDIA driver 535.104.05 is installed and not loaded"),
         (of({"loaded": NONE, "installed": NONE}, gpus=Unknown("x")), "2 NVIDIA GPUs are on PCI, and no driver is inst"),
+        (of({"loaded": NONE, "installed": Unknown("odd")}, gpus=NONE), "are on PCI, and no driver is loaded (what is on the disk cannot be told: odd)"),
         (of({"installed": "550.54.15"}), "Driver/library version mismatch: the kernel runs NVIDIA driver 535.104.05, and"),
         (of(gpus=Unknown(MISMATCH)), f"{MISMATCH}: the kernel runs NVIDIA driver 535.104.05, and its libraries"),
         (of(gpus=Absent("nvidia-smi: not found")), "535.104.05 is loaded, and its programs are missing: nvidia-smi: not"),
@@ -62,6 +63,25 @@ def test_faults(facts: HostFacts, words: str) -> None:
     assert words in problem.message
     assert problem.stage == "hardware"
     assert problem.hint
+
+
+def test_what_is_in_the_way_of_the_driver_is_told() -> None:
+    bare = of({"loaded": NONE})
+    assert isinstance(bare.rdma, Rdma)
+    secure = replace(bare, rdma=replace(bare.rdma, peer_memory=replace(bare.rdma.peer_memory, secure_boot=True)))
+    (plain,), (signed,) = told(bare), told(secure)
+    assert "unsigned|rejected" in plain.hint
+    assert "Secure Boot" not in plain.message + plain.hint
+    assert "not loaded, and Secure Boot is on" in signed.message
+    assert "mokutil --import" in signed.hint
+
+
+def test_peer_memory_is_unloaded_before_ofed_is_restarted() -> None:
+    old = rdma("5.1-2.5.8", "5.4-1.0.3")
+    assert isinstance(old.rdma, Rdma)
+    for loaded, words in ((NONE, "there: /etc/init"), ("nv_peer_mem", "there: rmmod nv_peer_mem; /etc/init")):
+        facts = replace(old, rdma=replace(old.rdma, peer_memory=replace(old.rdma.peer_memory, loaded=loaded)))
+        assert words in told(facts)[0].hint
 
 
 @pytest.mark.parametrize(

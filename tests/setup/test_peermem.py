@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.facts.peermem import MODULES, dmabuf
+from taco_launch.facts.peermem import MODULES, SERVICE, dmabuf
 from taco_launch.model.facts import ContainerState, HostFacts, MadeFile
 from taco_launch.model.found import Absent, Unknown
 from taco_launch.model.hardware import GpuProcess, PeerMemory
@@ -26,7 +26,7 @@ CASES = sorted(FOLDER.glob("*.json"))
 KEYS = {
     "driver", "kernel", "open", "manager", "ofed", "exists", "loaded", "at_boot", "blocked", "ours", "headers",
     "secure_boot", "hcas", "gpus", "host_gpus", "fabric", "gdr", "rdma", "use", "package", "packages", "nccl", "running", "processes",
-    "disrupt", "plan",
+    "disrupt", "marked", "plan",
 }  # fmt: skip
 
 
@@ -39,6 +39,8 @@ def facts_of(**of: Any) -> HostFacts:
         at_boot = ((paths.PEERMEM, of["ours"]), *at_boot)
         text = f"# by taco-launch setup\n{of['ours']}\n"
         files = (MadeFile(paths.PEERMEM, sha256(text.encode()).hexdigest(), 0o644),)
+    if of.get("marked"):
+        files = (*files, MadeFile(paths.NV_PEER_MEM, sha256(b"").hexdigest(), 0o600))
     one: dict[Any, Any] = {(): Absent("none is loaded"), MODULES: Unknown("both are loaded")}
     peer = PeerMemory(
         Unknown("modinfo: not found") if of.get("exists", ()) is None else tuple(of.get("exists", ())),
@@ -80,6 +82,7 @@ def facts_of(**of: Any) -> HostFacts:
 def cluster_of(facts: HostFacts, **of: Any) -> Cluster:
     hosts = replace(
         inventory(),
+        source="hosts.yaml",
         network=Network(gdr=of.get("gdr", "auto"), rdma=of.get("rdma", "auto")),
         peermem=Peermem(of.get("use", "auto"), of.get("package"), "/debs" if "packages" in of else None),
         versions=(("nccl", of["nccl"]),) if of.get("nccl") else (),
@@ -111,7 +114,8 @@ def test_case(case: Path) -> None:
 # --- what holds for all hosts -----------------------------------------------------------------------------------------
 
 MODULE = st.sampled_from(MODULES)
-PLACES = st.lists(st.tuples(st.sampled_from(["/etc/rc.local", "/etc/modules-load.d/a.conf"]), MODULE), max_size=2)
+SOMEWHERE = st.tuples(st.sampled_from(["/etc/rc.local", "/etc/modules-load.d/a.conf"]), MODULE)
+PLACES = st.lists(SOMEWHERE | st.just((SERVICE, "nv_peer_mem")), max_size=2, unique=True)
 HOSTS = st.fixed_dictionaries(
     {
         "driver": st.sampled_from(["418.226.00", "450.80.02", "470.82.01", "535.104.05", "580.65.06"]),
@@ -124,6 +128,7 @@ HOSTS = st.fixed_dictionaries(
         "at_boot": PLACES,
         "blocked": PLACES,
         "ours": st.sampled_from(["", *MODULES]),
+        "marked": st.booleans(),
         "headers": st.booleans(),
         "secure_boot": st.booleans(),
         "hcas": st.integers(0, 1),

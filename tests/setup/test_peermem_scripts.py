@@ -183,7 +183,10 @@ def apt(machine: Machine, does: str = "") -> None:
 def test_apt_brings_headers_and_the_right_release(machine: Machine, limit: str, version: str) -> None:
     apt(machine)
     (machine.root / f"lib/modules/{KERNEL}/build").rmdir()
-    assert machine.run("peermem_install.sh", "apt-get", PACKAGE, limit, "headers!")[0] == 0
+    assert (
+        machine.run("peermem_install.sh", "apt-get", PACKAGE, limit, "headers!", f"{machine.root}/state/mark")[0] == 0
+    )
+    assert (machine.root / "state/mark").exists(), "set-up brought it"
     _update, headers, package = machine.called("apt-get")
     assert headers.endswith(f" install linux-headers-{KERNEL}")
     assert package.endswith(f" install {PACKAGE}={version} nvidia-peer-memory={version}")
@@ -206,7 +209,7 @@ def test_apt_brings_headers_and_the_right_release(machine: Machine, limit: str, 
 def test_headers_that_cannot_be_had_are_told(machine: Machine, does: str, told: str) -> None:
     apt(machine, does)
     (machine.root / f"lib/modules/{KERNEL}/build").rmdir()
-    assert machine.run("peermem_install.sh", "apt-get", PACKAGE, "", "headers!") == (1, told)
+    assert machine.run("peermem_install.sh", "apt-get", PACKAGE, "", "headers!", "") == (1, told)
 
 
 def test_what_cannot_be_built_is_told_and_taken_off_again(machine: Machine) -> None:
@@ -214,7 +217,7 @@ def test_what_cannot_be_built_is_told_and_taken_off_again(machine: Machine) -> N
     log.parent.mkdir(parents=True)
     log.write_text("CC nv_peer_mem.o\nnv_peer_mem.c:80: fatal error: rdma/peer_mem.h: No such file\nmake: leaving\n")
     apt(machine, "*' install '*) echo 'dpkg: error processing package nvidia-peer-memory-dkms' >&2; exit 100 ;;")
-    code, last = machine.run("peermem_install.sh", "apt-get", PACKAGE, "", "headers!")
+    code, last = machine.run("peermem_install.sh", "apt-get", PACKAGE, "", "headers!", "")
     assert code == 1
     assert (
         "apt-get install: dpkg: error processing package nvidia-peer-memory-dkms; dkms: nv_peer_mem.c:80: fatal" in last
@@ -225,14 +228,16 @@ def test_what_cannot_be_built_is_told_and_taken_off_again(machine: Machine) -> N
 def test_a_package_that_no_source_has_and_one_that_brings_nothing(machine: Machine) -> None:
     apt(machine)
     machine.fakes.make("apt-cache")
-    code, last = machine.run("peermem_install.sh", "apt-get", PACKAGE, "1.1", "headers!")
+    code, last = machine.run("peermem_install.sh", "apt-get", PACKAGE, "1.1", "headers!", "")
     assert code == 1
     none = f"error: no package source of this host has {PACKAGE} from 1.0-9 on (up to 1.1)\nhint: name one in /etc/apt/"
     assert last.startswith(none)
     machine.fakes.make("apt-cache", 'echo "$2 | 1.0-5 | http://mirror ./ Packages"')
-    assert machine.run("peermem_install.sh", "apt-get", PACKAGE, "1.1", "headers!") == (code, last), "1.0-5 is too old"
+    assert machine.run("peermem_install.sh", "apt-get", PACKAGE, "1.1", "headers!", "") == (code, last), (
+        "1.0-5 is too old"
+    )
     apt(machine, "*' install '*) echo done ;;")
-    code, last = machine.run("peermem_install.sh", "apt-get", PACKAGE, "", "headers!")
+    code, last = machine.run("peermem_install.sh", "apt-get", PACKAGE, "", "headers!", "")
     assert (code, last) == (
         1,
         f"error: {PACKAGE} is installed, and there is no module nv_peer_mem for the kernel {KERNEL}: done",
@@ -244,7 +249,9 @@ def test_a_package_that_no_source_has_and_one_that_brings_nothing(machine: Machi
 )
 def test_what_dkms_knows_already_is_built_for_this_kernel(machine: Machine, status: str) -> None:
     machine.fakes.make("dkms", f'case $1 in status) echo "{status}" ;; *) touch {machine.root}/built ;; esac')
-    assert machine.run("peermem_install.sh", "yum", "nvidia_peer_memory", "", "headers!")[0] == 0
+    mark = machine.root / "state/mark"
+    assert machine.run("peermem_install.sh", "yum", "nvidia_peer_memory", "", "headers!", str(mark))[0] == 0
+    assert not mark.exists(), "somebody else brought it"
     assert machine.called("dkms")[1:] == [f"dkms install -m nvidia-peer-memory -v 1.1 -k {KERNEL}"]
     assert machine.called("yum") == []
 
@@ -266,7 +273,7 @@ def test_rpm_systems(machine: Machine, manager: str, kernel: str, limit: str, ca
     )
     if (folder / "build").exists():
         (folder / "build").rmdir()
-    assert machine.run("peermem_install.sh", manager, "nvidia_peer_memory", limit, "headers!")[0] == 0
+    assert machine.run("peermem_install.sh", manager, "nvidia_peer_memory", limit, "headers!", "")[0] == 0
     for call, wanted in zip(machine.called(manager), calls, strict=True):
         assert call == wanted or (wanted[0] == "*" and call.endswith(wanted[1:]))
 
@@ -277,7 +284,7 @@ def test_no_package_takes_the_gpus_from_a_container(machine: Machine) -> None:
         "docker",
         "case $1 in info) echo systemd ;; ps) echo 1 ;; *) echo '/train false nvidia NVIDIA_VISIBLE_DEVICES=all' ;; esac",
     )
-    code, last = machine.run("peermem_install.sh", "apt-get", PACKAGE, "", "headers!")
+    code, last = machine.run("peermem_install.sh", "apt-get", PACKAGE, "", "headers!", "")
     assert code == 1
     assert last.startswith(
         f"error: installing {PACKAGE} has systemd read its units anew, which takes the GPUs from train\nhint: "
@@ -296,7 +303,7 @@ def test_packages_of_the_controller_are_taken_instead_and_built_where_the_header
     apt(machine, "*' install '*) ;;" if again else "")
     known = "echo nvidia-peer-memory/1.1: added" if again else ":"
     machine.fakes.make("dkms", f"case $1 in status) {known} ;; *) touch {machine.root}/built ;; esac")
-    assert machine.run("peermem_install.sh", "apt-get", PACKAGE, "", "headers!", str(folder))[0] == 0
+    assert machine.run("peermem_install.sh", "apt-get", PACKAGE, "", "headers!", "", str(folder))[0] == 0
     (install,) = machine.called("apt-get")
     assert install.endswith(f"/dev/null {folder}/a.deb")
     assert [call for call in machine.called("dkms") if " install " in f"{call} "][:1] == (

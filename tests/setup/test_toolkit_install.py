@@ -34,13 +34,13 @@ def brings(machine: Machine, manager: str, *programs: str, base: str = "") -> No
     )
 
 
-def install(machine: Machine, way: str, *more: str, key_url: str = f"{URL}/gpgkey") -> tuple[int, str]:
+def install(machine: Machine, way: str, *more: str, key_url: str = f"{URL}/gpgkey", url: str = URL) -> tuple[int, str]:
     """Install as planned: the source of packages becomes LIST, and KEY is fetched."""
     given, source = machine.root / "proxy", machine.root / "source"
     given.touch()
     source.write_text("deb the source\n")
     files = (str(machine.root / "etc/ours.list"), str(machine.root / "etc/keys/ours.asc"))
-    done = machine.run("toolkit_install.sh", way, str(given), URL, str(source), *files, key_url, *more)
+    done = machine.run("toolkit_install.sh", way, str(given), url, str(source), *files, key_url, *more)
     assert not given.exists()
     assert not source.exists()
     return done
@@ -102,8 +102,14 @@ def test_why_it_cannot_be_installed(machine: Machine) -> None:
     machine.tool("curl", "echo 'curl: (6) Could not resolve host: m' >&2; exit 6")
     code, last = install(machine, "apt")
     assert code == 1
-    assert last.startswith(f"error: cannot fetch {URL}/gpgkey (5 tries): curl: (6) Could not resolve host: m; ")
-    assert last.endswith("is there a mirror (toolkit.url)?")
+    assert last.startswith(f"error: cannot fetch {URL}/gpgkey (2 tries): curl: (6) Could not resolve host: m; ")
+    assert last.endswith("check toolkit.url in hosts.yaml")
+    machine.tool("curl", "echo 'curl: (22) The requested URL returned error: 404' >&2; exit 22")
+    last = install(machine, "apt", url="https://nvidia.github.io/libnvidia-container")[1]
+    assert "(2 tries)" in last
+    assert last.endswith("is there a mirror (toolkit.url)?"), "the inventory names none"
+    machine.tool("curl", "echo 'curl: (22) The requested URL returned error: 503' >&2; exit 22")
+    assert "(5 tries)" in install(machine, "apt")[1]
 
 
 def test_packages_of_the_controller(machine: Machine) -> None:
@@ -153,6 +159,9 @@ def test_no_container_loses_its_gpus_when_units_are_read(tmp_path: Path, shell: 
 
     engine(fakes, *SAFE, loaded="yes")
     assert reload("box.service") == "read"
+    engine(fakes, *SAFE)
+    assert reload("box.service") == "left", "a reload that nothing needs may take GPUs all the same"
+    assert reload("") == "read"
     for busy in (
         "busy false runc request=",
         "busy false runc request=nvidia",

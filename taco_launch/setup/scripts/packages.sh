@@ -3,7 +3,7 @@
 #
 # What is there is neither upgraded nor removed. Files that set-up put here for a script are removed at its end: $temporary
 # and $source. What is fetched goes by the proxy. Where that fails, $mirror is the key of the inventory that names another
-# place. The last line of what a script says is what people see of it where it fails.
+# place, and $named is not empty where it does so already. The last line of what a script says is what people see of it where it fails.
 
 # shellcheck disable=SC2154 # said and code are of dpkg.sh
 
@@ -19,6 +19,7 @@ trap 'exit 143' TERM INT HUP # else dash ends without the one above
 sources= # what apt-get said of its sources
 tries=5
 mirror=
+named=
 
 fail() { # fail TEXT...
   echo "error: $*" >&2
@@ -136,11 +137,27 @@ proxy() { # proxy FILE: for what is fetched from outside
 fetch() { # fetch URL FILE
   try=1
   until run get "$1" "$2"; do
-    [ "$try" -lt "$tries" ] || fail "cannot fetch $1 ($tries tries): $(last); does this host take a proxy" \
-      "(docker.proxy in the inventory), or is there a mirror ($mirror)?"
+    most=$tries
+    case "$code $said" in
+      6\ * | *' 404'* | *'resolve host'*) most=2 ;; # it is not there, or has no such name: time changes that rarely
+    esac
+    [ "$try" -lt "$most" ] || fail "cannot fetch $1 ($try tries): $(last); does this host take a proxy" \
+      "(docker.proxy in the inventory), or $(elsewhere)"
     sleep $((try * 2))
     try=$((try + 1))
   done
+}
+
+elsewhere() { # where another place would be named, or one is that may be wrong
+  file='the inventory'
+  case ${taco_typed-} in
+    *' -i '*) file=${taco_typed#* -i } ;;
+  esac
+  if [ -n "$named" ]; then
+    echo "is it another one? check $mirror in $file"
+  else
+    echo "is there a mirror ($mirror)?"
+  fi
 }
 
 get() { # get URL FILE

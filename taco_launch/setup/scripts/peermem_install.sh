@@ -2,11 +2,12 @@
 # Brings nv_peer_mem to a host: dkms builds it for the kernel that runs, from a package of the sources that the host has;
 # dpkg.sh, packages.sh and reload.sh stand in front of this.
 #
-# usage: peermem_install.sh MANAGER PACKAGE LAST HEADERS [FOLDER]
+# usage: peermem_install.sh MANAGER PACKAGE LAST HEADERS MARK [FOLDER]
 #
 # FOLDER holds packages of the controller, which are taken instead (scripts/packages.sh: given).
 # LAST is the last release that this host's OFED can be used with (1.1), empty where any can. HEADERS is what people are
-# told where there are no headers of the kernel, and a line `hint: ` with what is to be done.
+# told where there are no headers of the kernel, and a line `hint: ` with what is to be done. MARK is a file that says that
+# set-up brought it, empty where the host had it before.
 
 # shellcheck disable=SC2154 # said and code are of dpkg.sh
 
@@ -15,7 +16,8 @@ manager=$1
 package=$2
 last_release=$3
 headers=$4
-folder=${5-}
+mark=$5
+folder=${6-}
 kernel=$(uname -r)
 module=nvidia-peer-memory # as dkms knows it
 next=                     # what to do where it fails
@@ -131,6 +133,7 @@ fi
 if built; then
   :
 elif [ -n "$known" ]; then
+  [ -n "$folder" ] || mark= # the package was there before
   begun=yes
   run dkms install -m "$module" -v "$known" -k "$kernel" || fail "dkms install $module/$known: $(errors)"
 elif [ -z "$folder" ]; then
@@ -143,3 +146,6 @@ elif [ -z "$folder" ]; then
 fi
 built ||
   fail "$package is installed, and there is no module nv_peer_mem for the kernel $kernel: $(last)"
+if [ -n "$mark" ]; then
+  (umask 077 && mkdir -p "${mark%/*}" && : >"$mark")
+fi

@@ -32,6 +32,9 @@ reload_needed() { # reload_needed UNIT: systemd has not read its file as it is n
 }
 
 reload_units() { # reload_units UNIT: fails where UNIT (empty: none) cannot start without, and a container would lose GPUs
+  if [ -n "$1" ] && ! reload_needed "$1"; then
+    return 0 # a unit that is new, or as it was
+  fi
   lost=$(gpu_containers | tr '\n' ' ')
   if [ -z "$lost" ]; then
     systemctl daemon-reload

@@ -4,7 +4,7 @@
 # usage: start.sh CONTAINER UNIT
 #
 # idle.sh and reload.sh stand in front of this. A container that would lose its GPUs when systemd reads its units anew is
-# stopped first, and not while a job runs in it.
+# stopped first, and not while a job runs in it. One that lost them although it should not have starts anew as well.
 
 set -eu
 container=$1
@@ -14,12 +14,28 @@ running() {
   [ "$(docker container inspect --format '{{.State.Running}}' "$container")" = true ]
 }
 
-if reload_needed "$unit" && gpu_containers | grep -Fqx "$container"; then
+has_gpus() {
+  timeout 60 docker exec "$container" nvidia-smi -L >/dev/null 2>&1
+}
+
+stop() { # not while a job runs
   idle "$container"
   systemctl stop "$unit" 2>/dev/null || : # it may not be there yet
   docker stop "$container" >/dev/null
+}
+
+had_gpus=no
+if reload_needed "$unit"; then
+  if gpu_containers | grep -Fqx "$container"; then
+    stop
+  elif running && has_gpus; then
+    had_gpus=yes
+  fi
 fi
 reload_units "$unit"
+if [ "$had_gpus" = yes ] && ! has_gpus; then
+  stop
+fi
 systemctl enable --no-reload "$unit"
 begin=start
 if systemctl --quiet is-active "$unit" && ! running; then

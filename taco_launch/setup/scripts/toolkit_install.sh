@@ -11,7 +11,7 @@
 # has put the key there already. FOLDER holds packages, and in SHA256SUMS those that are meant. PROXY, SOURCE and FOLDER
 # are removed afterwards.
 
-# shellcheck disable=SC2034,SC2154 # said is of dpkg.sh, and mirror and source are for packages.sh
+# shellcheck disable=SC2034,SC2154 # said is of dpkg.sh, and mirror, named and source are for packages.sh
 
 set -eu
 
@@ -71,6 +71,10 @@ from_rpm() { # from_rpm PROXY URL SOURCE LIST KEY KEY_URL MANAGER
 
 way=$1
 shift
+case $way${2-} in # NVIDIA's own place is what the inventory need not name
+  *-packages* | *https://nvidia.github.io/libnvidia-container) ;;
+  *) named=yes ;;
+esac
 case $way in
   apt) from_apt "$@" ;;
   rpm) from_rpm "$@" ;;

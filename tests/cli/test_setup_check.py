@@ -1,0 +1,110 @@
+"""setup --check beyond the plan: what ails hardware, and whether the containers have the GPUs of their hosts."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from taco_launch.flows import setup as flow
+from taco_launch.flows.verify import Flaw
+from taco_launch.model.facts import HostFacts
+from taco_launch.model.hardware import Gpus, Rdma
+from taco_launch.remote.fanout import Fanout
+from taco_launch.setup.ops import Problem
+from tests.cli import test_setup as simulated
+from tests.cli.test_setup import INVENTORY, World, code, setup
+from tests.facts.hosts import host as facts_of
+
+world = simulated.world
+
+
+def test_the_odd_host_and_remarks_on_hardware_are_named_and_change_no_exit_code(world: World) -> None:
+    setup(world, "--yes")
+
+    def ailing(name: str, **more: Any) -> HostFacts:
+        facts = facts_of(name, "535.86.10", **more)
+        assert isinstance(facts.gpu, Gpus)
+        assert isinstance(facts.gpu.gpus, tuple)
+        gpus = tuple(replace(each, persistence=False) for each in facts.gpu.gpus)
+        return replace(facts, gpu=replace(facts.gpu, gpus=gpus))
+
+    world.like["gpu3"] = ailing
+    why = "off on GPUs 0-7: the driver starts anew for every process, which takes seconds"
+    done = setup(world, "--check")
+    assert code(done) == 0
+    assert done.stdout.splitlines() == [
+        "Remarks on hardware, which set-up never changes:",
+        f"  gpu3: remark: persistence: {why} (systemctl enable --now nvidia-persistenced)",
+        "Hosts that differ:",
+        "  gpu3: driver 535.86.10, 2 others 535.104.05",
+    ]
+    told = json.loads(setup(world, "--check", "--json").stdout)
+    assert [(each["hosts"], each["name"]) for each in told["remarks"]] == [(["gpu3"], "persistence")]
+    assert told["differences"] == ["gpu3: driver 535.86.10, 2 others 535.104.05"]
+
+
+def test_a_fault_of_hardware_is_drift_that_set_up_cannot_mend(world: World) -> None:
+    setup(world, "--yes")
+
+    def broken(name: str, **more: Any) -> HostFacts:
+        facts = facts_of(name, **more)
+        assert isinstance(facts.gpu, Gpus)
+        return replace(facts, gpu=replace(facts.gpu, lost=("GPU is lost",)))
+
+    def unplugged(name: str, **more: Any) -> HostFacts:
+        facts = facts_of(name, **more)
+        assert isinstance(facts.rdma, Rdma)
+        assert isinstance(facts.rdma.hcas, tuple)
+        (hca,) = facts.rdma.hcas
+        return replace(
+            facts, rdma=replace(facts.rdma, hcas=(replace(hca, ports=(replace(hca.ports[0], state="DOWN"),)),))
+        )
+
+    said = "a fault of hardware that it cannot mend: gpu2, see above"
+    world.like["gpu2"] = broken
+    done = setup(world, "--check")
+    assert code(done) == 3
+    assert "  gpu2: fault: lost GPUs: GPU is lost (" in done.stdout
+    assert done.stderr.splitlines()[-1] == f"nothing to do for set-up, but {said}"
+    assert code(setup(world, "--dry-run")) == 0
+    assert code(setup(world, "--yes")) == 0, "its hosts are as the inventory says"
+    (world.of("gpu1") / "agent").unlink()
+    assert setup(world, "--check").stderr.splitlines()[-1] == f"besides {said}"
+    setup(world, "--yes")
+    world.like["gpu2"] = unplugged
+    assert code(setup(world, "--check")) == 3
+    file = world.folder.parent / "cluster.yaml"
+    file.write_text(f"{INVENTORY}network: {{rdma: off}}\n")
+    done = setup(world, "--check")
+    assert code(done) == 0, "ports that no job uses"
+    assert "fault:" not in done.stdout
+
+
+def test_a_check_asks_the_containers_for_their_gpus(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    setup(world, "--yes")
+    asked: list[tuple[str, ...]] = []
+    flaw = Flaw(("gpu2",), "gives its container no GPUs", "Failed to initialize NVML", "restart it")
+
+    def same_gpus(_inventory: Any, hosts: Fanout, facts: dict[str, HostFacts], _report: Any) -> tuple[Flaw, ...]:
+        asked.append(tuple(facts))
+        assert [each.name for each in hosts.transports] == list(facts)
+        return (flaw,) if "gpu2" in facts else ()
+
+    monkeypatch.setattr(flow, "same_gpus", same_gpus)
+    done = setup(world, "--check")
+    assert (code(done), done.stdout) == (5, "")
+    assert f"error: {flaw}\nhint: restart it" in done.stderr
+    assert "nothing to do" not in done.stderr
+    assert json.loads(setup(world, "--check", "--json").stdout)["found"][0]["what"] == flaw.what
+    assert asked == [("gpu1", "gpu2", "gpu3")] * 2
+    for words in (("--dry-run",), ("--check", "--only", "docker"), ("--check", "--hosts", "gpu1")):
+        assert code(setup(world, *words)) == 0
+    assert asked[2:] == [("gpu1",)]
+    world.refused["gpu2", "image"] = Problem("image", "no room", "make some")
+    setup(world, "--check")
+    assert asked[3:] == [("gpu1", "gpu3")]
+    (world.of("gpu1") / "agent").unlink()
+    (world.of("gpu3") / "toolkit").unlink()
+    assert code(setup(world, "--check", "--hosts", "gpu[1,3]")) == 3
+    assert asked[4:] == [("gpu1",)], "of what is to be done the plan tells"

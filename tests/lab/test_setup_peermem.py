@@ -66,7 +66,9 @@ class GpuHost:
         return " ".join(done.stderr.split())
 
     def right(self, use: str = "auto") -> bool:
-        return self.setup("--check", use=use).returncode == 0
+        check = self.setup("--check", use=use)
+        print(check.stdout, check.stderr)  # shown where a test fails
+        return check.returncode == 0
 
     @property
     def loaded(self) -> list[str]:
@@ -185,6 +187,7 @@ def test_an_old_driver_gets_a_module_that_is_built_for_it(gpu: GpuHost) -> None:
         "mv /root/lab-kernel.list /etc/apt/sources.list.d/",
     )
     gpu.sh(f"{hide}; simulated-hardware set driver 450.80.02; simulated-hardware set ofed MLNX_OFED_LINUX-4.9-2.2.4.0")
+    gpu.sh("simulated-hardware set fabricmanager 450.80.02")  # of another version it would be a fault of its own
     gpu.sh("simulated-hardware boot")
     read = gpu.refused()
     assert "Unable to locate package linux-headers-" in read

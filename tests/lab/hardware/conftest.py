@@ -12,6 +12,14 @@ import pytest
 from tests.lab.hardware.hosts import Host, make
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave these tests out of the fast ones: each runs many programs of a simulated machine, which takes its time."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("lab") is None:
+            item.add_marker(pytest.mark.e2e)
+
+
 @pytest.fixture(scope="session")
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Host]:
     """Give the host of a machine as it was booted, once for all workers of pytest; it must stay so."""

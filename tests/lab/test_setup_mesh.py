@@ -104,7 +104,7 @@ def test_mpirun_and_ssh_just_work_inside(mesh: Mesh) -> None:
 
 
 def test_what_start_up_files_of_the_image_print_is_in_nobodys_way(mesh: Mesh) -> None:
-    noise = "cp /root/.bashrc /root/before; printf 'echo noise\\necho noise >&2\\n' >/root/.bashrc; echo data >/tmp/d"
+    noise = "cp ~/.bashrc ~/before; printf 'echo noise\\necho noise >&2\\n' >~/.bashrc; echo data >/tmp/d"
     mesh.sh("gpu2", noise)
     try:
         done = mesh.sh(
@@ -117,7 +117,7 @@ def test_what_start_up_files_of_the_image_print_is_in_nobodys_way(mesh: Mesh) ->
         names = mesh.sh("gpu1", "mpirun --allow-run-as-root -H gpu1:1,gpu2:1 hostname").stdout.split()
         assert sorted(names) == ["gpu1", "gpu2"]
     finally:
-        mesh.sh("gpu2", "mv /root/before /root/.bashrc")
+        mesh.sh("gpu2", "mv ~/before ~/.bashrc")
 
 
 def test_only_the_cluster_s_key_and_address_let_in(mesh: Mesh) -> None:

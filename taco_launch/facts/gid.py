@@ -14,7 +14,6 @@ from taco_launch.model.fabric import GidChoice
 from taco_launch.model.found import Absent, Found, Unknown
 from taco_launch.model.hardware import Gid, Port
 
-FAMILIES = ("AF_INET", "AF_INET6")
 _ZERO = ":".join(["0000"] * 8)
 _VERSIONS = {"IB/RoCE v1": 1, "RoCE v2": 2}
 Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]

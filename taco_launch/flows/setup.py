@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 from taco_launch.agent.folders import state_folder
@@ -125,6 +126,7 @@ class Setup:
         self._typed = shell(("taco-launch", "-i", inventory.source))
         self._cluster = Cluster(inventory, {}, ask.disrupt, password=secret, toolkit_key=key)
         self._agent = sources.Agent()
+        self._packages = cache(sources.packages)  # they are looked for again in every stage
         self._of_head = sources.HeadFiles(inventory.cluster)
         self._now: str | None = None
         self.failed: dict[str, TacoLaunchError] = {}
@@ -280,9 +282,8 @@ class Setup:
         subjects: Sequence[str],
         answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None,
     ) -> Sequence[Answer[HostFacts]]:
-        inventory = self._inventory
-        root = inventory.engine.data_root
-        return gather(hosts, subjects, answered, sudo=True, cluster=inventory.cluster, data_root=root)
+        name, root = self._inventory.cluster, self._inventory.engine.data_root
+        return gather(hosts, subjects, answered, sudo=True, cluster=name, data_root=root)
 
     def _verify(self) -> tuple[Flaw, ...]:
         ready = self._alive()
@@ -348,19 +349,18 @@ class Setup:
             host_keys=tuple((name, each.host_key) for name, each in made.items() if isinstance(each.host_key, str)),
             known_hosts=self._of_head.known_hosts,
             agent=self._agent.file(made[name] for name in alive if name in made),
-            packages=sources.packages(engine.packages, "docker.packages") if bare else (),
-            toolkit_packages=sources.packages(toolkit.packages, "toolkit.packages") if wanting else (),
-            peermem_packages=sources.packages(self._inventory.peermem.packages, "peermem.packages"),
+            packages=self._packages(engine.packages, "docker.packages") if bare else (),
+            toolkit_packages=self._packages(toolkit.packages, "toolkit.packages") if wanting else (),
+            peermem_packages=self._packages(self._inventory.peermem.packages, "peermem.packages"),
         )
 
     def _keeper(self, made: Mapping[str, Made]) -> str | None:
         """Give the head, or where it does not answer another host that knows all host keys."""
         head, known = self._inventory.head, paths.known_hosts(self._inventory.cluster)
-        if head in made and head not in self.failed:
+        there = [name for name in made if name not in self.failed]
+        if head in there:
             return head
-        return next(
-            (name for name in made if name not in self.failed and known in (files_of(self._facts[name]) or {})), None
-        )
+        return next((name for name in there if known in (files_of(self._facts[name]) or {})), None)
 
 
 def _may_pull(inventory: Inventory, container: Container, chosen: Sequence[Host], ask: Ask) -> None:

@@ -8,6 +8,7 @@ from taco_launch.model.hosts import Engine
 from taco_launch.setup import packages
 from taco_launch.setup.ops import Cluster, Op, Problem
 from taco_launch.setup.scripts import text
+from taco_launch.setup.space import DATA_ROOT, disk_of
 
 DOCKER_URL = "https://download.docker.com"
 # Our files of that repository, by names that nobody else uses: those of the user stay as they are.
@@ -45,7 +46,7 @@ _PACKAGES = {
 def install(system: System, cluster: Cluster) -> Op | Problem:
     """Plan to install an engine on a host without one; or say why it cannot be."""
     engine, manager = cluster.inventory.engine, system.package_manager
-    unfit = _full(system) or _untyped(system, engine.data_root or "/var/lib/docker")
+    unfit = _full(system) or _untyped(system, engine.data_root or DATA_ROOT)
     if unfit is not None:
         return unfit
     if engine.source == "none":
@@ -82,9 +83,7 @@ def _full(system: System) -> Problem | None:
 
 def _untyped(system: System, root: str) -> Problem | None:
     """Refuse a file system that overlay2 cannot work on, before an engine is there that will not start on it."""
-    disks = system.disks if isinstance(system.disks, tuple) else ()
-    above = [disk for disk in disks if f"{root}/".startswith(disk.path.rstrip("/") + "/")]
-    disk = max(above, key=lambda disk: len(disk.path), default=None)
+    disk = disk_of(system, root)
     if disk is None or disk.typed is not False:
         return None
     return Problem(

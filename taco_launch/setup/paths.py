@@ -14,9 +14,8 @@ CLUSTERS = f"{STATE}/clusters"
 HOST = "/etc/taco-launch"
 RUN = "/run/taco-launch"
 LEASES = f"{RUN}/leases"
-# In the container, in whose memory this folder is but for the leases in it: the image's environment, as the main
-# process found it, and the process number of its sshd, which that writes once it listens.
-ENVIRONMENT = f"{RUN}/environment"
+# In the container, in whose memory this folder is but for the leases in it: the process number of its sshd, which that
+# writes once it listens.
 SSHD_PID = f"{RUN}/sshd.pid"
 UNITS = "/etc/systemd/system"
 ENGINE_PROXY = f"{UNITS}/docker.service.d/taco-launch.conf"

@@ -9,7 +9,7 @@ from taco_launch.setup import daemon_json, paths
 from taco_launch.setup.ops import Problem
 
 # Where the engine keeps images unless it is told.
-_DATA_ROOT = "/var/lib/docker"
+DATA_ROOT = "/var/lib/docker"
 # Less than that, and neither a container nor a job's logs can be made.
 _LEAST = 64 << 20
 
@@ -18,7 +18,7 @@ def full(facts: HostFacts, inventory: Inventory) -> Iterator[Problem]:
     """Say which disks are full, that of set-up's and jobs' own files and that of docker; nothing of what is not known."""
     told = set()
     for folder in (paths.STATE, data_root(facts, inventory.engine)):
-        disk = _disk(facts, folder)
+        disk = None if folder is None else disk_of(facts.system, folder)
         if folder is not None and disk is not None and disk.free < _LEAST and disk.path not in told:
             told.add(disk.path)
             yield Problem(
@@ -30,7 +30,7 @@ def full(facts: HostFacts, inventory: Inventory) -> Iterator[Problem]:
 
 def data_root(facts: HostFacts, engine: Engine) -> str | None:
     """Give the folder that docker keeps images in once it has its settings; None where the probe did not look at it."""
-    looked_at = [engine.data_root, _written(facts.made), _DATA_ROOT]
+    looked_at = [engine.data_root, _written(facts.made), DATA_ROOT]
     root = facts.docker.root if isinstance(facts.docker, Docker) else None
     if engine.data_root is not None or not isinstance(root, str):
         return next(filter(None, looked_at))
@@ -50,7 +50,7 @@ def _written(made: Found[Made]) -> str | None:
 
 def too_small(facts: HostFacts, root: str | None, need: int) -> str:
     """Say that the disk of the engine's data root lacks space; empty where it does not, or is not among the facts."""
-    disk = _disk(facts, root)
+    disk = None if root is None else disk_of(facts.system, root)
     if disk is None or disk.free >= need:
         return ""
     return f"{disk.path} has {gib(disk.free)} free" + (f" (docker's {root})" if disk.path != root else "")
@@ -61,10 +61,9 @@ def gib(size: int) -> str:
     return f"{size / (1 << 30):.1f} GiB"
 
 
-def _disk(facts: HostFacts, folder: str | None) -> Disk | None:
+def disk_of(system: Found[System], folder: str) -> Disk | None:
     """Give the disk that a folder lies on, as far as the probe looked at it."""
-    system = facts.system
-    if folder is None or not isinstance(system, System) or not isinstance(system.disks, tuple):
+    if not isinstance(system, System) or not isinstance(system.disks, tuple):
         return None
     over = [disk for disk in system.disks if f"{folder}/".startswith(f"{disk.path.rstrip('/')}/")]
     return max(over, key=lambda disk: len(disk.path), default=None)

@@ -2,21 +2,39 @@
 
 import signal
 from dataclasses import replace
-from typing import Iterable, Optional, Sequence, Tuple
+from typing import Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from taco_launch.errors import FAILED, NO_JOB, OK, SIGNAL_BASE
+from taco_launch.errors import DEADLINE, FAILED, NO_JOB, OK, SIGNAL_BASE
 from taco_launch.model.codec import from_json
-from taco_launch.model.jobs import Event, Finding, JobRecord, JobState, RankEnd
+from taco_launch.model.jobs import (
+    Event,
+    Finding,
+    HostRanks,
+    JobRecord,
+    JobState,
+    Policy,
+    RankEnd,
+    Restart,
+    Transition,
+)
 
-SUBMITTED = "submitted"  # data: id
-PLACED = "placed"  # data: np, hosts, line, warnings
+SUBMITTED = "submitted"  # data: id; suspend where it waits for `resume`
+WAITING = "waiting"  # data: hosts: why it has no place, (host, why)
+SUSPENDED = "suspended"
+RESUMED = "resumed"
+PLACED = "placed"  # data: np, hosts, line, warnings, mark, attempt, shares
 LAUNCHED = "launched"  # data: boot, roots: mpirun has started
 RUNNING = "running"  # data: boot, roots: every rank has started; it may be that one has ended already
 RANK_FAILED = "rank-failed"  # data: rank, host, exit_code: a rank that did not end with 0
 STOPPING = "stopping"
+RESTARTING = "restarting"  # an attempt failed; data: delay in seconds, left_out, exit_code; rank, host as of `ended`
 ENDED = "ended"  # data: state, exit_code; rank, host where a rank's failure is the reason; findings where there are any
 
 _LAST_SIGNAL = 64  # SIGRTMAX, signal(7)
+
+
+# Kubernetes' Job, "Pod backoff failure policy": 10 s, 20 s, 40 s ..., at most six minutes.
+_LONGEST_DELAY_SECONDS = 360.0
 
 
 def reduce(events: Iterable[Event]) -> JobRecord:
@@ -25,45 +43,144 @@ def reduce(events: Iterable[Event]) -> JobRecord:
     for event in events:
         if record.state.is_terminal:
             break
-        record = _step(record, event)
+        after = _step(record, event)
+        if after.state is not record.state or event.kind == SUBMITTED:
+            change = Transition(event.time, after.state, event.reason)
+            after = replace(after, transitions=(*after.transitions, change))
+        record = after
     return record
 
 
 def _step(record: JobRecord, event: Event) -> JobRecord:
+    step = _STEPS.get(event.kind)
+    return record if step is None else step(record, event)
+
+
+def _submitted(record: JobRecord, event: Event) -> JobRecord:
+    if record.id:
+        return record
+    begin = JobState.SUSPENDED if event.data.get("suspend") else JobState.QUEUED
+    found = str(event.data["id"])
+    return replace(record, id=found, mark=found, state=begin, submitted=event.time, reason=event.reason)
+
+
+def _waiting(record: JobRecord, event: Event) -> JobRecord:
+    waiting = tuple((str(host), str(why)) for host, why in event.data["hosts"])
+    return replace(record, state=JobState.QUEUED, waiting=waiting, reason=event.reason)
+
+
+def _suspended(record: JobRecord, event: Event) -> JobRecord:
+    # As with Kubernetes' Job the time that it may run begins anew.
+    return replace(record, state=JobState.SUSPENDED, started=None, waiting=(), reason=event.reason)
+
+
+def _resumed(record: JobRecord, event: Event) -> JobRecord:
+    if record.state is not JobState.SUSPENDED:
+        return record
+    return replace(record, state=JobState.QUEUED, reason=event.reason)
+
+
+def _placed(record: JobRecord, event: Event) -> JobRecord:
     data = event.data
-    if event.kind == SUBMITTED:
-        return replace(record, id=str(data["id"]), submitted=event.time, reason=event.reason)
-    if event.kind == PLACED:
-        hosts = tuple(str(host) for host in data["hosts"])
-        return replace(
-            record,
-            state=JobState.STOPPING if record.state is JobState.STOPPING else JobState.STARTING,
-            np=int(data["np"]),
-            hosts=hosts,
-            line=str(data["line"]),
-            warnings=tuple(str(warning) for warning in data.get("warnings", ())),
-            started=event.time,
-            reason=event.reason,
-        )
-    if event.kind == RUNNING and record.state is not JobState.STOPPING:
-        return replace(record, state=JobState.RUNNING, reason=event.reason)
-    if event.kind == STOPPING:
-        return replace(record, state=JobState.STOPPING, reason=event.reason)
-    if event.kind == ENDED:
-        state, code = JobState(data["state"]), int(data["exit_code"])
-        failure = None
-        if data.get("rank") is not None:
-            failure = RankEnd(int(data["rank"]), str(data["host"]), code, event.reason)
-        return replace(
-            record,
-            state=state,
-            exit_code=code,
-            ended=event.time,
-            reason=event.reason,
-            first_failure=failure,
-            findings=tuple(from_json(Finding, entry) for entry in data.get("findings", ())),
-        )
-    return record
+    return replace(
+        record,
+        state=JobState.STOPPING if record.state is JobState.STOPPING else JobState.STARTING,
+        np=int(data["np"]),
+        hosts=tuple(str(host) for host in data["hosts"]),
+        line=str(data["line"]),
+        warnings=tuple(str(warning) for warning in data.get("warnings", ())),
+        started=event.time if record.started is None else record.started,
+        reason=event.reason,
+        mark=str(data.get("mark", record.id)),
+        attempt=int(data.get("attempt", 1)),
+        waiting=(),
+        not_before=None,
+        shares=tuple(from_json(HostRanks, entry) for entry in data.get("shares", ())),
+    )
+
+
+def _running(record: JobRecord, event: Event) -> JobRecord:
+    if record.state is JobState.STOPPING:
+        return record
+    return replace(record, state=JobState.RUNNING, reason=event.reason)
+
+
+def _stopping(record: JobRecord, event: Event) -> JobRecord:
+    return replace(record, state=JobState.STOPPING, reason=event.reason)
+
+
+def _restarting(record: JobRecord, event: Event) -> JobRecord:
+    return replace(
+        record,
+        state=JobState.RESTARTING,
+        reason=event.reason,
+        first_failure=_failure(event),
+        not_before=event.time + float(event.data["delay"]),
+        left_out=tuple(str(host) for host in event.data.get("left_out", ())),
+    )
+
+
+def _ended(record: JobRecord, event: Event) -> JobRecord:
+    return replace(
+        record,
+        state=JobState(event.data["state"]),
+        exit_code=int(event.data["exit_code"]),
+        ended=event.time,
+        reason=event.reason,
+        waiting=(),
+        first_failure=_failure(event),
+        findings=tuple(from_json(Finding, entry) for entry in event.data.get("findings", ())),
+    )
+
+
+def _failure(event: Event) -> Optional[RankEnd]:
+    data = event.data
+    if data.get("rank") is None:
+        return None
+    return RankEnd(int(data["rank"]), str(data["host"]), int(data["exit_code"]), event.reason)
+
+
+_STEPS: Mapping[str, Callable[[JobRecord, Event], JobRecord]] = {
+    SUBMITTED: _submitted,
+    WAITING: _waiting,
+    SUSPENDED: _suspended,
+    RESUMED: _resumed,
+    PLACED: _placed,
+    RUNNING: _running,
+    STOPPING: _stopping,
+    RESTARTING: _restarting,
+    ENDED: _ended,
+}
+
+
+def mark(job_id: str, attempt: int) -> str:
+    """Give the id by which the processes of an attempt are known: what an earlier one left is never taken for it."""
+    return job_id if attempt == 1 else f"{job_id}.{attempt}"
+
+
+class Retry(NamedTuple):
+    """Another attempt: after how many seconds, and which hosts it had better not have."""
+
+    delay: float
+    left_out: Tuple[str, ...]
+
+
+def retry(policy: Policy, record: JobRecord, end: JobState, exit_code: int, host: str) -> Optional[Retry]:
+    """Say whether a job whose attempt ended so is tried again; `host` is the one to blame, "" where none is.
+
+    After a loss always, as far as `backoff_limit` goes; after a failure by `restart`. Never where no rank could start,
+    or the time of the job is over. The hosts that earlier attempts failed on stay left out.
+    """
+    lost = end is JobState.LOST
+    if policy.restart is Restart.NEVER or record.attempt > policy.backoff_limit:
+        return None
+    if not lost and (end is not JobState.FAILED or exit_code in (DEADLINE, NO_JOB)):
+        return None
+    if not lost and policy.restart is Restart.EXIT_CODE and exit_code < SIGNAL_BASE:
+        return None
+    delay = min(policy.backoff * 2.0 ** max(0, record.attempt - 1), _LONGEST_DELAY_SECONDS)
+    blamed = (host,) if host and host not in record.left_out else ()
+    return Retry(delay, (*record.left_out, *blamed))
 
 
 def culprit(failures: Sequence[RankEnd], launcher_code: int) -> Optional[RankEnd]:

@@ -8,19 +8,55 @@ from taco_launch.model.hosts import Container, Host, Network
 from taco_launch.model.profiles import Profile
 
 
+class CleanUp(enum.Enum):
+    """What of a job is ended or removed on its hosts when it has ended (MPI Operator: runPolicy.cleanPodPolicy).
+
+    `RUNNING`: whatever still runs. `ALL`: the hosts' copies of its folder, besides. `NONE`: what the ranks of a job that
+    succeeded have left running stays, until the job is deleted or another job takes its slots.
+    """
+
+    RUNNING = "running"
+    ALL = "all"
+    NONE = "none"
+
+
+class Restart(enum.Enum):
+    """After which failures a job is tried again (MPI Operator: restartPolicy Never, OnFailure, ExitCode).
+
+    `EXIT_CODE`: after a signal (a code of 128 or more) and the loss of a host, not after an exit code of its own.
+    """
+
+    NEVER = "never"
+    ON_FAILURE = "on-failure"
+    EXIT_CODE = "exit-code"
+
+
 @dataclass(frozen=True)
 class Policy:
-    """How a job is ended and what it may use.
+    """When a job may begin, how it is ended, what it may use, and what happens then; times are seconds.
 
-    `grace` is the seconds between TERM and KILL; `timeout` the seconds a job may run, None for ever;
-    `host_loss_timeout` the seconds without a heartbeat after which a guard ends its ranks; `log_max_bytes` the most
-    bytes kept of each rank's log, the oldest dropped first.
+    `queue` and `priority` order the jobs that wait: first in first out within a queue and a priority, the higher number
+    first. `queue_timeout` is how long the job may wait for its slots, 0 not at all, None for ever. `suspend`: it is
+    submitted, and waits until it is resumed. `grace` is the time between TERM and KILL; `timeout` how long the job may
+    run from its first start on, over all attempts, None for ever. `restart` and `backoff_limit` say after which failures
+    and how many times it is tried again, the first time after `backoff`, then after twice as long each. `ttl` is how
+    long its record is kept after its end, None until it is deleted. `host_loss_timeout` is the time without a heartbeat
+    after which a guard ends its ranks; `log_max_bytes` the most bytes kept of each rank's log, the oldest dropped first.
     """
 
     grace: float = 10.0
     timeout: Optional[float] = None
     host_loss_timeout: float = 60.0
     log_max_bytes: int = 1 << 30
+    queue: str = "default"
+    priority: int = 0
+    queue_timeout: Optional[float] = None
+    suspend: bool = False
+    clean_up: CleanUp = CleanUp.RUNNING
+    restart: Restart = Restart.NEVER
+    backoff_limit: int = 0
+    backoff: float = 10.0
+    ttl: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -40,7 +76,8 @@ class Asked:
 class JobSpec:
     """All that the head needs to run a job: no file of the controller is named, nothing is left to look up there.
 
-    `np` is the number of ranks, None for every slot of `hosts`; `head` is the name of the host that mpirun runs on.
+    `np` is the number of ranks, None for every slot of `hosts`; `host_count` how many of `hosts` have to be taken, and
+    `slots_per_host` how many ranks each of them, None where that is all one; `head` is the name of the host that mpirun runs on.
     `env` holds the `-x` and environment knobs of the command line: (name, value), the value None where the caller's is
     taken; `mca` holds its MCA parameters. `cwd` is the folder the ranks start in. `mpirun` is a path, or a bare name
     looked up on the caller's PATH. `network`, `container` and `versions` (of openmpi, nccl, horovod) are the
@@ -51,6 +88,8 @@ class JobSpec:
     command: Tuple[str, ...]
     hosts: Tuple[Host, ...]
     np: Optional[int] = None
+    host_count: Optional[int] = None
+    slots_per_host: Optional[int] = None
     launcher: str = "mpirun"
     head: str = ""
     env: Tuple[Tuple[str, Optional[str]], ...] = ()
@@ -75,9 +114,11 @@ class JobState(enum.Enum):
     """Where a job stands."""
 
     QUEUED = "QUEUED"
+    SUSPENDED = "SUSPENDED"
     STARTING = "STARTING"
     RUNNING = "RUNNING"
     STOPPING = "STOPPING"
+    RESTARTING = "RESTARTING"
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
@@ -88,7 +129,13 @@ class JobState(enum.Enum):
         """Whether nothing more happens to a job in this state."""
         return self in _TERMINAL
 
+    @property
+    def waits(self) -> bool:
+        """Whether nothing of the job runs, and it has no supervisor: it waits for its slots, a time or a word."""
+        return self in _WAITING
 
+
+_WAITING = frozenset((JobState.QUEUED, JobState.SUSPENDED, JobState.RESTARTING))
 _TERMINAL = frozenset((JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.LOST))
 
 
@@ -132,6 +179,24 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Transition:
+    """A change of a job's state, and why."""
+
+    time: float
+    state: JobState
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class HostRanks:
+    """The ranks of a job on one host, and the slots that they have: GPU UUIDs, or slot-0, slot-1 without GPUs."""
+
+    host: str
+    ranks: int
+    slots: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class JobRecord:
     """A job as every command sees it: the fold of its events.
 
@@ -139,6 +204,11 @@ class JobRecord:
     it is. `exit_code` is the job's own, None until the end; 125 means that no rank ever ran. `line` is its mpirun line,
     `warnings` what there is to know of that. `findings` is what the logs of a failed job tell of the failure, in the
     log of the launcher or of the rank to blame.
+
+    `mark` is the id of the present or last attempt, by which its processes are known: `id` of the first one; `attempt`
+    counts them, 0 before the first. `waiting` is why it has no place yet, as last looked at: (host, why), what concerns
+    no single host under "". `not_before` is when the next attempt may begin, `left_out` the hosts that it had better not
+    have. `shares` is where its ranks are, `transitions` every change of state, the first the submission.
     """
 
     id: str
@@ -154,3 +224,10 @@ class JobRecord:
     warnings: Tuple[str, ...] = ()
     first_failure: Optional[RankEnd] = None
     findings: Tuple[Finding, ...] = ()
+    mark: str = ""
+    attempt: int = 0
+    waiting: Tuple[Tuple[str, str], ...] = ()
+    not_before: Optional[float] = None
+    left_out: Tuple[str, ...] = ()
+    shares: Tuple[HostRanks, ...] = ()
+    transitions: Tuple[Transition, ...] = ()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from taco_launch import state
 from taco_launch.errors import FAILED, NO_JOB, OK
 from taco_launch.model.codec import to_json
-from taco_launch.model.jobs import Event, Finding, JobRecord, JobState, RankEnd
+from taco_launch.model.jobs import Event, Finding, JobRecord, JobState, Policy, RankEnd, Restart, Transition
 
 TIMES = st.floats(min_value=0, max_value=4e9)
 TERMINAL = [entry for entry in JobState if entry.is_terminal]
@@ -20,17 +20,22 @@ def events_of(kind: str, **data: st.SearchStrategy[object]) -> st.SearchStrategy
     return st.builds(Event, TIMES, st.just(kind), st.text(max_size=8), st.fixed_dictionaries(dict(data)))
 
 
+KINDS = {value for name, value in vars(state).items() if name.isupper() and isinstance(value, str)}
+PLACING = events_of(state.PLACED, np=st.integers(1, 99), hosts=st.lists(st.text(min_size=1)), line=st.text())
+RUNNING = events_of(state.RUNNING, boot=st.text(), roots=ROOTS)
 EVENTS = st.one_of(
     events_of(state.SUBMITTED, id=st.text(min_size=1)),
-    events_of(state.PLACED, np=st.integers(1, 99), hosts=st.lists(st.text(min_size=1)), line=st.text()),
+    PLACING,
     events_of("launched", boot=st.text(), roots=ROOTS),
-    events_of(state.RUNNING, boot=st.text(), roots=ROOTS),
+    RUNNING,
     events_of(state.RANK_FAILED, rank=st.integers(0, 99), host=st.text(), exit_code=st.integers(1, 255)),
     events_of(state.STOPPING),
+    events_of(state.WAITING, hosts=st.lists(st.tuples(st.text(), st.text()), max_size=2)),
+    events_of(state.SUSPENDED),
+    events_of(state.RESUMED),
+    events_of(state.RESTARTING, delay=st.floats(0, 1e6), exit_code=st.integers(1, 255), left_out=st.lists(st.text())),
     events_of(state.ENDED, state=st.sampled_from([entry.value for entry in TERMINAL]), exit_code=st.integers(0, 255)),
-    st.builds(Event, TIMES, st.text(), st.text(), st.just({})).filter(
-        lambda event: event.kind not in (state.SUBMITTED, state.PLACED, state.RANK_FAILED, state.ENDED)
-    ),
+    st.builds(Event, TIMES, st.text(), st.text(), st.just({})).filter(lambda event: event.kind not in KINDS),
 )
 
 
@@ -65,6 +70,15 @@ def test_the_life_of_a_job() -> None:
         exit_code=3,
         line="mpirun -np 2 true",
         first_failure=RankEnd(1, "gpu2", 3, "rank 1 failed"),
+        mark="abc",
+        attempt=1,
+        transitions=(
+            Transition(1.0, JobState.QUEUED, "waiting"),
+            Transition(2.0, JobState.STARTING, "fits"),
+            Transition(3.0, JobState.RUNNING, "all ranks"),
+            Transition(5.0, JobState.STOPPING, "TERM"),
+            Transition(6.0, JobState.FAILED, "rank 1 failed"),
+        ),
     )
 
 
@@ -76,18 +90,78 @@ def test_any_order_of_events_is_a_record_and_the_end_is_final(events: list[Event
         assert record.state.is_terminal == (record.exit_code is not None) == (record.ended is not None)
         if before.state.is_terminal:
             assert record == before
-        if before.first_failure is not None:
-            assert record.first_failure == before.first_failure
+        changes = [change.state for change in record.transitions]
+        assert all(one is not other for one, other in zip(changes, changes[1:], strict=False))
+        assert not changes or changes[-1] is record.state
         before = record
 
 
 @settings(max_examples=60)
-@given(st.lists(EVENTS, max_size=6))
+@given(st.lists(st.one_of(events_of(state.STOPPING), PLACING, RUNNING), max_size=6))
 def test_a_job_that_is_being_stopped_does_not_go_back(events: list[Event]) -> None:
     # TERM to a supervisor may come before it has a place for the job: `placed` then follows `stopping`.
     records = [state.reduce(events[:count]) for count in range(len(events) + 1)]
-    stopping = [record.state for record in records if record.state is JobState.STOPPING or record.state.is_terminal]
+    stopping = [record.state for record in records if record.state is JobState.STOPPING]
     assert [record.state for record in records][len(records) - len(stopping) :] == stopping
+
+
+SUBMITTED = Event(1.0, state.SUBMITTED, "", {"id": "abc"})
+PLACED_AGAIN = Event(40.0, state.PLACED, "", {"np": 1, "hosts": ["b"], "line": "", "mark": "abc.2", "attempt": 2})
+FAILED_ONCE = Event(20.0, state.RESTARTING, "rank 0 on a failed", {"delay": 10, "left_out": ["a"], "exit_code": 3})
+
+
+def test_a_job_is_tried_again() -> None:
+    record = state.reduce([SUBMITTED, FAILED_ONCE])
+    assert (record.state, record.not_before, record.left_out) == (JobState.RESTARTING, 30.0, ("a",))
+    record = state.reduce([SUBMITTED, FAILED_ONCE, PLACED_AGAIN])
+    assert (record.state, record.not_before, record.left_out) == (JobState.STARTING, None, ("a",))
+    assert (record.id, record.mark, record.attempt) == ("abc", "abc.2", 2)
+
+
+def test_a_job_that_waits_says_why_until_it_has_a_place_or_is_suspended() -> None:
+    waiting = Event(2.0, state.WAITING, "2 of 4 slots are free", {"hosts": [["gpu3", "2 of 8 free"]]})
+    record = state.reduce([SUBMITTED, waiting])
+    assert (record.state, record.waiting) == (JobState.QUEUED, (("gpu3", "2 of 8 free"),))
+    assert state.reduce([SUBMITTED, waiting, PLACED_AGAIN]).waiting == ()
+    suspended = Event(3.0, state.SUSPENDED, "suspended by root")
+    record = state.reduce([SUBMITTED, waiting, suspended])
+    assert (record.state, record.waiting) == (JobState.SUSPENDED, ())
+    assert state.reduce([SUBMITTED, suspended, Event(4.0, state.RESUMED)]).state is JobState.QUEUED
+    assert state.reduce([Event(1.0, state.SUBMITTED, "", {"id": "a", "suspend": True})]).state is JobState.SUSPENDED
+
+
+@pytest.mark.parametrize(
+    ("restart", "limit", "attempt", "end", "code", "delay"),
+    [
+        ("never", 3, 1, "FAILED", 1, None),
+        ("on-failure", 3, 1, "FAILED", 1, 10.0),
+        ("on-failure", 3, 3, "FAILED", 137, 40.0),
+        ("on-failure", 3, 4, "FAILED", 1, None),  # the limit is used up
+        ("on-failure", 9, 8, "LOST", 1, 360.0),
+        ("on-failure", 3, 1, "SUCCEEDED", 0, None),
+        ("on-failure", 3, 1, "CANCELLED", 143, None),
+        ("on-failure", 3, 1, "FAILED", 124, None),  # its time is over
+        ("on-failure", 3, 1, "FAILED", 125, None),  # no rank could start: nor will the next time
+        ("exit-code", 3, 1, "FAILED", 127, None),
+        ("exit-code", 3, 1, "FAILED", 128, 10.0),
+        ("exit-code", 3, 1, "LOST", 1, 10.0),
+    ],
+)
+def test_when_a_job_is_tried_again(
+    restart: str, limit: int, attempt: int, end: str, code: int, delay: float | None
+) -> None:
+    policy = Policy(restart=Restart(restart), backoff_limit=limit)
+    record = JobRecord(id="abc", state=JobState.RUNNING, attempt=attempt, left_out=("a",))
+    found = state.retry(policy, record, JobState(end), code, "b")
+    assert (found and found.delay) == delay
+    if found is not None:
+        assert found.left_out == ("a", "b")
+        assert state.retry(policy, record, JobState(end), code, "a") == (delay, ("a",))
+        assert state.retry(policy, record, JobState(end), code, "") == (delay, ("a",))
+
+
+def test_an_attempt_has_a_mark_of_its_own() -> None:
+    assert [state.mark("abc", attempt) for attempt in (1, 2, 3)] == ["abc", "abc.2", "abc.3"]
 
 
 def test_terminal_states() -> None:

@@ -44,7 +44,7 @@ def reduce(events: Iterable[Event]) -> JobRecord:
         if record.state.is_terminal:
             break
         after = _step(record, event)
-        if after.state is not record.state or event.kind == SUBMITTED:
+        if after.state is not record.state or not (record.transitions or after.id == record.id):
             change = Transition(event.time, after.state, event.reason)
             after = replace(after, transitions=(*after.transitions, change))
         record = after

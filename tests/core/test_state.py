@@ -1,5 +1,6 @@
 """The fold of a job's events is total, its end is final, and the verdict is the table below."""
 
+import itertools
 import json
 
 import pytest
@@ -91,7 +92,7 @@ def test_any_order_of_events_is_a_record_and_the_end_is_final(events: list[Event
         if before.state.is_terminal:
             assert record == before
         changes = [change.state for change in record.transitions]
-        assert all(one is not other for one, other in zip(changes, changes[1:], strict=False))
+        assert all(one is not other for one, other in itertools.pairwise(changes))
         assert not changes or changes[-1] is record.state
         before = record
 

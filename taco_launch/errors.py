@@ -78,13 +78,19 @@ class SpecError(TacoLaunchError):
 
 
 class PlacementError(TacoLaunchError):
-    """The job does not fit; `reasons` holds (host, why not), in inventory order."""
+    """The job does not fit; `reasons` holds (host, why not), in inventory order.
+
+    `never` says that it would not fit either if nobody had any of the slots.
+    """
 
     exit_code = CANNOT_PLACE
 
-    def __init__(self, message: str, reasons: Tuple[Tuple[str, str], ...], hint: Optional[str] = None) -> None:
+    def __init__(
+        self, message: str, reasons: Tuple[Tuple[str, str], ...], hint: Optional[str] = None, *, never: bool = False
+    ) -> None:
         """Build the message from the reason of each host."""
         self.reasons = reasons
+        self.never = never
         super().__init__("\n".join([message, *(f"  {host}: {why}" for host, why in reasons)]), hint)
 
 

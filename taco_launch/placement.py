@@ -1,33 +1,40 @@
 """Which hosts a job's ranks run on: all or nothing, in inventory order, pure."""
 
 from collections import Counter
-from typing import List, Optional, Sequence
+from typing import List, Optional, Sequence, Tuple
 
 from taco_launch.errors import PlacementError
-from taco_launch.model.plans import HostSlots, Placement, Share
+from taco_launch.model.plans import HostSlots, Placement, Share, Wanted
 
 # More hosts than this are told by their number.
 _MOST_TOLD = 8
+_ORDER = "in the order of -H or the inventory"
+_OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
 
 
-def place(np: Optional[int], free: Sequence[HostSlots]) -> Placement:
-    """Fill the hosts in the order given until `np` ranks have a slot; None takes every slot.
+def place(wanted: Wanted, free: Sequence[HostSlots]) -> Placement:
+    """Give every rank a slot, on the first hosts in the order given that have what is wanted.
+
+    Ranks that are wanted on no certain number of hosts fill one host before the next. Hosts to be left out come last.
 
     Raises:
-        PlacementError: there are fewer slots than ranks; the message has both numbers.
+        PlacementError: it does not fit; says how much there is on each host, and what would fit.
     """
-    total = sum(entry.slots for entry in free)
-    wanted = total if np is None else np
-    if wanted > total or wanted < 1:
-        raise _refused(wanted, total, free)
-    shares: List[Share] = []
-    left = wanted
-    for entry in free:
-        here = min(entry.slots, left)
-        if here:
-            shares.append(Share(entry.host, here))
-        left -= here
-    return Placement(tuple(shares), "hosts in the order of -H or the inventory, each filled before the next")
+    hosts = ordered(free, wanted.left_out)
+    shares = _shares(wanted, hosts)
+    if not shares:
+        never = not _shares(wanted, [HostSlots(entry.host, entry.all) for entry in hosts])
+        raise (_hosts_refused if _counts_hosts(wanted) else _refused)(wanted, free, never)
+    if not _counts_hosts(wanted):
+        return Placement(shares, f"hosts {_ORDER}, each filled before the next")
+    each = wanted.slots_per_host
+    which = "free of other jobs" if each is None else f"with {_slots(each)} free"
+    return Placement(shares, f"the first hosts {_ORDER} {which}")
+
+
+def ordered(free: Sequence[HostSlots], left_out: Sequence[str]) -> Tuple[HostSlots, ...]:
+    """Give hosts in the order in which they are taken: as they come, those to be left out behind all others."""
+    return tuple(sorted(free, key=lambda entry: entry.host in left_out))
 
 
 def slots_of(gpus: Optional[int], cpus: Optional[int]) -> Optional[int]:
@@ -40,22 +47,96 @@ def slots_of(gpus: Optional[int], cpus: Optional[int]) -> Optional[int]:
     return None if cpus is None else max(2, cpus)
 
 
-def _refused(wanted: int, total: int, free: Sequence[HostSlots]) -> PlacementError:
-    ranks = "1 rank does" if wanted == 1 else f"{wanted} ranks do"
+def _counts_hosts(wanted: Wanted) -> bool:
+    return wanted.hosts is not None or wanted.slots_per_host is not None
+
+
+def _shares(wanted: Wanted, hosts: Sequence[HostSlots]) -> Tuple[Share, ...]:
+    """Give the ranks of each host, nothing where it does not fit."""
+    if _counts_hosts(wanted):
+        each = wanted.slots_per_host
+        count = len(hosts) if wanted.hosts is None else wanted.hosts
+        able = [entry for entry in hosts if _is_able(entry, each)][: max(count, 0)]
+        return tuple(Share(entry.host, entry.slots if each is None else each) for entry in able if len(able) == count)
+    left = sum(entry.all for entry in hosts) if wanted.np is None else wanted.np
+    if left > sum(entry.slots for entry in hosts):
+        return ()
+    shares: List[Share] = []
+    for entry in hosts:
+        here = min(entry.slots, left)
+        if here > 0:
+            shares.append(Share(entry.host, here))
+        left -= here
+    return tuple(shares)
+
+
+def _is_able(entry: HostSlots, each: Optional[int]) -> bool:
+    """Say whether a host has so many free slots, None for all that it has."""
+    return 0 < (entry.all if each is None else each) <= entry.slots
+
+
+def _refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> PlacementError:
+    """Say that there are fewer slots than ranks."""
+    total = sum(entry.all if never else entry.slots for entry in free)
+    np = sum(entry.all for entry in free) if wanted.np is None else wanted.np
+    ranks = "1 rank does" if np == 1 else f"{np} ranks do"
+    if not never:
+        fewer = f"ask for at most --np {total}, or " if total else ""
+        message = f"{ranks} not fit: {_slots(total)} free"
+        return PlacementError(message, _reasons(free), f"{fewer}{_OTHERS}")
     message = f"{ranks} not fit: there {'is' if total == 1 else 'are'} {_slots(total)}"
     fewer = f"ask for at most --np {total}, or " if total else ""
-    if len(free) > _MOST_TOLD:
-        counts = Counter(entry.slots for entry in free)
-        reasons = tuple(
-            (f"{hosts} host{'' if hosts == 1 else 's'}", f"{_slots(slots)} each") for slots, hosts in counts.items()
-        )
-        more = f"{free[0].host}:{free[0].slots + 1},..."
+    # The first takes what is left over.
+    given = [entry.all + (np - total if index == 0 else 0) for index, entry in enumerate(free)]
+    listed = ",".join(f"{entry.host}:{slots}" for entry, slots in zip(free, given))
+    more = listed if len(free) <= _MOST_TOLD else f"{free[0].host}:{free[0].all + 1},..."
+    return PlacementError(
+        message, _totals(free), f"{fewer}allow more ranks than cores or GPUs with -H {more}", never=True
+    )
+
+
+def _hosts_refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> PlacementError:
+    """Say that there are fewer hosts with as many slots than are wanted."""
+    each = wanted.slots_per_host
+    count = len(free) if wanted.hosts is None else wanted.hosts
+    now = [HostSlots(entry.host, entry.all if never else entry.slots, entry.all) for entry in free]
+    able = sum(_is_able(entry, each) for entry in now)
+    does = "does" if count == 1 else "do"
+    some = _hosts(able) if able else "no host"
+    if each is None:
+        message = f"{count} whole host{'' if count == 1 else 's'} {does} not fit: "
+        are = "are" if able > 1 else "is"
+        message += f"there {are} {some}" if never else f"{some} {are} free of other jobs"
     else:
-        reasons = tuple((entry.host, _slots(entry.slots)) for entry in free)
-        # the first takes what is left over
-        given = [entry.slots + (wanted - total if index == 0 else 0) for index, entry in enumerate(free)]
-        more = ",".join(f"{entry.host}:{slots}" for entry, slots in zip(free, given))
-    return PlacementError(message, reasons, f"{fewer}allow more ranks than cores or GPUs with -H {more}")
+        message = f"{_hosts(count)} with {_slots(each)}{'' if count == 1 else ' each'} {does} not fit: "
+        message += f"{some} {'have' if able > 1 else 'has'} as many{'' if never else ' free'}"
+    fits = [f"--hosts {able}"] if able and wanted.hosts is not None else []
+    slots = sorted((entry.slots for entry in now), reverse=True)
+    if each is not None and 0 < count <= len(slots) and slots[count - 1] > 0:
+        fits.append(f"--slots-per-host {slots[count - 1]}")
+    fewer = f"ask for at most {' or '.join(fits)}" if fits else ""
+    hint = fewer if never else f"{fewer}, or {_OTHERS}" if fewer else _OTHERS
+    reasons = _totals(free) if never else _reasons(free)
+    return PlacementError(message, reasons, hint or None, never=never)
+
+
+def _totals(free: Sequence[HostSlots]) -> Tuple[Tuple[str, str], ...]:
+    """Say how many slots each host has; many hosts are counted."""
+    if len(free) <= _MOST_TOLD:
+        return tuple((entry.host, _slots(entry.all)) for entry in free)
+    counts = Counter(entry.all for entry in free)
+    return tuple((_hosts(hosts), f"{_slots(slots)} each") for slots, hosts in counts.items())
+
+
+def _reasons(free: Sequence[HostSlots]) -> Tuple[Tuple[str, str], ...]:
+    """Say how many slots of each host are free, and who has the others."""
+    return tuple(
+        (entry.host, ", ".join(filter(None, (f"{entry.slots} of {entry.all} free", entry.why)))) for entry in free
+    )
+
+
+def _hosts(count: int) -> str:
+    return f"{count} host" if count == 1 else f"{count} hosts"
 
 
 def _slots(count: int) -> str:

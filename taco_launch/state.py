@@ -172,13 +172,15 @@ def retry(policy: Policy, record: JobRecord, end: JobState, exit_code: int, host
     or the time of the job is over. The hosts that earlier attempts failed on stay left out.
     """
     lost = end is JobState.LOST
-    if policy.restart is Restart.NEVER or record.attempt > policy.backoff_limit:
+    # A job that was suspended has made an attempt more, and has not failed by that.
+    failed = sum(change.state is JobState.RESTARTING for change in record.transitions)
+    if policy.restart is Restart.NEVER or failed >= policy.backoff_limit:
         return None
     if not lost and (end is not JobState.FAILED or exit_code in (DEADLINE, NO_JOB)):
         return None
     if not lost and policy.restart is Restart.EXIT_CODE and exit_code < SIGNAL_BASE:
         return None
-    delay = min(policy.backoff * 2.0 ** max(0, record.attempt - 1), _LONGEST_DELAY_SECONDS)
+    delay = min(policy.backoff * 2.0**failed, _LONGEST_DELAY_SECONDS)
     blamed = (host,) if host and host not in record.left_out else ()
     return Retry(delay, (*record.left_out, *blamed))
 

@@ -101,7 +101,8 @@ def taco(tmp_path: Path, agent: Path) -> Iterator[Taco]:
     state.chmod(0o700)
     (state / "agent" / agent.name).hardlink_to(agent)
     env = {name: value for name, value in os.environ.items() if not name.startswith("TACO_LAUNCH")}
-    runner = Taco(state, {**env, "TACO_LAUNCH_STATE": str(state)})
+    own = {"TACO_LAUNCH_STATE": str(state), "TACO_LAUNCH_LEASES": str(tmp_path / "leases")}
+    runner = Taco(state, {**env, **own})
     yield runner
     jobs: Sequence[Path] = list((state / "jobs").glob("[!.]*")) if state.exists() else []
     if jobs:

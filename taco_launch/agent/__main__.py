@@ -1,4 +1,4 @@
-"""The agent's command line, as the zipapp runs it: `agent OP` for the controller, run, guard and rank for itself."""
+"""The agent's command line, as the zipapp runs it: `agent OP` for the controller, the rest for itself."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from typing import List
 from taco_launch.agent.folders import JobFolder
 
 
-def main(agent: str, arguments: List[str]) -> int:
+def main(agent: str, arguments: List[str]) -> int:  # noqa: PLR0911 - one for each kind of process
     """Run one agent process; `agent` is the file it runs from. Imports follow the work, since every rank starts one."""
     op, *rest = arguments
     if op == "rank":
@@ -19,6 +19,10 @@ def main(agent: str, arguments: List[str]) -> int:
         from taco_launch.agent import daemon
 
         return daemon.main(JobFolder(Path(rest[0])), rest[2:])
+    if op == "visit":
+        from taco_launch.agent import visit
+
+        return visit.main(JobFolder(Path(rest[0])), int(rest[1]), rest[3:])
     os.umask(0o077)  # a rank keeps its caller's
     if op == "guard":
         from taco_launch.agent import guard
@@ -28,6 +32,14 @@ def main(agent: str, arguments: List[str]) -> int:
         from taco_launch.agent import attach
 
         return attach.main(op, agent, rest)
+    if op in ("slots", "watch"):
+        from taco_launch.agent import occupancy
+
+        return occupancy.main(op, rest)
+    if op == "schedule":
+        from taco_launch.agent import schedule
+
+        return schedule.main(agent, rest)
     if op == "run":
         from taco_launch.agent import program
 
@@ -36,7 +48,7 @@ def main(agent: str, arguments: List[str]) -> int:
         guard_process = program.start(agent, "guard", str(folder.path))
         from taco_launch.agent import supervisor
 
-        return supervisor.main(folder, agent, guard_process)
+        return supervisor.main(folder, agent, guard_process, int(rest[1]))
     from taco_launch.agent import serve
 
     return serve.serve(op, agent, sys.stdin.buffer, sys.stdout.buffer)

@@ -23,7 +23,7 @@ _GUARD_SECONDS = 15.0
 
 
 def main(op: str, agent: str, arguments: List[str]) -> int:
-    """Do one operation: `guard-start FOLDER ID LEASES`, `attach FOLDER ID`, `clear FOLDER ID`, `remove FOLDER ID`."""
+    """Do one operation: `guard-start FOLDER ID [LEASES]`, `attach FOLDER ID`, `clear FOLDER ID`, `remove FOLDER ID`."""
     folder, job_id = JobFolder(Path(arguments[0])), arguments[1]
     if op == "clear":
         return _say(_cleared(folder, job_id))
@@ -34,7 +34,7 @@ def main(op: str, agent: str, arguments: List[str]) -> int:
         try:
             connection = _prepare(folder, job_id, agent)
             if connection is None:
-                _start(folder, job_id, agent, arguments[2])
+                _start(folder, job_id, agent, *arguments[2:])
         except TacoLaunchError as error:
             return _say({"op": "refused", "reason": error.message})
         except OSError as error:
@@ -81,8 +81,8 @@ def _prepare(folder: JobFolder, job_id: str, agent: str) -> Optional[socket.sock
     return None
 
 
-def _start(folder: JobFolder, job_id: str, agent: str, leases_folder: str) -> None:
-    environment = {**os.environ, leases.VARIABLE: leases_folder}
+def _start(folder: JobFolder, job_id: str, agent: str, leases_folder: str = "") -> None:
+    environment = {**os.environ, leases.VARIABLE: leases_folder} if leases_folder else None
     with _whole(folder), open(folder.debug, "ab") as debug:
         program.start(agent, "guard", str(folder.path), job_id, stderr=debug, environment=environment)
 

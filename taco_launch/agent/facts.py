@@ -8,32 +8,37 @@ import re
 import shutil
 import socket
 import subprocess
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from taco_launch.agent import gpus
 from taco_launch.errors import HostError
 from taco_launch.placement import slots_of
 
-# A driver that hangs must not hang the job's start for ever (Azure's and NHC's health checks use 30 s too).
-_SMI_SECONDS = 30.0
-_NO_DEVICES = 6  # nvidia-smi(1), RETURN VALUE: a query to find an object was unsuccessful
 _VERSION_SECONDS = 10.0
 _PROBE_SECONDS = 60.0
+# proc(5): number, local address and port, remote ones, state (TCP_LISTEN of the kernel's tcp_states.h).
+_LISTENS = re.compile(r" *\d+: [0-9A-F]+:([0-9A-F]{4}) [0-9A-F]+:[0-9A-F]{4} 0A ")
 _PR_SET_PTRACER, _PR_SET_PTRACER_ANY = 0x59616D61, -1  # prctl(2): Yama; Open MPI's ranks allow it each other as well
 
 
 def host(*, count_slots: bool) -> Dict[str, Any]:
-    """Give slots, GPUs and `single_copy`, as JobHost names them; CPUs are those that this process may run on.
+    """Give slots, GPUs and `single_copy`, as JobHost names them.
 
     Raises:
         HostError: nobody knows how many GPUs there are, and the slots are to be counted.
     """
-    found: Optional[int] = None
-    try:
-        found = gpus()
-    except HostError:
-        if count_slots:
-            raise
-    return {"slots": slots_of(found, len(os.sched_getaffinity(0))), "gpus": found, "single_copy": single_copy()}
+    return host_with(gpus.listed(needed=count_slots))
+
+
+def host_with(uuids: Optional[Sequence[str]]) -> Dict[str, Any]:
+    """Give the same of a host whose GPUs are known, None where they are not."""
+    found = None if uuids is None else len(uuids)
+    return {"slots": slots(found), "gpus": found, "single_copy": single_copy()}
+
+
+def slots(found: Optional[int]) -> Optional[int]:
+    """Give how many ranks this host takes that has so many GPUs; CPUs are those that this process may run on."""
+    return slots_of(found, len(os.sched_getaffinity(0)))
 
 
 def probe(subjects: Sequence[str], address: str) -> str:
@@ -128,45 +133,39 @@ def _can_read(libc: ctypes.CDLL, owner: int, there: "ctypes.Array[ctypes.c_char]
     return bool(count == 1 and here.raw == b"x")
 
 
-def gpus() -> int:
-    """Count the GPUs that `nvidia-smi -L` lists: one line `GPU 0: ...` each; 0 without the tool.
-
-    Raises:
-        HostError: the tool is there but does not answer, so that nobody knows.
-    """
-    if shutil.which("nvidia-smi") is None:  # a folder of PATH that may not be searched makes no error of it
-        return 0
-    argv = ["nvidia-smi", "-L"]
-    hint = "repair the driver, or say how many ranks the host takes: slots in the inventory, or -H HOST:N"
-    try:
-        listing = subprocess.run(
-            argv, capture_output=True, text=True, errors="replace", timeout=_SMI_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise HostError(f"nvidia-smi -L: {error}", hint) from None
-    if listing.returncode not in (0, _NO_DEVICES):
-        said = (listing.stdout + listing.stderr).strip().splitlines()
-        raise HostError(f"nvidia-smi -L: exit {listing.returncode}: {said[0] if said else ''}", hint)
-    return len(re.findall(r"^GPU \d+:", listing.stdout, re.MULTILINE))
-
-
 def free_port(allowed: Optional[Sequence[int]] = None) -> int:
     """Give a TCP port that is free now, for the ranks' rendezvous, of the `allowed` (first, last) if there are such.
 
-    The last ones first: mpirun and MPI begin with the first.
+    The last ones first, as mpirun and MPI begin with the first; at another of their second half each time, for two jobs
+    that start together would be given the same.
 
     Raises:
         HostError: all allowed ports are taken.
     """
-    candidates: Sequence[int] = (0,) if allowed is None else range(allowed[1], allowed[0] - 1, -1)
+    candidates: List[int] = [0]
+    if allowed is not None:
+        candidates = list(range(allowed[1], allowed[0] - 1, -1))
+        skip = int.from_bytes(os.urandom(4), "big") % ((len(candidates) + 1) // 2)
+        candidates = candidates[skip:] + candidates[:skip]
     for port in candidates:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
             probe.bind(("", port))
             return int(probe.getsockname()[1])
     raise HostError(
-        f"no port from {candidates[-1]} to {candidates[0]} is free on {socket.gethostname()}",
+        f"no port from {min(candidates)} to {max(candidates)} is free on {socket.gethostname()}",
         hint="widen network.port_range, or see who has them: ss -ltnp",
     )
+
+
+def taken_ports(allowed: Optional[Sequence[int]]) -> List[int]:
+    """Give those of the `allowed` TCP ports (first, last) that somebody listens on, none where any may be taken."""
+    if allowed is None:
+        return []
+    found = set()
+    for family in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), open(f"/proc/net/{family}", encoding="ascii") as lines:
+            found |= {int(match[1], 16) for match in map(_LISTENS.match, lines) if match}
+    return sorted(port for port in found if allowed[0] <= port <= allowed[1])
 
 
 def boot_id() -> str:

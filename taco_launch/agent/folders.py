@@ -10,6 +10,8 @@ from typing import Callable, Iterator, List, Mapping
 
 from taco_launch.errors import NoJobError, TacoLaunchError, UsageError
 
+# As setup/paths.py names it.
+CLUSTER_VARIABLE = "TACO_LAUNCH_CLUSTER"
 # A lock, a Unix socket and an append are not what they seem on these: the state folder has to be on a local disk.
 _NOT_LOCAL = frozenset(("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "gpfs", "glusterfs", "beegfs", "afs"))
 
@@ -59,12 +61,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 # How folders are called before and after they are a job's; nobody takes an hour to make or to remove one.
 _NEW, _GONE = ".new-", ".gone-"
 _LEFT_SECONDS = 3600.0
+# A job is marked before it has its name, and gets that in less.
+_MAKE_SECONDS = 60.0
 
 
 class JobFolder:
-    """The files of one job on one host."""
+    """The files of one job on one host; the logs of its ranks and its launcher are those of one attempt."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, attempt: int = 1) -> None:
         """Name the folder; nothing is touched."""
         self.path = path
         self.name = path.name
@@ -74,14 +78,21 @@ class JobFolder:
         self.caller = path / "caller.json"
         self.events = path / "events.jsonl"
         self.lock = path / "lock"
+        # What somebody asks of the job's supervisor: it reads them.
         self.stop = path / "stop.json"
+        self.suspend = path / "suspend.json"
         self.debug = path / "debug.log"
         self.reserve = path / "reserve"
         self.roots = path / "roots.json"
         self.logs = path / "logs"
         self.merged = self.logs / "merged"
-        self.launcher = self.logs / "launcher"
+        self._attempt = attempt
+        self.launcher = self._own / "launcher"
         self._socket = path / "guard.sock"
+
+    @property
+    def _own(self) -> Path:
+        return self.logs if self._attempt <= 1 else self.logs / f"attempt-{self._attempt}"
 
     @property
     def is_guest(self) -> bool:
@@ -90,7 +101,11 @@ class JobFolder:
 
     def rank(self, rank: int) -> Path:
         """Give the stem of a rank's log segments."""
-        return self.logs / f"rank-{rank}"
+        return self._own / f"rank-{rank}"
+
+    def of_attempt(self, attempt: int) -> "JobFolder":
+        """Give the same folder with the logs of another attempt, counted from 1; on guests only 1 is ever used."""
+        return JobFolder(self.path, attempt)
 
     def listen(self) -> socket.socket:
         """Open the guard's socket; an earlier guard's is replaced."""
@@ -129,6 +144,11 @@ class Jobs:
     def __init__(self, state: Path) -> None:
         """Name the folder; nothing is touched."""
         self.path = state / "jobs"
+        # Two clusters with one head share its jobs, and each of them starts its own: in a container only this knows whose.
+        cluster = os.environ.get(CLUSTER_VARIABLE, "")
+        self.queue = self.path / (f".queue-{cluster}" if cluster else ".queue")
+        # One empty file for each job that may still need somebody: main.sh looks here, too.
+        self._pending = self.queue / "pending"
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[JobFolder]:
@@ -170,6 +190,37 @@ class Jobs:
             raise UsageError(f"job {name}: the name is taken", hint=f"choose another --name, or {whose}") from None
         return JobFolder(target)
 
+    def folder(self, name: str) -> JobFolder:
+        """Name a job's folder; nothing is touched."""
+        return JobFolder(self.path / name)
+
+    def mark(self, name: str) -> None:
+        """Note that a job may need somebody: it has not ended, or its record is to be removed some day.
+
+        Raises:
+            OSError: nothing can be written there.
+        """
+        make_private(self._pending)
+        os.close(os.open(self._pending / name, os.O_WRONLY | os.O_CREAT, 0o600))
+
+    def unmark(self, name: str) -> None:
+        """Note that nobody has to look after a job any more."""
+        with contextlib.suppress(OSError):
+            (self._pending / name).unlink()
+
+    def pending(self) -> List[str]:
+        """Name the jobs that may need somebody."""
+        try:
+            return sorted(os.listdir(self._pending))
+        except OSError:
+            return []
+
+    def forget(self, name: str, now: float) -> None:
+        """Take the mark of a job away that there is not, unless it is being made this minute."""
+        with contextlib.suppress(OSError):
+            if now - (self._pending / name).stat().st_mtime > _MAKE_SECONDS:
+                self.unmark(name)
+
     def get(self, name: str) -> JobFolder:
         """Find a job's folder.
 
@@ -204,6 +255,7 @@ class Jobs:
         """Remove a job's folder; from the first moment on nobody finds it any more."""
         gone = self.path / f"{_GONE}{folder.name}-{os.urandom(4).hex()}"
         folder.path.rename(gone)
+        self.unmark(folder.name)
         _remove(gone)
 
 

@@ -5,18 +5,21 @@ import random
 import select
 import time
 from dataclasses import replace
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from taco_launch.agent import leases
+from taco_launch.agent import leases, occupancy
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.links import Link, RemoteLink
+from taco_launch.agent.refusal import ahead, crowded, refusal
 from taco_launch.agent.ssh import MOST_AT_ONCE
 from taco_launch.errors import HostError, PlacementError, TacoLaunchError
 from taco_launch.launch.needs import looks, needs
+from taco_launch.model.codec import from_json
 from taco_launch.model.hosts import Host
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import HostSlots, Placement
+from taco_launch.model.plans import HostSlots, Placement, wanted_of
+from taco_launch.model.slots import Occupancy
 from taco_launch.placement import place
 
 TICK_MS = 50
@@ -26,17 +29,14 @@ HEARTBEAT_SECONDS = 5.0
 GUARD_SECONDS = 45.0
 _PROBE_SECONDS = 60.0
 _BYE_SECONDS = 10.0
-# A job that has just ended lets its slots go in less.
-_BUSY_SECONDS = 2.0
+# Another gang that has to let go what it took does so in less; where the slots seem to be free it is tried for longer.
+_BUSY_SECONDS = 1.0
+_RACE_SECONDS = 10.0
 _PAUSE_SECONDS = (0.05, 0.3)
 # A longer pause between two looks at the guards is ours (a disk that hangs, a suspended machine): nobody was silent.
 _STALL_SECONDS = 1.0
 
 Note = Callable[[Link, Dict[str, Any]], None]
-
-
-class UnusableError(HostError):
-    """Hosts of a job cannot be used, and nobody's job is why."""
 
 
 class Gang:
@@ -50,13 +50,19 @@ class Gang:
         job_id: str,
         guard_lives: Callable[[], bool],
         meanwhile: Callable[[], None],
+        left_out: Sequence[str] = (),
     ) -> None:
-        """Know this host's guard, which runs already; `meanwhile` is called as long as `assemble` waits for others."""
+        """Know this host's guard, which runs already; `meanwhile` is called as long as `assemble` waits for others.
+
+        `job_id` is the mark of this attempt, `left_out` are hosts that are used only where the others do not suffice.
+        """
         self._folder, self._agent, self._spec, self._job_id = folder, agent, spec, job_id
+        self._wanted = wanted_of(spec, left_out)
         self._guard_lives, self._meanwhile = guard_lives, meanwhile
         here = next((host for host in spec.hosts if spec.is_here(host)), None)
         self.here = Link(here or Host(spec.head, spec.head, connection="local"), folder)
         self.links: List[Link] = [self.here]
+        self._free: Dict[str, HostSlots] = {}
         self._unusable: Dict[str, str] = {}
         self._looks = bool(needs(spec)) or any(host.connection != "local" for host in spec.hosts)
         self._beat = min(HEARTBEAT_SECONDS, spec.policy.host_loss_timeout / 5)
@@ -139,21 +145,20 @@ class Gang:
             HostError: this host's guard fails.
         """
         self._reach([], note)
-        deadline = time.monotonic() + _BUSY_SECONDS
-        busy: Dict[str, str] = {}
+        begin = time.monotonic()
         while True:
-            usable = self._usable(busy, note)
-            if self._is_short(usable, busy):
-                if busy and time.monotonic() <= deadline:
-                    self._pause(note)
-                    busy = {}
-                    continue
-                if busy:
-                    self._ask(usable, busy, note)
-                raise self._refusal(usable, busy)
-            placement = place(self._spec.np, usable)
-            if self._take(placement, busy, note):
-                break
+            placement = self._placed(note)
+            if placement is not None:
+                leased = self._take(placement, note)
+                if leased is not None:
+                    break
+            waited = time.monotonic() - begin
+            if waited > (_BUSY_SECONDS if placement is None else _RACE_SECONDS):
+                raise self._refused() or crowded(self._wanted, self._usable())
+            self._pause(note)
+            self._let_go(self._reached(), note, look=True)
+        shares = tuple(replace(share, slots=leased[share.host]) for share in placement.shares)
+        placement = replace(placement, shares=shares)
         placed = {share.host for share in placement.shares}
         self.dismiss([link for link in self.remote if link.name not in placed], note, remove=True)
         return placement, self._known(known, [host for host in self._spec.hosts if host.name in placed], note)
@@ -162,45 +167,50 @@ class Gang:
         """Give the guard of a host of the job."""
         return next((link for link in self.links if link.name == name), self.here)
 
-    def _usable(self, busy: Dict[str, str], note: Note) -> List[HostSlots]:
-        """Give the free slots of hosts that are reached, after reaching as many more as the job needs."""
-        while True:
-            usable: List[HostSlots] = []
-            ahead: List[Host] = []
-            have = 0
-            for host in self._spec.hosts:
-                if host.name in self._unusable or host.name in busy:
-                    continue
-                if self._spec.np is not None and have >= self._spec.np:
-                    break
-                if self._spec.is_here(host) or any(link.name == host.name for link in self.links):
-                    slots = self._slots(host)
-                    usable.append(HostSlots(host.name, slots))
-                else:
-                    slots = host.slots or 1
-                    ahead.append(host)
-                have += slots
-            if not ahead:
-                return usable
-            self._reach(ahead, note)
+    def _placed(self, note: Note) -> Optional[Placement]:
+        """Place the job on what is free, after reaching as many hosts as it needs; None where it does not fit now.
 
-    def _slots(self, host: Host) -> int:
-        if host.slots is not None:
-            return host.slots
-        return int(self.link(host.name).answers["facts"]["host"]["slots"])
+        Raises:
+            PlacementError: it will never fit.
+            UnusableError: hosts have failed, and the others will not suffice.
+        """
+        while True:
+            hosts = [host for host in self._spec.hosts if host.name not in self._unusable]
+            more = ahead(self._wanted, hosts, self._free)
+            if not more:
+                break
+            self._reach(more, note)
+        refused = self._refused()
+        if refused is None:
+            return place(self._wanted, self._usable())
+        if isinstance(refused, PlacementError) and not refused.never:
+            return None
+        raise refused
+
+    def _refused(self) -> Optional[TacoLaunchError]:
+        return refusal(self._wanted, self._spec.hosts, self._free, self._unusable)
+
+    def _usable(self) -> List[HostSlots]:
+        return [self._free[host.name] for host in self._spec.hosts if host.name in self._free]
+
+    def _reached(self) -> List[Host]:
+        return [host for host in self._spec.hosts if host.name in self._free]
 
     def _reach(self, hosts: Sequence[Host], note: Note) -> None:
         """Reach guards, and this host's; those that fail are left out with the reason."""
-        start = [self._job_id, str(leases.place(os.environ))]
+        start = [self._job_id, *filter(None, [os.environ.get(leases.VARIABLE)])]
         new: List[Link] = [RemoteLink(host, self._folder, self._agent, start, self._beat) for host in hosts]
         self.links += new
+        names = {host.name for host in self._spec.hosts}
         for link in new or [self.here]:
+            takes_part = link.name in names
             link.order(
                 "supervise",
                 job_id=self._job_id,
                 host_loss_timeout=self._spec.policy.host_loss_timeout,
                 look=self._looks,
-                count_slots=any(host.slots is None for host in self._spec.hosts),
+                size=link.host.size if takes_part else "0",
+                gpus=link.host.gpus if takes_part else occupancy.NO_GPUS,
                 ports=self._spec.network.port_range,
             )
         asked = new or [self.here]
@@ -209,6 +219,8 @@ class Gang:
             told = link.answers.get("facts", {"error": self._why_silent(link)})
             if "error" not in told:
                 link.boot = told["boot"]
+                if link.name in names:
+                    self._note_free(link.name, told["occupancy"])
             elif link is self.here:
                 raise HostError(told["error"])
             else:
@@ -225,65 +237,61 @@ class Gang:
         error = link.error if isinstance(link, RemoteLink) else ""
         return link.gone or error or "its guard gave no facts in time"
 
-    def _is_short(self, usable: Sequence[HostSlots], busy: Mapping[str, str]) -> bool:
-        """Say whether hosts are missing that are busy or have failed; where none is, `place` tells what is wrong."""
-        wanted = self._spec.np
-        missing = bool(self._unusable or busy)
-        return missing and (wanted is None or wanted > sum(entry.slots for entry in usable))
+    def _note_free(self, name: str, told: Dict[str, Any]) -> None:
+        found = from_json(Occupancy, told)
+        most = min(len(found.slots), self.link(name).host.slots or len(found.slots))
+        why = occupancy.words(found) if found.free < most else ""
+        self._free[name] = HostSlots(name, min(found.free, most), most, why)
 
-    def _refusal(self, usable: Sequence[HostSlots], busy: Mapping[str, str]) -> TacoLaunchError:
-        """Say why the job cannot have a place: who has the slots, or which hosts have failed."""
-        out = {**self._unusable, **busy}
-        missing = [host for host in self._spec.hosts if host.name in out]
-        total = sum(entry.slots for entry in usable if entry.host not in out)
-        wanted = self._spec.np
-        counted = [host.slots for host in missing if host.slots is not None]
-        if not busy and (wanted is None or len(counted) < len(missing) or wanted <= total + sum(counted)):
-            return _unusable([(host.name, out[host.name]) for host in missing])
-        free = f"{total} slot{'' if total == 1 else 's'} free"
-        message = f"{wanted} ranks do not fit: {free}" if wanted else "not every host can be used"
-        fewer = "ask for fewer with --np, for other hosts with -H, or "
-        reasons = tuple((host.name, out[host.name]) for host in missing)
-        return PlacementError(message, reasons, f"{fewer}see who runs what: taco-launch list")
+    def _take(self, placement: Placement, note: Note) -> Optional[Dict[str, Tuple[str, ...]]]:
+        """Take the slots of the placed hosts, in an order that is every job's; give their names by host.
 
-    def _take(self, placement: Placement, busy: Dict[str, str], note: Note) -> bool:
-        """Take the slots of the placed hosts; where one cannot be had let all go again, note why, and say so."""
-        wanted = self._in_order(share.host for share in placement.shares)
-        for count, host in enumerate(wanted, 1):
-            if not self._lease(host, busy, note):
-                self._let_go(wanted[:count])
-                return False
-        return True
+        None where some cannot be had: then all are let go again.
+        """
+        counts = {share.host: share.ranks for share in placement.shares}
+        wanted = sorted((host for host in self._reached() if host.name in counts), key=_global)
+        leased: Dict[str, Tuple[str, ...]] = {}
+        for number, host in enumerate(wanted, 1):
+            names = self._lease(host, counts[host.name], note)
+            if not names:
+                self._let_go(wanted[:number], note, look=False)
+                return None
+            leased[host.name] = names
+        return leased
 
-    def _ask(self, usable: Sequence[HostSlots], busy: Dict[str, str], note: Note) -> None:
-        """Look who has the slots of all these hosts, for a message that is to be true of each."""
-        wanted = self._in_order(entry.host for entry in usable)
-        for host in wanted:
-            self._lease(host, busy, note)
-        self._let_go(wanted)
-
-    def _in_order(self, names: Iterable[str]) -> List[Host]:
-        """Give the hosts that have leases, in an order that is every job's."""
-        among = set(names)
-        wanted = [host for host in self._spec.hosts if host.name in among and host.connection != "local"]
-        return sorted(wanted, key=lambda host: (host.address, host.name))
-
-    def _lease(self, host: Host, busy: Dict[str, str], note: Note) -> bool:
-        """Take the slots of one host, or note why not: others have them, or it has failed."""
+    def _lease(self, host: Host, count: int, note: Note) -> Tuple[str, ...]:
+        """Take slots of one host and give their names; note why there are none: others have them, or it has failed."""
         link = self.link(host.name)
         link.answers.pop("leased", None)
-        link.order("lease", slots=self._slots(host))
+        link.order("lease", count=count, cluster=self._spec.cluster, owner=self._spec.owner)
         self._wait(note, lambda: "leased" in link.answers or self._dead(link), GUARD_SECONDS)
-        answer = link.answers.get("leased") or {"error": self._why_silent(link), "busy": []}
+        answer = link.answers.get("leased") or {"slots": [], "error": self._why_silent(link)}
         if "error" in answer:
-            self._unusable[host.name] = answer["error"]
-        elif answer["busy"]:
-            busy[host.name] = "; ".join(answer["busy"])
-        return "error" not in answer and not answer["busy"]
+            self._fail(host, answer["error"])
+        elif not answer["slots"]:
+            self._note_free(host.name, answer["occupancy"])
+        return tuple(answer["slots"])
 
-    def _let_go(self, hosts: Sequence[Host]) -> None:
-        for host in hosts:
-            self.link(host.name).order("unlease")
+    def _fail(self, host: Host, why: str) -> None:
+        """Use a host no more."""
+        self._unusable[host.name] = why
+        self._free.pop(host.name, None)
+
+    def _let_go(self, hosts: Sequence[Host], note: Note, *, look: bool) -> None:
+        """Let slots go, if there are any; with `look` note what is free then."""
+        links = [self.link(host.name) for host in hosts]
+        for link in links:
+            link.answers.pop("unleased", None)
+            link.order("unlease", look=look)
+        if look:
+            self._wait(
+                note, lambda: all("unleased" in link.answers or self._dead(link) for link in links), GUARD_SECONDS
+            )
+            for host, link in zip(hosts, links):
+                if "unleased" in link.answers:
+                    self._note_free(host.name, link.answers["unleased"]["occupancy"])
+                else:
+                    self._fail(host, self._why_silent(link))
 
     def _pause(self, note: Note) -> None:
         """Wait for a moment of random length, so that two jobs do not refuse each other again and again."""
@@ -291,9 +299,11 @@ class Gang:
 
     def _known(self, known: JobFacts, hosts: Sequence[Host], note: Note) -> JobFacts:
         """Add what the guards have told of the placed hosts; where one is elsewhere, what is between them is asked."""
+        links = [self.link(host.name) for host in hosts]
+        taken = {port for link in links for port in link.answers["facts"]["taken"]}
+        known = replace(known, taken_ports=tuple(sorted(taken)))
         if not self._looks:
             return known
-        links = [self.link(host.name) for host in hosts]
         found = [(link.name, link.answers["facts"]["host"]) for link in links]
         known = replace(known, hosts=tuple(JobHost(host=name, **told) for name, told in found))
         # Here, inside of the container, its software is the host's. Every host that is left takes part.
@@ -309,15 +319,9 @@ class Gang:
         return _with_probe(known, spec, told)
 
 
-def _unusable(reasons: Sequence[Tuple[str, str]]) -> UnusableError:
-    told = [f"{host} cannot be used: {why}" for host, why in reasons]
-    lines = (
-        told
-        if len(told) == 1
-        else [f"{len(told)} hosts cannot be used", *(f"  {host}: {why}" for host, why in reasons)]
-    )
-    leave = f"leave {'it' if len(told) == 1 else 'them'} out with -H"
-    return UnusableError("\n".join(lines), f"taco-launch setup --check tells what is wrong there; or {leave}")
+def _global(host: Host) -> Tuple[str, str]:
+    """Order hosts as every job does."""
+    return host.address, host.name
 
 
 def _with_probe(known: JobFacts, spec: JobSpec, told: Mapping[str, str]) -> JobFacts:

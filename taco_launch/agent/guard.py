@@ -18,11 +18,13 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from taco_launch.agent import facts, leases, processes, records, recovery, roots
+from taco_launch.agent import facts, leases, occupancy, processes, records, recovery, roots
 from taco_launch.agent.folders import JobFolder
+from taco_launch.agent.holders import Holder
 from taco_launch.agent.protocol import Line
 from taco_launch.agent.streams import Sender
 from taco_launch.errors import HostError
+from taco_launch.model.codec import to_json
 
 _TICK = 0.5
 # How often logs are looked at that go to another host.
@@ -33,6 +35,8 @@ _LAST_WORDS_SECONDS = 2.0
 # When it takes longer to listen again it was us who were away (a look at the host, a disk that hangs, a suspended
 # machine): the supervisor was not silent.
 _STALL_SECONDS = 2 * _TICK
+# Who uses the GPUs is looked at on all hosts side by side, and not again when their slots are taken one after another.
+_RECENT_SECONDS = 10.0
 
 
 def main(folder: JobFolder, job_id: str) -> int:
@@ -60,7 +64,10 @@ class _Guard:
         self._roots: Set[Tuple[int, int]] = set()
         self._told: List[Dict[str, Any]] = []
         self._sender = Sender(folder)
-        self._leases = leases.Leases(leases.place(os.environ))
+        uid = os.geteuid()
+        self._place = leases.place(os.environ, folder.path.parent.parent, root=uid == 0)
+        self._leases = leases.Leases(self._place)
+        self._slots: Optional[occupancy.Slots] = None
         self._terminating = False
         self._released = False
         self._done = False
@@ -133,6 +140,8 @@ class _Guard:
             self._remember(message["root"])
         elif message["op"] == "register":
             self._register(line, message)
+        elif message["op"] == "visit":
+            self._receive_visitor(line, message)
         elif message["op"] == "exit":
             self._ranks.pop(line, None)
             self._tell(**message, **self._size(message["rank"]))
@@ -154,9 +163,12 @@ class _Guard:
         if not self._has_told("probed"):
             self._tell(op="probed", text=_probed(message))
 
-    def _unlease(self, _message: Dict[str, Any]) -> None:
+    def _unlease(self, message: Dict[str, Any]) -> None:
+        """Let the slots go; say who has which, if that is asked."""
         self._leases.release(gone=True)
         self._told = [told for told in self._told if told["op"] != "leased"]
+        if message["look"] and self._slots is not None:
+            self._answer(op="unleased", occupancy=to_json(self._slots.look_thoroughly()))
 
     def _prepare(self, message: Dict[str, Any]) -> None:
         first = not self._welcome
@@ -200,24 +212,52 @@ class _Guard:
         for told in self._told:
             line.post(told)
         if not self._has_told("facts"):
-            self._tell(op="facts", **_facts(message))
+            self._tell(op="facts", **self._facts(message))
+
+    def _facts(self, message: Dict[str, Any]) -> Dict[str, Any]:
+        try:
+            slots = occupancy.Slots(self._place, message["size"], message["gpus"])
+            port = facts.free_port(message["ports"])
+        except HostError as error:
+            return {"error": f"{error.message}\nhint: {error.hint}"}
+        self._slots = slots
+        found = facts.host_with(slots.uuids) if message["look"] else {}
+        told = to_json(slots.look_thoroughly())
+        taken = facts.taken_ports(message["ports"])
+        return {"host": found, "occupancy": told, "port": port, "taken": taken, "boot": facts.boot_id()}
 
     def _lease(self, message: Dict[str, Any]) -> None:
-        if self._has_told("leased"):
+        """Take as many slots; say which, or who has those that are missing."""
+        if self._has_told("leased") or self._slots is None:
             return
+        slots = self._slots
+        holder = Holder(
+            self._folder.name,
+            self._job_id,
+            time.time(),
+            Path(sys.argv[0]).name,
+            str(self._folder.path),
+            message["cluster"],
+            message["owner"],
+            os.geteuid(),
+            os.getpid(),
+        )
+        recent = time.monotonic() - slots.used_at < _RECENT_SECONDS
         try:
-            busy = self._leases.take(message["slots"], self._job_id, Path(sys.argv[0]).name, self._folder)
+            taken = self._leases.take(slots.names, message["count"], holder, slots.use if recent else None)
         except HostError as error:
-            self._answer_lease(busy=[], error=f"{error.message} ({error.hint})")
+            self._answer(op="leased", slots=[], error=f"{error.message} ({error.hint})")
             return
-        if busy:
-            self._answer_lease(busy=busy)
+        if taken:
+            self._tell(op="leased", slots=list(taken))
         else:
-            self._tell(op="leased", busy=[])
+            found = slots.look_thoroughly()
+            self._answer(op="leased", slots=[], occupancy=to_json(found.without(self._leases.refused)))
 
-    def _answer_lease(self, **answer: Any) -> None:
-        if self._supervisor is not None:  # which asks again, or gives up
-            self._supervisor.post({"op": "leased", **answer})
+    def _answer(self, **answer: Any) -> None:
+        """Say something once: who asks asks again, or gives up."""
+        if self._supervisor is not None:
+            self._supervisor.post(answer)
 
     def _register(self, line: Line, message: Dict[str, Any]) -> None:
         self._ranks[line] = message["rank"]
@@ -226,6 +266,17 @@ class _Guard:
             self._sender.add(message["rank"])
         self._greet(line)
         self._tell(op="started", rank=message["rank"], roots=message["roots"])
+
+    def _receive_visitor(self, line: Line, message: Dict[str, Any]) -> None:
+        """Tell a process that is to run beside a rank how that was started; it ends with the job as a rank does."""
+        rank = message["rank"]
+        lives = rank in self._ranks.values()
+        found = [told["roots"] for told in self._told if told["op"] == "started" and told["rank"] == rank]
+        if lives and found:
+            self._remember(message["root"])
+            line.send({"op": "visit", "roots": found[0], "welcome": self._welcome})
+        else:
+            line.send({"op": "visit", "roots": [], "welcome": {}})
 
     def _remember(self, *more: List[int]) -> None:
         self._roots.update((pid, start) for pid, start in more)
@@ -263,14 +314,18 @@ class _Guard:
             self._tell(op="exit", rank=rank, exit_code=None, reason="", **self._size(rank))
 
     def _end(self, message: Dict[str, Any]) -> None:
-        """End all that belongs to the job here, prove it, say so. Elsewhere the logs are sent before the guard ends."""
+        """End all that belongs to the job here, prove it, say so. Elsewhere the logs are sent before the guard ends.
+
+        With `leave` it stays, and is the business of who takes its slots next.
+        """
         if self._has_told("ended"):
             return
         self._remember(*message["roots"])
         for line in self._lines():  # what the ranks have said already comes before the end
             self._hear(line)
-        left = processes.end(self._job_id, self._roots)
-        self._leases.release(gone=not left.found and not left.unknown)
+        stays = bool(message.get("leave"))
+        left = processes.Scan(()) if stays else processes.end(self._job_id, self._roots)
+        self._leases.release(gone=not (stays or left.found or left.unknown))
         sizes = self._sender.sizes()
         self._tell(op="ended", left=[entry.pid for entry in left.found], unknown=left.unknown, sizes=sizes)
         self._done = not self._elsewhere
@@ -288,15 +343,6 @@ class _Guard:
             if self._elsewhere and not (self._sender.sizes() or left.found or left.unknown):
                 self._folder_gone()  # no rank ever ran, and the head may not know of this host at all
         self._done = lock is not None or silent
-
-
-def _facts(message: Dict[str, Any]) -> Dict[str, Any]:
-    try:
-        found = facts.host(count_slots=message["count_slots"]) if message["look"] else {}
-        port = facts.free_port(message["ports"])
-    except HostError as error:
-        return {"error": f"{error.message}\nhint: {error.hint}"}
-    return {"host": found, "port": port, "boot": facts.boot_id()}
 
 
 def _probed(message: Dict[str, Any]) -> str:

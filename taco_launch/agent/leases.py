@@ -1,31 +1,42 @@
 """Leases: which job has the slots of this host, by the kernel's locks on one file a slot.
 
 The kernel frees a lock whatever dies, but processes may outlive it: the file names its last holder, and who takes the
-lock ends first what is left of that one. A holder that ended in order leaves the file empty.
+lock ends first what is left of that one, and sees that nobody uses the GPU. A holder that ended in order leaves the file
+empty. Whoever may use the host may take its slots: the files are everybody's to write.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
+import stat
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Dict, Mapping, Optional, Sequence, Tuple
 
-from taco_launch.agent import roots
-from taco_launch.agent.folders import JobFolder, make_private
-from taco_launch.agent.protocol import dump, parsed
+from taco_launch.agent import gpus, leftovers
+from taco_launch.agent.folders import make_private
+from taco_launch.agent.holders import Holder, read_holder
+from taco_launch.agent.protocol import dump
 from taco_launch.errors import HostError
+from taco_launch.model.codec import to_json
+from taco_launch.model.slots import is_gpu
 
-# One place for all jobs of a host, whatever their cluster; setup makes it.
+# One place for all jobs of a host, whatever their cluster and user; setup makes it at every boot.
 FOLDER = "/run/taco-launch/leases"
 VARIABLE = "TACO_LAUNCH_LEASES"
+_FOR_ALL = 0o1777
+# So long a GPU's memory may take to be free once its processes are gone; seconds.
+_SETTLE_SECONDS = 10.0
+_PAUSE_SECONDS = 0.5
 
-Holder = Dict[str, Any]  # job, id, since (seconds since the epoch), agent, folder
 
-
-def place(environ: Mapping[str, str]) -> Path:
-    """Give the folder of the leases."""
-    return Path(environ.get(VARIABLE) or FOLDER)
+def place(environ: Mapping[str, str], state: Path, *, root: bool) -> Path:
+    """Give the folder of the leases: a user's own, below the state folder, where nobody has made the one for all."""
+    if environ.get(VARIABLE):
+        return Path(environ[VARIABLE])
+    # Where this user may not look, nobody has made it for all; Path.is_dir would raise.
+    return Path(FOLDER) if root or os.path.isdir(FOLDER) else state / "leases"  # noqa: PTH112
 
 
 class Leases:
@@ -34,87 +45,142 @@ class Leases:
     def __init__(self, folder: Path) -> None:
         """Hold none yet."""
         self._folder = folder
-        self._held: List[int] = []
+        self._held: Dict[str, int] = {}
+        self._use: Optional[Mapping[str, gpus.Use]] = None
+        self.refused: Dict[str, str] = {}  # of the last try, besides those that are locked: slot, why
 
-    def take(self, slots: int, job_id: str, agent: str, where: JobFolder) -> Tuple[str, ...]:
-        """Take the first `slots` slots, all or none; give why that cannot be, nothing where they are taken.
+    def take(
+        self, names: Sequence[str], count: int, holder: Holder, use: Optional[Mapping[str, gpus.Use]]
+    ) -> Tuple[str, ...]:
+        """Take any `count` of the slots, the first that can be had; none where there are fewer. Give their names.
+
+        `use` is who uses each GPU as far as that was looked at just now, None where it was not.
 
         Raises:
             HostError: there can be no leases in that folder.
         """
         if self._held:
-            return ()
+            return tuple(self._held)
+        self._use, self.refused = use, {}
+        taken: Dict[str, int] = {}
         try:
-            make_private(self._folder)
-            files = [os.open(self._folder / f"slot-{slot}", os.O_RDWR | os.O_CREAT, 0o600) for slot in range(slots)]
+            _make(self._folder)
+            for name in names:
+                if len(taken) == count:
+                    break
+                file = _locked(self._folder / name)
+                if file is not None:
+                    taken[name] = file
+                    self._look_into(name, file, holder)
+                    if name in self.refused:
+                        os.close(taken.pop(name))
+            if len(taken) == count:
+                for file in taken.values():
+                    _write(file, dump(to_json(holder)))
+                self._held, taken = taken, {}
         except OSError as error:
             hint = f"name a folder of your own with {VARIABLE}, or run as root"
-            raise HostError(f"no leases in {self._folder}: {error.strerror}", hint) from None
-        locked = [file for file in files if _lock(file)]
-        why = _busy([_holder(file) for file in files if file not in locked], slots)
-        if not why:
-            why = _leftovers([holder for holder in map(_holder, files) if holder is not None], job_id)
-        if why:
-            for file in files:
+            raise HostError(f"no leases in {self._folder}: {error.strerror or error}", hint) from None
+        finally:
+            for file in taken.values():
                 os.close(file)
-            return why
-        holder = {"job": where.name, "id": job_id, "since": time.time(), "agent": agent, "folder": str(where.path)}
-        for file in files:
-            _write(file, dump(holder))
-        self._held = files
-        return ()
+        return tuple(self._held)
 
     def release(self, *, gone: bool) -> None:
         """Let all go; `gone` says that nothing is left of the holder."""
-        for file in self._held:
+        for file in self._held.values():
             if gone:
                 _write(file, b"")
             os.close(file)
-        self._held = []
+        self._held = {}
+
+    def _look_into(self, name: str, file: int, holder: Holder) -> None:
+        """End what the last holder left; note why the slot cannot be had all the same."""
+        last = read_holder(file)
+        ends = last is not None and last.id != holder.id
+        if ends and last is not None:
+            why = leftovers.end(last)
+            if why:
+                self.refused[name] = why
+                return
+        if is_gpu(name):
+            why = self._used(name, _SETTLE_SECONDS if ends else 0.0)
+            if why:
+                self.refused[name] = why
+
+    def _used(self, name: str, seconds: float) -> str:
+        """Say who uses a GPU; wait for it to be free for some seconds, where something was just ended on it."""
+        deadline = time.monotonic() + seconds
+        if seconds:
+            self._use = None
+        while True:
+            if self._use is None:
+                try:
+                    self._use = gpus.used()
+                except HostError as error:
+                    return f"nobody knows who uses ({error.message})"
+            why = gpus.words(name, self._use)
+            if not why or time.monotonic() > deadline:
+                return why
+            time.sleep(_PAUSE_SECONDS)
+            self._use = None
 
 
-def _lock(file: int) -> bool:
+def _make(folder: Path) -> None:
+    """Make the folder where it is missing: that for all with what is above it for everybody to pass."""
+    if folder.is_dir():
+        return
+    if str(folder) != FOLDER:
+        make_private(folder)
+        return
+    folder.parent.mkdir(exist_ok=True)
+    folder.parent.chmod(0o711)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir()
+        folder.chmod(_FOR_ALL)
+
+
+def _locked(path: Path) -> Optional[int]:
+    """Open a slot's file and lock it, None where another has the lock.
+
+    Raises:
+        OSError: it cannot be opened, or is no plain file.
+    """
+    file = _opened(path)
     with contextlib.suppress(OSError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False
+        if os.path.samestat(os.fstat(file), path.stat()):  # else somebody removed it in between
+            return file
+    os.close(file)
+    return None
 
 
-def _busy(holders: List[Optional[Holder]], slots: int) -> Tuple[str, ...]:
-    """Say who has how many of the slots."""
-    if not holders:
-        return ()
-    count: Dict[str, int] = {}
-    for holder in holders:
-        told = "another job" if holder is None else f"job {holder['job']} (since {_clock(float(holder['since']))})"
-        count[told] = count.get(told, 0) + 1
-    return tuple(f"{number} of {slots} slots held by {told}" for told, number in count.items())
+def _opened(path: Path) -> int:
+    """Open a slot's file, after making it where it is missing.
 
-
-def _leftovers(holders: List[Holder], job_id: str) -> Tuple[str, ...]:
-    """End what is left of the last holders; say what cannot be ended."""
-    found = {holder["id"]: holder for holder in holders if holder["id"] != job_id}
-    why = []
-    for holder in found.values():
-        left = roots.end(JobFolder(Path(holder["folder"])), holder["id"])
-        pids = ", ".join(str(entry.pid) for entry in left.found)
-        if left.found or left.unknown:
-            told = "; ".join(filter(None, (pids and f"processes {pids} cannot be ended", left.unknown)))
-            why.append(f"job {holder['job']}, which had it last, is not proven gone: {told}")
-    return tuple(why)
-
-
-def _holder(file: int) -> Optional[Holder]:
-    told = parsed(os.pread(file, 1 << 16, 0))
-    return told if told is not None and {"job", "id", "since", "folder"} <= set(told) else None
+    In a folder that all may write to, the kernel refuses O_CREAT on another user's file (fs.protected_regular), root's as
+    well. So it is made under another name, with the mode it is to have from the first moment that others see it.
+    """
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        file = os.open(path, flags)
+    except FileNotFoundError:
+        made = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+        file = os.open(made, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.fchmod(file, 0o666)
+            os.link(made, path)
+        except FileExistsError:  # another was faster
+            os.close(file)
+            return os.open(path, flags)
+        finally:
+            made.unlink()
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, f"{path.name} is no plain file") from None
+    return file
 
 
 def _write(file: int, data: bytes) -> None:
     os.ftruncate(file, 0)
     os.pwrite(file, data, 0)
-
-
-def _clock(since: float) -> str:
-    then = time.localtime(since)
-    same_day = then[:3] == time.localtime()[:3]
-    return time.strftime("%H:%M" if same_day else "%Y-%m-%d %H:%M", then)

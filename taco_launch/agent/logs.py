@@ -1,4 +1,4 @@
-"""Logs as streams of bytes cut into segment files, the oldest dropped first; and the merged log made from the ranks'.
+"""Logs as streams of bytes cut into segment files, the oldest dropped first, with the times of what is in them.
 
 A stream with the stem `rank-0` lies in files `rank-0.OFFSET.log`, OFFSET being the place in the stream of the file's
 first byte: a reader finds its place again after any number of rotations.
@@ -7,12 +7,19 @@ first byte: a reader finds its place again after any number of rotations.
 import os
 import time
 from pathlib import Path
-from typing import List, Optional, Tuple
+from typing import TYPE_CHECKING, List, Optional, Tuple
+
+from taco_launch.agent.stamps import Stamper, Times, beside, first_since, now
+
+if TYPE_CHECKING:
+    from typing import Pattern
+
+    from taco_launch.agent.stamps import Stamp
 
 CHUNK = 1 << 20
 _RETRY_SECONDS = 1.0
-# Lines up to here stay whole in the merged log.
-_LINE_BOUND = 64 * CHUNK
+# What a pattern for the beginning of a line may have to see of it: a host's name and the number of a rank.
+_LABEL_BYTES = 1 << 10
 
 
 def segments(stem: Path) -> List[Tuple[int, Path]]:
@@ -48,12 +55,19 @@ class Writer:
         self._lost_why = ""
         self._retry_at = 0.0
         self._file: Optional[int] = None
+        self._stamper = Stamper()
+        self._at = 0
+        self._path = stem
         existing = segments(stem)
         self._start = existing[-1][0] if existing else 0
         self._size = existing[-1][1].stat().st_size if existing else 0
 
-    def write(self, data: bytes) -> None:
-        """Append `data`. What a full disk takes is counted, and told in the log once there is room again."""
+    def write(self, data: bytes, at: Optional[int] = None) -> None:
+        """Append `data`, which came at the time `at`, None for this moment.
+
+        What a full disk takes is counted, and told in the log once there is room again.
+        """
+        self._at = now() if at is None else at
         if self._lost and not self._tell_lost():
             self._lose(len(data))
             return
@@ -74,6 +88,7 @@ class Writer:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+        self._stamper.close()
 
     def _tell_lost(self) -> bool:
         """Write how much was lost, if there is room again; not asked too often."""
@@ -96,6 +111,7 @@ class Writer:
                     self._rotate()
                     continue
                 file = self._file if self._file is not None else self._open()
+                self._stamp()
                 written = os.write(file, data[:room])
             except OSError as error:
                 self._lost_why = error.strerror or str(error)
@@ -105,8 +121,12 @@ class Writer:
         return data
 
     def _open(self) -> int:
-        self._file = os.open(segment(self._stem, self._start), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._path = segment(self._stem, self._start)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         return self._file
+
+    def _stamp(self) -> None:
+        self._stamper.mark(self._path, self._start, self._size, self._at)
 
     def _append_whole(self, note: bytes) -> bool:
         """Write all of a note into one segment or nothing, so that a reader can trust it."""
@@ -114,6 +134,7 @@ class Writer:
             if self._segment_bytes - self._size <= 0:
                 self._rotate()
             file = self._file if self._file is not None else self._open()
+            self._stamp()
             written = os.write(file, note)
             if written < len(note):
                 os.ftruncate(file, self._size)
@@ -131,6 +152,8 @@ class Writer:
         self._start += self._size
         self._size = 0
         for _offset, path in segments(self._stem)[:-1]:
+            # The index first: without its segment nobody would ever find it.
+            beside(path).unlink(missing_ok=True)
             path.unlink()
 
 
@@ -143,7 +166,9 @@ class Reader:
         self.offset = offset
         self.skipped = 0
         self._file: Optional[int] = None
+        self._times: Optional[Times] = None
         self._start = 0
+        self._given = 0
 
     def read(self, size: int = CHUNK) -> bytes:
         """Give the next bytes, none when there are no more yet. What was dropped is added to `skipped`."""
@@ -151,16 +176,26 @@ class Reader:
             if self._file is not None:
                 data = os.pread(self._file, size, self.offset - self._start)
                 if data:
+                    self._given = len(data)
                     self.offset += len(data)
                     return data
             if not self._open_next():
                 return b""
+
+    def times(self) -> "List[Stamp]":
+        """Say when what was read last came: (place, time) of each of its pieces, the first where it begins."""
+        if self._times is None:
+            self._times = Times(segment(self._stem, self._start))
+        return self._times.of(self.offset - self._given, self.offset)
 
     def close(self) -> None:
         """Close the segment that is open."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
+        if self._times is not None:
+            self._times.close()
+            self._times = None
 
     def _open_next(self) -> bool:
         """Open the segment that holds the offset, or the oldest after it; False when there is none but the open one."""
@@ -192,13 +227,25 @@ def size(stem: Path) -> int:
     return present[-1][0] + present[-1][1].stat().st_size if present else 0
 
 
-def tail(stem: Path, lines: int) -> int:
-    """Give the offset at which the last `lines` lines of a stream begin; a last line without an end counts."""
+def since(stem: Path, when: int) -> int:
+    """Give the offset of the first bytes that came at `when` (microseconds since the epoch) or later, or nobody knows."""
+    found = first_since(segments(stem), when)
+    return size(stem) if found is None else found
+
+
+def tail(stem: Path, lines: int, end: Optional[int] = None, chosen: "Optional[Pattern[bytes]]" = None) -> int:
+    """Give the offset at which the last `lines` lines of a stream begin, of those before `end` that begin as `chosen`.
+
+    A last line without an end counts.
+    """
+    last = size(stem) if end is None else end
     if not lines:
-        return size(stem)
+        return last
     present = segments(stem)
-    first = end = size(stem)
+    first = last
     for start, path in reversed(present):
+        if end is not None and start >= end:
+            continue
         try:
             descriptor = os.open(path, os.O_RDONLY)
         except FileNotFoundError:  # the oldest was dropped a moment ago
@@ -206,17 +253,20 @@ def tail(stem: Path, lines: int) -> int:
         first = start
         with open(descriptor, "rb") as file:
             position = file.seek(0, os.SEEK_END)
-            if (start, path) == present[-1]:
-                end = start + position  # it may have grown since
+            if end is not None:
+                position = min(position, end - start)
+            elif (start, path) == present[-1]:
+                last = start + position  # it may have grown since
             while position:
                 begin = max(position - CHUNK, 0)
                 file.seek(begin)
-                data = file.read(position - begin)
+                data = file.read(position - begin + (0 if chosen is None else _LABEL_BYTES))
                 # The newline at the very end is the last line's own.
-                index = len(data) - (start + position == end and data.endswith(b"\n"))
+                index = position - begin
+                index -= start + position == last and data.endswith(b"\n", 0, index)
                 while lines and index >= 0:
                     index = data.rfind(b"\n", 0, index)
-                    lines -= index >= 0
+                    lines -= index >= 0 and (chosen is None or chosen.match(data, index + 1) is not None)
                 if not lines:
                     return start + begin + index + 1
                 position = begin
@@ -257,96 +307,3 @@ def _take(reader: Reader, most: int) -> bytes:
         pieces.append(data)
         most -= len(data)
     return b"".join(pieces)
-
-
-class Merge:
-    """Brings the logs of several streams into one, whole lines at a time, each line behind its stream's label.
-
-    A line ends with a newline or with a carriage return that no newline follows: a progress bar stays in place on a
-    terminal, and without the labels every stream's bytes are what was written.
-    """
-
-    def __init__(self, target: Path, max_bytes: int) -> None:
-        """Write to the stream `target`."""
-        self._out = Writer(target, max_bytes)
-        self._sources: List[_Source] = []
-        # The stream whose line is open: one of more than _LINE_BOUND bytes, which another stream's line would cut.
-        self._in_line: Optional[_Source] = None
-
-    def add(self, stem: Path, label: str) -> None:
-        """Merge the stream `stem` from its start on."""
-        self._sources.append(_Source(stem, f"{label} | ".encode("utf-8", "surrogateescape")))
-
-    def close(self) -> int:
-        """Close the merged log and give how many bytes of it were lost in all."""
-        self._out.close()
-        return self._out.lost_in_all
-
-    def finish(self, stem: Path) -> None:
-        """Say that nothing more comes from the stream `stem`, so that a last line without an end is one."""
-        for source in self._sources:
-            if source.stem == stem:
-                source.finished = True
-
-    def step(self) -> bool:
-        """Bring over what has come since, from each stream a bounded piece. False when there was nothing."""
-        moved = False
-        for source in self._sources:
-            lines = source.lines()
-            if not lines:
-                continue
-            if self._in_line is not None and self._in_line is not source:
-                self._in_line.in_line = False
-                self._out.write(b"\n")
-            self._out.write(lines)
-            self._in_line = source if source.in_line else None
-            moved = True
-        return moved
-
-
-class _Source:
-    def __init__(self, stem: Path, label: bytes) -> None:
-        self.stem = stem
-        self.finished = False
-        self._reader = Reader(stem)
-        self._label = label
-        self._rest: List[bytes] = []
-        self.in_line = False
-
-    def lines(self) -> bytes:
-        """Give the next whole lines behind their labels, none when there are none yet."""
-        while True:
-            data = self._reader.read()
-            if self._reader.skipped:
-                note = f"[taco-launch: {self._reader.skipped} bytes dropped by log rotation before they were merged]\n"
-                data = (b"\n" if self._rest or self.in_line else b"") + note.encode() + data
-                self._reader.skipped = 0
-            if not data:
-                return self._labelled(close=True) if self.finished and (self._rest or self.in_line) else b""
-            if self._rest and self._rest[-1].endswith(b"\r"):  # only now can it be told whether a newline follows
-                data = b"".join((*self._rest, data))
-                self._rest = []
-            end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1
-            # A long line is kept in pieces and joined once; beyond the bound its pieces go out as they come.
-            self._rest.append(data[:end] if end else data)
-            if end or sum(map(len, self._rest)) > _LINE_BOUND:
-                labelled = self._labelled(close=False)
-                self._rest = [data[end:]] if end and data[end:] else []
-                return labelled
-
-    def _labelled(self, *, close: bool) -> bytes:
-        data = b"".join(self._rest)
-        self._rest = []
-        label = self._label
-        text = data.replace(b"\n", b"\n" + label)
-        if b"\r" in data:
-            text = text.replace(b"\r", b"\r" + label).replace(b"\r" + label + b"\n", b"\r\n")
-        if not self.in_line and data:
-            text = label + text
-        self.in_line = not data.endswith((b"\n", b"\r"))
-        if not self.in_line:
-            text = text[: -len(label)]
-        elif close:
-            self.in_line = False
-            text += b"\n"
-        return text

@@ -100,6 +100,21 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
     return Scan(alive, _why_unknown(unreadable), frozenset(entry.group for entry in alive) - others)
 
 
+def of_user(uid: int) -> List[Process]:
+    """Give the living processes of a user."""
+    found = (identify(pid) for pid in list(_pids()) if _owner(pid) == uid)
+    return [entry for entry in found if entry is not None and not _gone(entry)]
+
+
+def why_hidden() -> str:
+    """Say why this user may not see all processes of the host, nothing where all are to be seen."""
+    if os.geteuid() == 0:
+        return ""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
+        hidden = any(" - proc " in line and "hidepid=" in line and "hidepid=0" not in line for line in lines)
+    return "/proc hides the processes of other users (hidepid)" if hidden else ""
+
+
 def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) -> Scan:
     """Kill all that belongs to a job and prove it gone: give what is left after at most `seconds` (nothing, if right).
 
@@ -238,12 +253,7 @@ def _is_of_a_login(entry: Process) -> bool:
 
 
 def _why_unknown(unreadable: int) -> str:
-    if os.geteuid() == 0:
-        return ""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
-        hidden = any(" - proc " in line and "hidepid=" in line and "hidepid=0" not in line for line in lines)
-    if hidden:
-        return "/proc hides the processes of other users (hidepid)"
-    if unreadable:
+    hidden = why_hidden()
+    if unreadable and not hidden and os.geteuid() != 0:
         return f"processes of this user whose environment cannot be read: {unreadable}"
-    return ""
+    return hidden

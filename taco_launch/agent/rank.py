@@ -50,7 +50,10 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
         return _refuse(f"rank {rank}: the guard in {folder.path} is gone")
     environment = {**os.environ, **rank_env(rank, local_rank, welcome["environment"])}
     os.umask(int(welcome["umask"]))  # on other hosts it is that of their sshd
-    log = logs.Writer(folder.rank(rank), int(welcome["log_max_bytes"]))
+    stem = folder.of_attempt(int(welcome.get("attempt", 1))).rank(rank)
+    with contextlib.suppress(OSError):  # as for the log itself: the rank goes on without it
+        stem.parent.mkdir(mode=0o700, exist_ok=True)
+    log = logs.Writer(stem, int(welcome["log_max_bytes"]))
     terminating = any(message["op"] == "terminate" for message in behind)
     return _Rank(guard, rank, log, terminating=terminating).run([unescape(word) for word in command], environment)
 

@@ -11,7 +11,7 @@ from taco_launch import state
 from taco_launch.agent.folders import JobFolder
 from taco_launch.errors import TacoLaunchError
 from taco_launch.model.codec import from_json, to_json
-from taco_launch.model.jobs import Event, JobRecord, JobSpec
+from taco_launch.model.jobs import Event, JobRecord, JobSpec, JobState
 
 SCHEMA = 1
 _RESERVE_BYTES = 1 << 16
@@ -99,6 +99,12 @@ class Events:
                 continue
             self._pending = self._pending[written:]
         return True
+
+
+def ended(events: Events, end: JobState, exit_code: int, reason: str, **data: Any) -> bool:
+    """Append a job's end; False where the disk is too full even for that."""
+    events.add(state.ENDED, reason, state=end.value, exit_code=exit_code, **data)
+    return events.flush()
 
 
 def read_events(folder: JobFolder) -> List[Event]:

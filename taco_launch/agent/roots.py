@@ -1,5 +1,7 @@
 """What a guard keeps in its job's folder: whose the folder is, and which processes have registered there."""
 
+import json
+import os
 from typing import Iterable, NamedTuple, Optional, Tuple
 
 from taco_launch.agent import facts, processes, records
@@ -23,11 +25,15 @@ def keep(
 
 
 def kept(folder: JobFolder) -> Optional[Kept]:
-    """Read it, None where no guard has written or nothing can be read."""
+    """Read it, None where no guard of this user has written or nothing can be read.
+
+    Another user may have named the folder, so as to have us end what is not the job's.
+    """
     try:
-        told = records.read_json(folder.roots)
-        if told is None:
-            return None
+        with open(os.open(folder.roots, os.O_RDONLY | os.O_NONBLOCK), encoding="ascii") as file:
+            if os.fstat(file.fileno()).st_uid != os.geteuid():
+                return None
+            told = json.load(file)
         if told["boot"] != facts.boot_id():
             return Kept(told["id"], ())
         guard = told["guard"]
@@ -39,5 +45,14 @@ def kept(folder: JobFolder) -> Optional[Kept]:
 
 def end(folder: JobFolder, job_id: str) -> processes.Scan:
     """End all that belongs to a job on this host and give what is left."""
+    return processes.end(job_id, _of(folder, job_id))
+
+
+def find(folder: JobFolder, job_id: str) -> processes.Scan:
+    """Find all that belongs to a job on this host."""
+    return processes.scan(job_id, _of(folder, job_id))
+
+
+def _of(folder: JobFolder, job_id: str) -> Tuple[Tuple[int, int], ...]:
     found = kept(folder)
-    return processes.end(job_id, found.roots if found is not None and found.job_id == job_id else ())
+    return found.roots if found is not None and found.job_id == job_id else ()

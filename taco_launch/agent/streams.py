@@ -1,6 +1,6 @@
 """Logs of ranks that run on another host than the supervisor: read by the guard there, kept by the supervisor here.
 
-Every piece tells its place in the rank's log. After a connection was made again, the guard goes on where the supervisor
+Every piece tells its place in the rank's log, and when what is in it came. After a connection was made again, the guard goes on where the supervisor
 says it is; so nothing is lost or doubled.
 """
 
@@ -46,7 +46,9 @@ class Sender:
                 continue
             data = reader.read(_PIECE)
             if data:
-                line.post({"op": "log", "rank": rank, "offset": reader.offset - len(data)}, data)
+                begin = reader.offset - len(data)
+                times = [(place - begin, at) for place, at in reader.times()]
+                line.post({"op": "log", "rank": rank, "offset": begin, "times": times}, data)
                 moved = True
         return moved
 
@@ -83,7 +85,10 @@ class Keeper:
         if offset > have:
             writer.write(b"[taco-launch: %d bytes dropped by log rotation before they were read]\n" % (offset - have))
             have = offset
-        writer.write(data[have - offset :])
+        ends = [*(begin for begin, _at in message["times"][1:]), len(data)]
+        for (begin, at), end in zip(message["times"], ends):
+            if end > have - offset:
+                writer.write(data[max(begin, have - offset) : end], at)
         self.offsets[rank] = max(have, offset + len(data))
         self._close_if_whole(rank)
         return rank, self.offsets[rank]

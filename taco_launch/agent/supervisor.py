@@ -1,6 +1,7 @@
-"""`agent run`: the supervisor of one job, on the head: places it, starts mpirun, follows it, ends it, records it all.
+"""`agent run`: the supervisor of one attempt of a job, on the head: places it, starts mpirun, follows it, ends it.
 
-It holds the job's lock for life (handed over by `submit`), so that everybody can tell whether a job has a supervisor.
+It holds the job's lock for life (handed over by who starts it), so that everybody can tell whether a job has a
+supervisor. Where there is no place it says why, and ends: the scheduler starts the next when there may be one.
 """
 
 import contextlib
@@ -9,15 +10,16 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from taco_launch import state
-from taco_launch.agent import disband, facts, logs, processes, program, records, recovery
-from taco_launch.agent.folders import JobFolder
-from taco_launch.agent.gang import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS, Gang, UnusableError
+from taco_launch.agent import disband, facts, logs, processes, program, records, recovery, wake
+from taco_launch.agent.folders import JobFolder, Jobs
+from taco_launch.agent.gang import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS, Gang
 from taco_launch.agent.launcher import IGNORED, drain, spawn, wake_on_child
-from taco_launch.agent.links import Link, RemoteLink
-from taco_launch.agent.streams import Keeper
+from taco_launch.agent.links import KILLED, Link, RemoteLink
+from taco_launch.agent.ranks import WRAPPER_KILLED, Ranks
+from taco_launch.agent.refusal import UnusableError
 from taco_launch.agent.why import blamed, explained
 from taco_launch.errors import DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError
 from taco_launch.launch import mpirun
@@ -25,47 +27,62 @@ from taco_launch.launch.env import launch_agent, local_env, mark, relevant
 from taco_launch.launch.needs import needs
 from taco_launch.model.codec import to_json
 from taco_launch.model.job_facts import JobFacts
-from taco_launch.model.jobs import Finding, JobSpec, JobState, RankEnd
+from taco_launch.model.jobs import CleanUp, Finding, HostRanks, JobSpec, JobState
 from taco_launch.model.plans import Placement
 
-# Of a thousand ranks that fail together, the events of the first tell enough.
-_MOST_FAILURES = 64
 # So long mpirun may take to end its daemons on other hosts when all ranks have ended.
 _LINGER_SECONDS = 10.0
+# A host that was silent before has so long to answer once more: whoever waits for the job has waited for long already.
+_SILENT_SECONDS = 8.0
+# mpirun may hear of a rank's end, and end by the same signal, before the guard has told of that.
+_SAME_MOMENT_SECONDS = 0.3
 
 
-def main(folder: JobFolder, agent: str, guard_process: "subprocess.Popen[bytes]") -> int:
-    """Supervise the job to its end; `guard_process` is this host's guard, started already."""
+def main(folder: JobFolder, agent: str, guard_process: "subprocess.Popen[bytes]", lock: int) -> int:
+    """Supervise an attempt to its end; `guard_process` is this host's guard, started already, `lock` the job's lock."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     processes.become_subreaper()
     supervisor = _Supervisor(folder, agent, guard_process)
     signal.signal(signal.SIGTERM, supervisor.on_term)
     supervisor.run()
+    os.close(lock)
+    jobs = Jobs(folder.path.parent.parent)
+    if supervisor.is_over:
+        jobs.unmark(folder.name)
+    wake.poke(jobs)
+    wake.ensure(jobs, agent)
     return 0
 
 
 class _Supervisor:
     def __init__(self, folder: JobFolder, agent: str, guard_process: "subprocess.Popen[bytes]") -> None:
-        self._folder = folder
+        events = records.read_events(folder)
+        self._record = state.reduce(events)
+        self._is_new = all(event.kind == state.SUBMITTED for event in events)
+        self._attempt = self._record.attempt + 1
+        self._id = state.mark(self._record.id, self._attempt)
+        self._folder = folder.of_attempt(self._attempt)
         self._agent = agent
         self._spec: JobSpec = records.read_spec(folder)
         self._events = records.Events(folder)
-        self._id = records.record(folder).id
         limit = self._spec.policy.log_max_bytes
-        self._merge = logs.Merge(folder.merged, limit)
-        self._launcher_log = logs.Writer(folder.launcher, limit)
+        self._ranks = Ranks(self._folder, self._events, limit)
+        self._launcher_log = logs.Writer(self._folder.launcher, limit)
         self._guard_process = guard_process
-        self._gang = Gang(folder, agent, self._spec, self._id, lambda: guard_process.poll() is None, self._hear_early)
-        self._keepers: Dict[str, Keeper] = {}
+        self._gang = Gang(
+            folder,
+            agent,
+            self._spec,
+            self._id,
+            lambda: guard_process.poll() is None,
+            self._hear_early,
+            self._record.left_out,
+        )
         self._mpirun: Optional[subprocess.Popen[bytes]] = None
-        self._np = 0
-        self._started: Dict[int, str] = {}
-        self._roots: List[List[int]] = []
-        self._ended: Dict[int, int] = {}
-        self._failures: List[RankEnd] = []
-        self._lost_bytes = 0
+        self._no_place: Optional[Union[PlacementError, UnusableError]] = None
         self._cut_short: Optional[Tuple[JobState, int, str]] = None
+        self._lost_host = ""
         self._kill_at: Optional[float] = None
         self._released = False
         self._look_at = 0.0
@@ -73,17 +90,32 @@ class _Supervisor:
         self._over_at = 0.0
         self._lingered = False
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the job needs nobody any more."""
+        return self._spec.policy.ttl is None and records.record(self._folder).state.is_terminal
+
     def run(self) -> None:
-        """Take the job from its folder to its end; whatever goes wrong is the job's recorded end."""
+        """Take the attempt from its folder to its end; whatever goes wrong is its recorded end."""
         try:
             self._launch()
             self._follow()
         except (PlacementError, UnusableError) as error:
-            self._cut_short = (JobState.FAILED, error.exit_code, f"{error.message}\nhint: {error.hint}")
+            if self._waits_after(error):
+                self._no_place = error
+            else:
+                self._cut_short = (JobState.FAILED, error.exit_code, f"{error.message}\nhint: {error.hint}")
         except TacoLaunchError as error:
             hint = f"\nhint: {error.hint}" if error.hint else ""
             self._cut_short = self._cut_short or (JobState.FAILED, NO_JOB, f"{error.message}{hint}")
         self._finish()
+
+    def _waits_after(self, error: Union[PlacementError, UnusableError]) -> bool:
+        """Say whether a job without a place goes on waiting: not one that may not, or asks for what there never is."""
+        if self._spec.policy.queue_timeout == 0:
+            return False
+        hopeless = isinstance(error, UnusableError) or error.never
+        return not (self._is_new and hopeless)
 
     def on_term(self, _number: int, _frame: object) -> None:
         """Note a TERM, which may have come in the middle of anything."""
@@ -91,19 +123,26 @@ class _Supervisor:
 
     def _stop(self, by: str, number: int, grace: Optional[float] = None) -> None:
         """End the job before its time: TERM now, KILL after the grace time. A second call can only shorten it."""
-        if self._cut_short is None:
+        if self._cut_short is None or self._cut_short[0] is JobState.SUSPENDED:
+            begins = self._cut_short is None
             self._cut_short = (JobState.CANCELLED, SIGNAL_BASE + number, f"stopped by {by}")
-            self._terminate(f"stopped by {by}")
+            if begins:
+                self._terminate(f"stopped by {by}")
         if grace is not None and self._kill_at is not None:
             self._kill_at = min(self._kill_at, time.monotonic() + grace)
 
     def _hear(self) -> None:
-        """Take a stop that somebody asks for."""
+        """Take a stop that somebody asks for, or that the job is suspended."""
         request = records.read_json(self._folder.stop)
         if request is not None:
             self._stop(request["by"], int(request["signal"]), request.get("grace"))
         if self._term:
             self._stop("a TERM to its supervisor", signal.SIGTERM)
+        suspend = None if self._cut_short is not None else records.read_json(self._folder.suspend)
+        if suspend is not None:
+            why = f"suspended by {suspend['by']}"
+            self._cut_short = (JobState.SUSPENDED, SIGNAL_BASE + signal.SIGTERM, why)
+            self._terminate(why)
 
     # -- start
 
@@ -123,16 +162,24 @@ class _Supervisor:
             openmpi=facts.openmpi(spec.mpirun, environment) if asked else None,
         )
         placement, known = self._gang.assemble(known, self._note)
-        self._np = placement.np
         wrapper = program.wrapper(self._folder, "rank")
         launch = mpirun.plan(spec, self._id, placement, known, wrapper, str(self._folder.path))
         for file in launch.files:
             Path(file.path).write_text(file.text, encoding="utf-8")
-        hosts = [share.host for share in placement.shares]
-        told = {"hosts": hosts, "line": mpirun.line(launch.tokens), "warnings": launch.warnings}
-        self._events.add(state.PLACED, placement.why, np=self._np, **told)
+        shares = tuple(HostRanks(share.host, share.ranks, share.slots) for share in placement.shares)
+        self._events.add(
+            state.PLACED,
+            placement.why,
+            np=placement.np,
+            hosts=[share.host for share in placement.shares],
+            line=mpirun.line(launch.tokens),
+            warnings=launch.warnings,
+            mark=self._id,
+            attempt=self._attempt,
+            shares=to_json(shares),
+        )
+        self._ranks.place(placement, self._gang.here, self._attempt)
         self._prepare(placement, dict(launch.host_env), caller["umask"])
-        self._label(placement)
         environment = {**environment, **dict(launch.env)}
         if self._gang.remote:
             environment.update(launch_agent(program.wrapper(self._folder, "daemon")))
@@ -156,20 +203,12 @@ class _Supervisor:
             shared = {**dict(mark(self._spec.name, self._id)), **local_env(self._spec, placement, port)}
             for name, value in host_env.get(link.name, ()):
                 shared.setdefault(name, value)
-            link.order("prepare", welcome={"environment": shared, "log_max_bytes": limit, "umask": umask})
+            welcome = {"environment": shared, "log_max_bytes": limit, "umask": umask}
             if isinstance(link, RemoteLink):
-                self._keepers[link.name] = Keeper(self._folder, limit, self._finished)
-
-    def _label(self, placement: Placement) -> None:
-        """Name the streams of the merged log."""
-        width = max(len(f"{share.host}/{self._np - 1}") for share in placement.shares)
-        names = [share.host for share in placement.shares for _rank in range(share.ranks)]
-        for rank, host in enumerate(names):
-            self._merge.add(self._folder.rank(rank), f"{host}/{rank}".ljust(width))
-        self._merge.add(self._folder.launcher, f"{self._gang.here.name}/mpirun")
-
-    def _finished(self, rank: int) -> None:
-        self._merge.finish(self._folder.rank(rank))
+                self._ranks.keep(link.name)
+            else:  # elsewhere the folder is a new one for every attempt
+                welcome["attempt"] = self._attempt
+            link.order("prepare", welcome=welcome)
 
     # -- run
 
@@ -184,8 +223,10 @@ class _Supervisor:
         begin = time.monotonic()
         for link in self._gang.remote:
             link.heard = begin
+        if self._record.started is not None:  # the time that it may run is that of all its attempts
+            begin -= max(0.0, time.time() - self._record.started)
         while self._mpirun.poll() is None:
-            busy = self._merge.step()
+            busy = self._ranks.step()
             ready = self._gang.pump(self._note, 0 if busy else TICK_MS, more)
             if not self._guarded():
                 break
@@ -203,6 +244,7 @@ class _Supervisor:
                 link.lost_after(self._spec.policy.host_loss_timeout, self._gang.looked)
             if link.gone and self._cut_short is None:
                 self._cut_short = disband.end_of(link, self._gang.here)
+                self._lost_host = "" if link is self._gang.here else link.name
         return not any(link.gone for link in self._gang.links)
 
     def _on_tick(self, begin: float) -> None:
@@ -215,14 +257,14 @@ class _Supervisor:
             why = f"ran longer than the {timeout:g} s that it was given"
             self._cut_short = (JobState.FAILED, DEADLINE, why)
             self._terminate(why)
-        if len(self._ended) < self._np:
+        if not self._ranks.all_ended:
             linger = _LINGER_SECONDS if self._gang.remote else 0.0
             self._over_at = now + max(self._spec.policy.grace, linger)
         elif now > self._over_at and self._mpirun is not None:
             self._lingered = True
             self._mpirun.kill()
         if self._kill_at is not None and self._mpirun is not None:
-            over = all(rank in self._ended for rank in self._started)
+            over = all(rank in self._ranks.ended for rank in self._ranks.started)
             if (over or now > self._kill_at) and not self._released:
                 self._released = True
                 self._gang.order("release")
@@ -245,57 +287,24 @@ class _Supervisor:
         self._kill_at = time.monotonic() + grace
         self._events.add(state.STOPPING, f"{why}; ending it by TERM, then KILL after {grace:g} s")
         self._gang.order("terminate")
-        if not self._started:
+        if not self._ranks.started:
             self._mpirun.terminate()
 
     def _note(self, link: Link, message: Dict[str, Any]) -> None:
         """Take what a guard says; it may come twice."""
-        op = message["op"]
-        if op == "started" and message["rank"] not in self._started:
-            self._note_start(link, message)
-        elif op == "exit" and message["rank"] not in self._ended:
-            self._note_exit(link, message)
-        elif op == "log" and isinstance(link, RemoteLink):
-            rank, offset = self._keepers[link.name].take(message)
-            link.post({"op": "had", "rank": rank, "offset": offset})
-            link.offsets[rank] = offset
-        elif op == "ended":
-            for rank, size in message["sizes"].items():
-                self._keepers[link.name].ends_at(int(rank), size)
-        elif op == "gave-up" and self._cut_short is None:
+        if message["op"] == "gave-up" and self._cut_short is None:
             reason = message["reason"]
             if link is not self._gang.here:
                 reason = reason.replace("its guard", f"its guard on {link.name}", 1)
             self._cut_short = (JobState.FAILED, FAILED, reason)
-
-    def _note_start(self, link: Link, message: Dict[str, Any]) -> None:
-        self._started[message["rank"]] = link.name
-        if link is self._gang.here:
-            self._roots += message["roots"]
-        if len(self._started) == self._np:
-            self._events.add(state.RUNNING, "every rank has started", boot=self._gang.here.boot, roots=self._roots)
-
-    def _note_exit(self, link: Link, message: Dict[str, Any]) -> None:
-        rank, code, reason = message["rank"], message["exit_code"], message["reason"]
-        if code is None:
-            code, reason = SIGNAL_BASE + signal.SIGKILL, "was killed, and its wrapper with it"
-        self._ended[rank] = code
-        if link.name in self._keepers:
-            self._keepers[link.name].ends_at(rank, message["size"])
         else:
-            self._finished(rank)
-        self._lost_bytes += message.get("lost", 0)
-        if code and self._cut_short is None:
-            self._failures.append(RankEnd(rank, link.name, code, reason))
-            if len(self._failures) <= _MOST_FAILURES:
-                told = f"rank {rank} on {link.name} {reason or state.ending(code)}"
-                self._events.add(state.RANK_FAILED, told, rank=rank, host=link.name, exit_code=code)
+            self._ranks.note(link, message, blame=self._cut_short is None)
 
     # -- end
 
     def _finish(self) -> None:
-        """End what is left, bring the logs together, record the end."""
-        failures = len(self._failures)
+        """End what is left, bring the logs together, record the end, or why and for what the job waits."""
+        failures = self._failures_so_far()
         left = self._end_processes()
         code = -signal.SIGKILL
         if self._mpirun is not None:
@@ -307,36 +316,64 @@ class _Supervisor:
             code = 0
         if code >= 0:
             # What the ranks said last may have come after mpirun's end. Where a signal ended mpirun, it came of that.
-            failures = len(self._failures)
-        failure = state.culprit(blamed(self._folder, self._failures[:failures]), code)
-        job_state, code, reason = state.verdict(self._np, len(self._started), failure, code, self._cut_short)
-        findings: Tuple[Finding, ...] = ()
-        if job_state is JobState.FAILED:
-            where = self._started.get(0, self._gang.here.name)
-            ended_itself = self._cut_short is None
-            reason, findings = explained(
-                self._folder, reason, failure, len(self._started), where, ended_itself=ended_itself
-            )
-        for stem in (self._folder.launcher, *map(self._folder.rank, range(self._np))):
-            self._merge.finish(stem)
-        while self._merge.step():
-            pass
-        lost = self._lost_bytes + self._merge.close() + sum(keeper.close() for keeper in self._keepers.values())
+            failures = len(self._ranks.failures)
+        lost = self._ranks.close()
         notes = (
             f"{lost} bytes of its logs were lost on a full disk" if lost else "",
             left,
             "mpirun did not end by itself" if self._lingered else "",  # 5.0 now and then: openpmix/prrte#1839
         )
-        reason = "; ".join(filter(None, (reason, *notes)))
-        self._folder.caller.unlink(missing_ok=True)
-        data: Dict[str, Any] = {"state": job_state.value, "exit_code": code}
-        if failure and not self._cut_short:
-            data.update(rank=failure.rank, host=failure.host)
-        if findings:
-            data["findings"] = to_json(findings)
-        self._events.add(state.ENDED, reason, **data)
+        if self._no_place is not None and self._cut_short is None:
+            what = self._no_place.message.split("\n")[0]
+            self._events.add(state.WAITING, what, hosts=self._no_place.reasons)
+        elif self._cut_short is not None and self._cut_short[0] is JobState.SUSPENDED:
+            self._events.add(state.SUSPENDED, "; ".join(filter(None, (self._cut_short[2], *notes))))
+            self._folder.suspend.unlink(missing_ok=True)
+        else:
+            self._record_end(failures, code, notes)
         while not self._events.flush():
             time.sleep(1)
+
+    def _failures_so_far(self) -> int:
+        """Say how many ranks have failed; where mpirun was ended by a signal and none has, guards are heard once more.
+
+        Only a rank that was killed with its wrapper counts then: the others end because mpirun has.
+        """
+        ranks = self._ranks
+        if ranks.failures or self._mpirun is None or (self._mpirun.poll() or 0) >= 0:
+            return len(ranks.failures)
+        until = time.monotonic() + _SAME_MOMENT_SECONDS
+        while not ranks.failures and time.monotonic() < until:
+            self._gang.pump(self._note)
+        return sum(end.reason == WRAPPER_KILLED for end in ranks.failures[:1])
+
+    def _record_end(self, failures: int, code: int, notes: Sequence[str]) -> None:
+        """Record how the attempt ended: of its ranks that failed the first `failures` count, `code` is mpirun's."""
+        ranks = self._ranks
+        failure = state.culprit(blamed(self._folder, ranks.failures[:failures]), code)
+        job_state, code, reason = state.verdict(ranks.np, len(ranks.started), failure, code, self._cut_short)
+        findings: Tuple[Finding, ...] = ()
+        if job_state is JobState.FAILED:
+            where = ranks.started.get(0, self._gang.here.name)
+            ended_itself = self._cut_short is None
+            reason, findings = explained(
+                self._folder, reason, failure, len(ranks.started), where, ended_itself=ended_itself
+            )
+        reason = "; ".join(filter(None, (reason, *notes)))
+        data: Dict[str, Any] = {}
+        if failure and not self._cut_short:
+            data.update(rank=failure.rank, host=failure.host)
+        host = failure.host if failure and not self._cut_short else self._lost_host
+        now = records.record(self._folder)
+        again = state.retry(self._spec.policy, now, job_state, code, host)
+        if again is not None:
+            more = {"delay": again.delay, "left_out": again.left_out, "exit_code": code}
+            self._events.add(state.RESTARTING, reason, **data, **more)
+            return
+        if findings:
+            data["findings"] = to_json(findings)
+        self._folder.caller.unlink(missing_ok=True)
+        records.ended(self._events, job_state, code, reason, **data)
 
     def _end_processes(self) -> str:
         """Have every guard end all that belongs to the job; do it without them where there is none. Say what is left."""
@@ -344,18 +381,27 @@ class _Supervisor:
             self._gang,
             self._note,
             self._orphans(),
-            whole=lambda name: name not in self._keepers or self._keepers[name].whole(),
+            whole=self._ranks.whole,
             meanwhile=self._meanwhile,
             begun=self._mpirun is not None,
             timeout=self._spec.policy.host_loss_timeout,
+            leave=self._leaves(),
         )
         left = [self._left_here()]
         remote = self._gang.remote
         left += [recovery.left(link.answers["ended"], link.name) for link in remote if "ended" in link.answers]
         left += self._clear([link for link in remote if "ended" not in link.answers])
         left += [f"the logs of {name} are not all here" for name in stuck]
-        self._gang.dismiss(self._gang.remote, self._note, remove=self._np == 0)
+        clear = self._ranks.np == 0 or self._spec.policy.clean_up is CleanUp.ALL
+        unsaved = [link for link in remote if link in self._gang.remote and not self._ranks.whole(link.name)]
+        self._gang.dismiss(unsaved, self._note, remove=False)
+        self._gang.dismiss(self._gang.remote, self._note, remove=clear)
         return "; ".join(filter(None, left))
+
+    def _leaves(self) -> bool:
+        """Say whether what the ranks have left running stays: where that is asked, and all of them ended well."""
+        ended = self._mpirun is not None and self._mpirun.poll() == 0 and self._cut_short is None
+        return ended and self._ranks.all_well and self._spec.policy.clean_up is CleanUp.NONE
 
     def _orphans(self) -> List[List[int]]:
         """Give those of an mpirun that has ended: they are our children now, and all but our own are the job's."""
@@ -366,7 +412,7 @@ class _Supervisor:
         if "ended" in self._gang.here.answers:
             return recovery.left(self._gang.here.answers["ended"])
         self._guard_process.kill()
-        known = [(int(pid), int(start)) for pid, start in (*self._orphans(), *self._roots)]
+        known = [(int(pid), int(start)) for pid, start in (*self._orphans(), *self._ranks.roots)]
         left = processes.end(self._id, known)
         return recovery.left({"left": [entry.pid for entry in left.found], "unknown": left.unknown})
 
@@ -376,11 +422,15 @@ class _Supervisor:
             return []
         if self._cut_short is None:
             self._cut_short = disband.end_of(links[0], self._gang.here)
-        return recovery.clear([link.name for link in links], self._agent, self._folder, self._id)
+            self._lost_host = links[0].name
+        killed = [link.name for link in links if link.gone == KILLED]
+        silent = [link.name for link in links if link.gone != KILLED]
+        words = recovery.clear(killed, self._agent, self._folder, self._id)
+        return words + recovery.clear(silent, self._agent, self._folder, self._id, _SILENT_SECONDS)
 
     def _meanwhile(self) -> None:
         self._reap_orphans()
-        self._merge.step()
+        self._ranks.step()
 
     def _own(self) -> List[Optional[int]]:
         """Give the processes that are ours alone."""

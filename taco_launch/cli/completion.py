@@ -1,5 +1,6 @@
-"""What the shell offers for hosts of the inventory, and for words in a list with commas."""
+"""What the shell offers for jobs, for hosts of the inventory, and for words in a list with commas."""
 
+import os
 from collections.abc import Callable, Iterable
 
 import click
@@ -11,6 +12,16 @@ from taco_launch.errors import TacoLaunchError
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
+def complete_job(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the jobs of this machine; nobody else is asked while somebody types."""
+    if settings_of(ctx).elsewhere:
+        return []
+    from taco_launch.agent.folders import Jobs, state_folder
+
+    found = Jobs(state_folder(os.environ, os.geteuid())).all()
+    return [CompletionItem(folder.name) for folder in found if folder.name.startswith(incomplete)]
+
+
 def complete_hosts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the hosts and groups that were not named yet, each as a word."""
     given = ctx.params.get(str(param.name)) or ()
@@ -19,10 +30,11 @@ def complete_hosts(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def complete_host_list(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the hosts for the end of a list such as h1:8,h2."""
+    """Offer the hosts and groups for the end of a list such as h1:8,h2."""
     before, last = _split(incomplete)
     given = {word.partition(":")[0] for word in before.split(",")}
-    return _items(before, (host for host in _known(ctx)[0] if host not in given), last)
+    hosts, groups = _known(ctx)
+    return _items(before, (word for word in (*hosts, *groups) if word not in given), last)
 
 
 def complete_list(words: Iterable[str]) -> Completer:

@@ -7,7 +7,25 @@ import sys
 import click
 
 import taco_launch
-from taco_launch.cli import bench, explain, facts, inventory, jobs, knobs, lab, render, run, setup, teardown, trust
+from taco_launch.cli import (
+    bench,
+    execute,
+    explain,
+    facts,
+    inventory,
+    jobs,
+    knobs,
+    lab,
+    logs,
+    metrics,
+    render,
+    run,
+    seeing,
+    setup,
+    suspend,
+    teardown,
+    trust,
+)
 from taco_launch.cli.options import Settings, inventory_option, output_options, talk_options
 from taco_launch.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError
 
@@ -53,13 +71,18 @@ def completion(shell: str) -> None:
 
 for verb in (
     *run.VERBS,
+    *seeing.VERBS,
+    logs.logs,
     *jobs.VERBS,
+    *execute.VERBS,
+    *suspend.VERBS,
     bench.bench,
     inventory.inventory,
     knobs.knobs,
     explain.explain,
     facts.facts,
     lab.lab,
+    metrics.metrics,
     setup.setup,
     teardown.teardown,
     trust.trust,

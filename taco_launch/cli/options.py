@@ -1,7 +1,6 @@
 """Options that stand before or after the verb, and what they amount to."""
 
 import functools
-import math
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -12,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.inventory.durations import parse_duration
 
 if TYPE_CHECKING:
     from taco_launch.model.hosts import Inventory
@@ -19,21 +19,24 @@ if TYPE_CHECKING:
     from taco_launch.remote.head import Head
 
 
-class Seconds(click.FloatRange):
-    """A number of seconds from `least` to some thirty years: infinity and NaN are none."""
+class Seconds(click.types.FloatParamType):
+    """A time from `least` seconds to some thirty years, written as 90, 90s, 15m, 3h or 2d."""
 
-    name = "seconds"
+    name = "time"
 
     def __init__(self, least: float = 0) -> None:
         """Take no less than `least`."""
-        super().__init__(min=least, max=1e9)
+        self._least = least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read a number."""
-        number = float(super().convert(value, param, ctx))
-        if math.isnan(number):
-            self.fail(f"{value!r} is no number of seconds", param, ctx)
-        return number
+        """Read a time; a number is one already."""
+        try:
+            seconds = value if isinstance(value, float) else parse_duration(value)
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+        if seconds < self._least:
+            self.fail(f"{value!r}: must be at least {self._least:g}s", param, ctx)
+        return seconds
 
 
 F = TypeVar("F", bound=Callable[..., Any])

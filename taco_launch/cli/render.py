@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import click
 
@@ -17,15 +17,17 @@ from taco_launch.model.codec import to_json
 
 if TYPE_CHECKING:
     from taco_launch.diagnose import Match
-    from taco_launch.flows.follow import Job
+    from taco_launch.flows.follow import Job, Words
     from taco_launch.model.hosts import Container, Inventory
     from taco_launch.model.jobs import JobRecord
     from taco_launch.model.plans import LaunchPlan
 
 # Colours of ranks in a merged log, one after the other (ECMA-48, 8.3.117: cyan, yellow, green, magenta, blue).
 _RANK_COLOURS = (36, 33, 32, 35, 34)
-_PREFIX = re.compile(rb"^(\S+/(\d+|mpirun) *) \| ", re.MULTILINE)
-_TRAINER = {"mpirun": "MPIJOB"}
+# Of a job that waits for many hosts, the line on stderr tells why of the first.
+_MOST_HOSTS_TOLD = 4
+# The label of a line in a merged log, with its time where that was asked for.
+_PREFIX = re.compile(rb"^((?:\d[0-9T:.-]+Z |- +)?\S+/(\d+|mpirun) *) \| ", re.MULTILINE)
 
 
 def data(value: Any, output: str) -> None:
@@ -48,28 +50,59 @@ def error(message: str, hint: str | None) -> None:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> None:
-    """Print a table; the columns in `numbers` are flush right. Only a terminal is given bold type."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    """Print a table; the columns in `numbers` are flush right."""
+    click.echo(columns(header, rows, numbers=numbers))
+
+
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> str:
+    """Give a table as text, its header in bold type for a terminal; the columns in `numbers` are flush right.
+
+    Nothing is cut or broken to fit: a name can be copied, and a terminal wraps by itself.
+    """
+    cells = [list(header), *([printable(cell) for cell in row] for row in rows)]
+    widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
+    right = [name in numbers for name in header]
+    lines = []
+    for row in cells:
+        padded = [
+            " " * (width - _width(cell)) + cell if flush else cell + " " * (width - _width(cell))
+            for cell, width, flush in zip(row, widths, right, strict=True)
+        ]
+        lines.append("  ".join(padded).rstrip())
+    if colour_wanted():
+        lines[0] = click.style(lines[0], bold=True)
+    return "\n".join(lines)
+
+
+def _width(text: str) -> int:
+    """Say how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def watch(draw: Callable[[], str], seconds: float = 2.0) -> NoReturn:
+    """Show on a terminal what `draw` gives, asked for anew all the time, in its place; elsewhere one after the other."""
+    if not sys.stdout.isatty():
+        while True:
+            click.echo(draw() + "\n")
+            sys.stdout.flush()
+            time.sleep(seconds)
+    from rich.live import Live
     from rich.text import Text
 
-    terminal = sys.stdout.isatty()
-    # Nothing is cut or broken to fit: a name can be copied, and a terminal wraps by itself.
-    console = Console(width=10_000, highlight=False)
-    style = "bold" if colour_wanted() else ""
-    grid = Table(box=box.SIMPLE_HEAD if terminal else None, pad_edge=False, header_style=style, show_edge=False)
-    for column in header:
-        grid.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
-    for row in rows:
-        grid.add_row(*(Text(printable(cell)) for cell in row))
-    with console.capture() as captured:
-        console.print(grid)
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    with Live(auto_refresh=False) as live:
+        while True:
+            live.update(Text.from_ansi(draw(), no_wrap=True, overflow="ellipsis"), refresh=True)
+            time.sleep(seconds)
 
 
 def printable(text: str) -> str:
     """Make control characters and broken encodings visible, so that no data can move a terminal's cursor."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
@@ -85,66 +118,6 @@ def age(seconds: float) -> str:
         if span >= size:
             return f"{span // size}{unit}"
     return f"{span}s"
-
-
-def job_list(found: "Sequence[Job]", output: str) -> None:
-    """Print the jobs."""
-    if output in ("json", "yaml"):
-        data({"jobs": [job_data(job) for job in found]}, output)
-        return
-    header = ["NAME", "STATUS", "TRAINER", "AGE", "NODE"]
-    wide = ["RANKS", "EXIT", "OWNER", "REASON"] if output == "wide" else []
-    rows = []
-    for job in found:
-        record, spec = job.record, job.spec
-        row = [spec.name, record.state.value, _TRAINER[spec.launcher], age(time.time() - (record.submitted or 0))]
-        row.append("N/A" if record.state.is_terminal or not record.hosts else ",".join(record.hosts))
-        code = "" if record.exit_code is None else str(record.exit_code)
-        rows.append(row + ([str(record.np), code, spec.owner, record.reason] if wide else []))
-    table(header + wide, rows, numbers=("RANKS", "EXIT"))
-
-
-def job(found: "Job", output: str) -> None:
-    """Print one job."""
-    if output in ("json", "yaml"):
-        data(job_data(found), output)
-        return
-    from taco_launch.command import shell
-
-    record, spec = found.record, found.spec
-    end = record.ended or time.time()
-    lines = [
-        ("Name", spec.name),
-        ("Status", record.state.value),
-        ("Reason", record.reason),
-        *_told(record),
-        ("Exit code", "" if record.exit_code is None else str(record.exit_code)),
-        ("Trainer", _TRAINER[spec.launcher]),
-        ("Duration", age(end - record.started) if record.started else ""),
-        ("Ranks", str(record.np) if record.np else ""),
-        ("Hosts", ",".join(record.hosts)),
-        ("Owner", spec.owner),
-        ("Command", shell(spec.command)),
-        ("Line", record.line),
-        ("Folder", found.folder),
-    ]
-    for name, value in lines:
-        if value:
-            click.echo(f"{name + ':':<11}" + printable(value.replace("\n", "; ")))
-    click.echo()
-    rows = [
-        [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time)), event.kind, event.reason.replace("\n", "; ")]
-        for event in found.events
-    ]
-    table(["TIME", "EVENT", "REASON"], rows)
-
-
-def job_data(found: "Job") -> dict[str, Any]:
-    """Give a job as JSON values: name and state first, then all that is known."""
-    values = {"name": found.spec.name, **to_json(found.record), "folder": found.folder, "spec": to_json(found.spec)}
-    if found.events:
-        values["events"] = to_json(found.events)
-    return values
 
 
 def inventory(found: "Inventory", output: str) -> None:
@@ -203,6 +176,15 @@ def plan(found: "LaunchPlan", output: str, *, explain: bool) -> None:
         click.echo("".join(f"  {line}\n" for line in file.text.splitlines()), nl=False)
 
 
+def waits(settings: Settings, name: str, words: "Words") -> None:
+    """Say on stderr in one line why a job waits, if there is anything to say."""
+    if not words:
+        return
+    told = [f"{host}: {why}" if host else why for host, why in words[:_MOST_HOSTS_TOLD]]
+    more = f"; and {len(words) - _MOST_HOSTS_TOLD} more hosts" if len(words) > _MOST_HOSTS_TOLD else ""
+    settings.talk(printable(f"job {name}: waiting: {'; '.join(told)}{more}"))
+
+
 def ending(settings: Settings, found: "Job") -> None:
     """Say on stderr how a job stands or ended."""
     record = found.record
@@ -211,14 +193,14 @@ def ending(settings: Settings, found: "Job") -> None:
     failed = record.state.value in ("FAILED", "LOST")
     say = replace(settings, quiet=settings.quiet and not failed).talk  # -q says errors all the same
     say(f"job {found.spec.name}: {click.style(record.state.value, fg=colour)}{took}: {printable(record.reason)}")
-    for name, text in _told(record):
+    for name, text in told(record):
         say(f"{name.lower()}: {printable(text)}")
     if failed:
         rank = f" (that rank alone: --rank {record.first_failure.rank})" if record.first_failure else ""
         settings.talk(f"its log: {settings.typed} logs {found.spec.name}{rank}")
 
 
-def _told(record: "JobRecord") -> list[tuple[str, str]]:
+def told(record: "JobRecord") -> list[tuple[str, str]]:
     """Give cause and next step of the first failure that a job's logs tell of; a cause that is the reason only once."""
     if not record.findings:
         return []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taco_launch.cli import render
+from taco_launch.cli.from_file import Asked, file_option
 from taco_launch.cli.options import (
     Settings,
     access_of,
@@ -18,7 +19,8 @@ from taco_launch.cli.options import (
     settings_of,
     talk_options,
 )
-from taco_launch.cli.spec import JobCommand, job_options, np_option, spec_of
+from taco_launch.cli.policy import queue_options
+from taco_launch.cli.spec import JobCommand, job_options, size_options, spec_of
 from taco_launch.errors import SIGNAL_BASE, TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
@@ -44,8 +46,10 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="With --dry-run: write the files that the line names (a hostfile from 64 hosts on) into DIR.",
 )
-@np_option
+@file_option
+@size_options
 @job_options
+@queue_options
 @click.pass_context
 def run(
     ctx: click.Context, /, command: tuple[str, ...], *, dry_run: bool, explain: bool, out: str | None, **options: Any
@@ -64,12 +68,18 @@ def run(
       taco-launch run --np 4 -H localhost:4 -x OMP_NUM_THREADS=1 -- python3 train.py
       taco-launch run --np 2 --dry-run -- python3 train.py
       taco-launch -i hosts.yaml run --np 16 --dry-run --explain -- python3 train.py
+      taco-launch -i hosts.yaml run --hosts 2 --slots-per-host 8 --queue-timeout 3h -- python3 train.py
+      taco-launch -i hosts.yaml run -f job.yaml --np 8
     """
     settings = settings_of(ctx)
     if not dry_run and (explain or out or settings.output != "table"):
         asked = "--explain" if explain else "--out" if out else f"--json (or -o {settings.output})"
         raise UsageError(f"{asked} goes with --dry-run", hint="add --dry-run, which starts nothing")
-    spec = spec_of(settings, command, options)
+    wish = Asked(settings, command, options)
+    spec = spec_of(settings, wish.command, wish.options)
+    wish.check(spec)
+    if spec.policy.suspend:
+        raise UsageError("a job that is suspended has nothing to follow", hint="submit it")
     if dry_run:
         _print_plan(settings, spec, access_of(options), out or "", explain=explain)
         return 0
@@ -81,29 +91,46 @@ def run(
 @output_options
 @talk_options
 @access_options
-@np_option
+@file_option
+@size_options
 @job_options
+@queue_options
+@click.option("--suspend", is_flag=True, help="Have the job wait until it is resumed: `taco-launch resume NAME`.")
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of a job file, for an editor's completion.")
 @click.pass_context
-def submit(ctx: click.Context, /, command: tuple[str, ...], **options: Any) -> int:
+def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **options: Any) -> int:
     """Start COMMAND as a job and return; it goes on by itself.
 
     Prints the job's name.
 
     \b
-    Example:
+    Examples:
       taco-launch submit --name vgg16 --np 2 -- python3 train.py
       taco-launch logs -f vgg16
+      taco-launch -i hosts.yaml submit --hosts 2 --priority 10 --backoff-limit 3 --ttl 2d -- python3 train.py
+      taco-launch -i hosts.yaml submit -f job.yaml
+      taco-launch submit --schema > job.schema.json
     """
     settings = settings_of(ctx)
+    if schema:
+        from taco_launch.inventory.job_schema import json_schema
+
+        render.data(json_schema(), "json")
+        return 0
     from taco_launch.flows import jobs
 
-    spec = spec_of(settings, command, options)
+    wish = Asked(settings, command, options)
+    spec = spec_of(settings, wish.command, wish.options)
+    wish.check(spec)
     job = jobs.submit(settings.head(access_of(options)), spec, os.environ)
     _require_started(job)
+    render.waits(settings, job.spec.name, job.record.waiting)
     for warning in job.record.warnings:
         render.warning(settings, warning)
     if settings.output in ("json", "yaml"):
-        render.data(render.job_data(job), settings.output)
+        from taco_launch.cli import job_tables
+
+        render.data(job_tables.job_data(job), settings.output)
     else:
         click.echo(job.spec.name)
         settings.talk(f"follow it: {settings.typed} logs -f {job.spec.name}")
@@ -153,9 +180,10 @@ def _run(settings: Settings, head: "Head", spec: "JobSpec") -> "Job":
 
     signals = _Signals(head, spec.name)
 
-    def started(job: "Job") -> None:
+    def placed(job: "Job") -> None:
         _require_started(job)
-        signals.job_started()
+        if job.record.state.waits:
+            return
         for warning in job.record.warnings:
             render.warning(settings, warning)
         if settings.verbose:
@@ -163,7 +191,15 @@ def _run(settings: Settings, head: "Head", spec: "JobSpec") -> "Job":
 
     with render.waiting(settings.quiet, spec.name) as wait:
         out = render.LogOutput(sys.stdout.buffer, wait.hide)
-        job = jobs.run(head, spec, os.environ, _until_closed(out.write), started, wait.state, settings.talk)
+        watch = jobs.Watch(
+            accepted=signals.job_started,
+            job=placed,
+            state=wait.state,
+            waits=lambda words: render.waits(settings, spec.name, words),
+            say=settings.talk,
+        )
+        job = jobs.run(head, spec, os.environ, _until_closed(out.write), watch)
+    _require_started(job)
     render.ending(settings, job)
     return job
 

@@ -1,7 +1,7 @@
 """The options that describe a job, and the JobSpec that they amount to."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -9,7 +9,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from taco_launch.cli.completion import complete_host_list
-from taco_launch.cli.options import Seconds, Settings, complete_file, local_names
+from taco_launch.cli.options import Settings, complete_file, local_names
+from taco_launch.cli.policy import ending_options, policy_of
 from taco_launch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from taco_launch.model.profiles import Profile
 
 F = TypeVar("F", bound=Callable[..., Any])
-_LOSS_SECONDS = 60.0
 
 
 class JobCommand(click.Command):
@@ -38,9 +38,38 @@ class JobCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
-np_option = click.option(
-    "--np", "-np", "-n", "np", type=click.IntRange(min=1), help="Number of ranks. Default: every slot."
-)
+class _HostCount(click.IntRange):
+    """A number of hosts; whoever names them means another option."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a number."""
+        if isinstance(value, str) and not value.lstrip("-").isdecimal():
+            self.fail(f"{value!r} is not a number of hosts; which ones is said with -H", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def size_options(function: F) -> F:
+    """Add the options that say how many ranks a job has: --np, or --hosts and --slots-per-host."""
+    for option in (
+        click.option(
+            "--slots-per-host",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="Number of ranks on each host. Default: every slot, on hosts that no other job is on.",
+        ),
+        click.option(
+            "--hosts",
+            "host_count",
+            type=_HostCount(min=1),
+            metavar="N",
+            help="Number of hosts, of those that -H names or the inventory has. Default: all, with --slots-per-host.",
+        ),
+        click.option(
+            "--np", "-np", "-n", "np", type=click.IntRange(min=1), help="Number of ranks. Default: every slot."
+        ),
+    ):
+        function = option(function)
+    return function
 
 
 def job_options(function: F) -> F:
@@ -54,7 +83,7 @@ def job_options(function: F) -> F:
             multiple=True,
             metavar="H1:8,H2:8",
             shell_complete=complete_host_list,
-            help="Hosts to use, and slots on each.",
+            help="Hosts and groups of hosts to use, and slots on each.",
         ),
         click.option(
             "-x",
@@ -99,33 +128,10 @@ def job_options(function: F) -> F:
         click.option(
             "--light/--no-light", default=False, help="LightCC's 2D all-reduce and top-k compression (lossy)."
         ),
-        click.option("--timeout", type=Seconds(0.001), metavar="SECONDS", help="Seconds after which the job is ended."),
-        click.option(
-            "--grace",
-            type=Seconds(),
-            metavar="SECONDS",
-            default=10.0,
-            show_default=True,
-            help="Seconds between TERM and KILL when the job is ended.",
-        ),
-        click.option(
-            "--host-loss-timeout",
-            type=Seconds(1),
-            metavar="SECONDS",
-            help="Seconds of silence after which a host is lost and the job is ended. "
-            "Default: the inventory's host_loss_timeout, else 60.",
-        ),
-        click.option(
-            "--log-max-bytes",
-            type=click.IntRange(min=4096),
-            default=1 << 30,
-            show_default=True,
-            help="Most bytes kept of each rank's log; the oldest go first.",
-        ),
+        ending_options,
         click.argument(
             "command",
             nargs=-1,
-            required=True,
             type=click.UNPROCESSED,
             shell_complete=complete_file,
             metavar="-- COMMAND...",
@@ -140,14 +146,19 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
     """Build the JobSpec of a job from its options.
 
     Raises:
+        UsageError: there is no command, or options contradict each other.
         SpecError: an option, the inventory or the profile is wrong.
     """
     import getpass
 
     from taco_launch.flows import jobs
     from taco_launch.inventory import names
-    from taco_launch.model.jobs import Asked, JobSpec, Policy
+    from taco_launch.model.jobs import Asked, JobSpec
 
+    if not command:
+        raise click.UsageError("Missing the command: -- COMMAND...", click.get_current_context(silent=True))
+    if options.get("np") is not None:
+        _refuse_two_sizes(options)
     try:
         folder = os.getcwd()  # noqa: PTH109 - bytes that are no UTF-8 stay as they are
     except FileNotFoundError:
@@ -162,6 +173,8 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
         command=command,
         hosts=hosts,
         np=options.get("np"),
+        host_count=options.get("host_count"),
+        slots_per_host=options.get("slots_per_host"),
         head=_head(inventory, hosts),
         env=env,
         mca=mca,
@@ -179,19 +192,14 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
         mpirun=inventory.mpirun,
         cluster=inventory.cluster,
         owner=getpass.getuser(),
-        policy=Policy(
-            grace=options["grace"],
-            timeout=options["timeout"],
-            host_loss_timeout=_host_loss_timeout(inventory, options["host_loss_timeout"]),
-            log_max_bytes=options["log_max_bytes"],
-        ),
+        policy=policy_of(options, inventory.host_loss_timeout),
     )
 
 
-def _host_loss_timeout(inventory: "Inventory", asked: float | None) -> float:
-    """Give the seconds of silence that end a job."""
-    declared = inventory.host_loss_timeout
-    return next((seconds for seconds in (asked, declared) if seconds is not None), _LOSS_SECONDS)
+def _refuse_two_sizes(options: Mapping[str, Any]) -> None:
+    for name, option in (("host_count", "--hosts"), ("slots_per_host", "--slots-per-host")):
+        if options.get(name) is not None:
+            raise UsageError(f"--np and {option}: each says how many ranks there are", hint="leave one of them out")
 
 
 def _knobs(options: dict[str, Any]) -> tuple[tuple[tuple[str, str | None], ...], tuple[tuple[str, str], ...]]:

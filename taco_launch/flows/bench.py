@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from taco_launch.bench.parse import NoSample, Sample, parse
 from taco_launch.errors import FAILED, TacoLaunchError
 from taco_launch.flows import jobs
-from taco_launch.flows.follow import Follow, Job
+from taco_launch.flows.follow import Follow, Job, Words
 from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.remote.head import Head
 
@@ -62,8 +62,12 @@ def _one(
     def started(job: Job) -> None:
         report(Progress(np, name, job.record.state.value, warnings=job.record.warnings))
 
+    def waits(words: Words) -> None:
+        report(Progress(np, name, "QUEUED", "; ".join(f"{host}: {why}" if host else why for host, why in words)))
+
+    watch = jobs.Watch(lambda: None, started, lambda state: report(Progress(np, name, state)), waits, say)
     try:
-        job = jobs.run(head, spec, environ, output, started, lambda state: report(Progress(np, name, state)), say)
+        job = jobs.run(head, spec, environ, output, watch)
     except KeyboardInterrupt:
         jobs.stop(head, name, "Ctrl-C", signal.SIGINT)
         jobs.follow(head, Follow(name, tail=0), lambda _data: None)  # until nothing of it is left

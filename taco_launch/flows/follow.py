@@ -15,6 +15,8 @@ _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
 
 Output = Callable[[bytes], None]
+# Why a job waits: (host, why), what concerns no single host under "".
+Words = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -29,13 +31,23 @@ class Job:
 
 @dataclass(frozen=True)
 class Follow:
-    """What to read of a job's log: of all ranks or one, from `offset` or the last `tail` lines on, to now or the end."""
+    """What to read of a job's log: of all ranks or some, from `offset` or the last `tail` lines on, to now or the end.
+
+    At most one of `rank`, `host` and `instance` is given; `attempt` counts from 1. `since` is a time in seconds since
+    the epoch, `ago` one in seconds before now by the head's clock; `timestamps` has the time put before each line.
+    """
 
     name: str
     rank: int | None = None
     offset: int = 0
     tail: int | None = None
     follow: bool = True
+    host: str | None = None
+    instance: str | None = None
+    attempt: int | None = None
+    since: float | None = None
+    ago: float | None = None
+    timestamps: bool = False
 
 
 def job_of(data: Mapping[str, Any]) -> Job:
@@ -56,10 +68,13 @@ class Follower:
         say: Callable[[str], None],
         *,
         patience: float = math.inf,
+        on_wait: Callable[[Words], None] = lambda _words: None,
+        on_begin: Callable[[Job], None] = lambda _job: None,
     ) -> None:
         """Give the log to `output`, and to `say` what happens to the connection.
 
-        One that was lost is given up after `patience` seconds.
+        One that was lost is given up after `patience` seconds. `on_wait` is given why the job waits, whenever that has
+        changed, `on_begin` the job when it has a place after that.
         """
         self._head = head
         self._what = what
@@ -67,7 +82,12 @@ class Follower:
         self._on_state = on_state
         self._say = say
         self._patience = patience
+        self._on_wait = on_wait
+        self._on_begin = on_begin
         self._offset: int | None = None if what.tail is not None else what.offset
+        # Of which attempt the log is that the offset is a place in; and since when, told by the head's clock.
+        self._log: int | None = None
+        self._since = what.since
         self._answered = False
         self._lost_at: float | None = None
         self._pause = _FIRST_PAUSE_SECONDS
@@ -79,12 +99,18 @@ class Follower:
                 self._is_back()
                 if "offset" in frame.data:
                     self._offset = frame.data["offset"]
+                    self._log = frame.data.get("log", self._log)
+                    self._since = frame.data.get("since", self._since)
                 if frame.raw:
                     self._output(frame.raw)
                 elif "skipped" in frame.data:
                     self._output(b"[taco-launch: %d bytes dropped by log rotation]\n" % frame.data["skipped"])
                 elif "state" in frame.data:
                     self._on_state(frame.data["state"])
+                elif "waiting" in frame.data:
+                    self._on_wait(tuple((host, why) for host, why in frame.data["waiting"]))
+                elif "began" in frame.data:
+                    self._on_begin(job_of(frame.data["began"]))
                 elif "job" in frame.data:
                     return job_of(frame.data["job"])
         except HostError as error:
@@ -115,6 +141,13 @@ class Follower:
             "offset": self._offset if resumed else what.offset,
             "tail": None if resumed else what.tail,
             "follow": what.follow,
+            "host": what.host,
+            "instance": what.instance,
+            "attempt": what.attempt,
+            "log": self._log,
+            "since": self._since,
+            "ago": what.ago if self._since is None else None,
+            "timestamps": what.timestamps,
             "seconds": self._head.seat.turn,
         }
 

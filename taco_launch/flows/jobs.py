@@ -1,15 +1,15 @@
-"""Jobs on the head: submit, list, get, follow, stop, delete."""
+"""Jobs on the head: submit, get, follow, stop, delete."""
 
 import os
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
 from taco_launch.errors import HostError, UsageError
-from taco_launch.flows.follow import Follow, Follower, Job, Output, job_of
+from taco_launch.flows.follow import Follow, Follower, Job, Output, Words, job_of
 from taco_launch.model.codec import to_json
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import JobSpec
@@ -33,9 +33,9 @@ def default_name(command: tuple[str, ...]) -> str:
 
 
 def submit(head: Head, spec: JobSpec, environ: Mapping[str, str]) -> Job:
-    """Have the head start a job; it goes on whatever happens to the caller.
+    """Give the head a job; it goes on whatever happens to the caller.
 
-    The job that is returned has a place, or has ended already.
+    The job that is returned has a place, is known to wait for one, or has ended already.
 
     Raises:
         UsageError: its name is taken, or it asks for hosts that no job can have without a container.
@@ -43,28 +43,47 @@ def submit(head: Head, spec: JobSpec, environ: Mapping[str, str]) -> Job:
     return job_of(head.call("submit", follow=False, **_request(head, spec, environ))[-1]["job"])
 
 
-def run(
-    head: Head,
-    spec: JobSpec,
-    environ: Mapping[str, str],
-    output: Output,
-    on_job: Callable[[Job], None],
-    on_state: Callable[[str], None],
-    say: Callable[[str], None],
-) -> Job:
-    """Submit a job and follow it to its end; `on_job` is given what `submit` would return. Raises as `submit` does.
+@dataclass(frozen=True)
+class Watch:
+    """Who is told what while a job is followed.
 
-    A connection that is lost is made again, for a few minutes; `say` is given what happens to it.
+    `accepted` when there is a job that can be stopped; `job` what `submit` would return, and the job again once it has
+    its place, where it had to wait; `state` each change of its state; `waits` why it waits; `say` what happens to the
+    connection.
+    """
+
+    accepted: Callable[[], None]
+    job: Callable[[Job], None]
+    state: Callable[[str], None]
+    waits: Callable[[Words], None]
+    say: Callable[[str], None]
+
+
+def run(head: Head, spec: JobSpec, environ: Mapping[str, str], output: Output, watch: Watch) -> Job:
+    """Submit a job and follow it to its end. Raises as `submit` does.
+
+    A connection that is lost is made again, for a few minutes.
     """
     request = _request(head, spec, environ)
-    follower = Follower(head, Follow(spec.name), output, on_state, say, patience=_RUN_PATIENCE_SECONDS)
+    follower = Follower(
+        head,
+        Follow(spec.name),
+        output,
+        watch.state,
+        watch.say,
+        patience=_RUN_PATIENCE_SECONDS,
+        on_wait=watch.waits,
+        on_begin=watch.job,
+    )
     with head.stream("submit", follow=True, seconds=head.seat.turn, **request) as frames:
         try:
+            next(frames)  # that there is a job now
+            watch.accepted()
             job = job_of(next(frames).data["job"])
         except HostError as error:
             hint = f"whether there is a job {spec.name} now tells {head.typed} get {spec.name}"
             raise HostError(error.message, hint) from None
-        on_job(job)
+        watch.job(job)
         if job.record.state.is_terminal and job.record.started is None:
             return job  # it has no log, and may be gone already
         ended = follower.take(frames)
@@ -108,14 +127,6 @@ def for_elsewhere(spec: JobSpec) -> JobSpec:
     return replace(spec, cwd="", hosts=hosts, container=replace(spec.container, registry=None))
 
 
-def jobs(head: Head) -> tuple[tuple[Job, ...], tuple[str, ...]]:
-    """Give every job, the newest first, and warnings about records that could not be read."""
-    answer = head.call("list")
-    found = [job_of(frame["job"]) for frame in answer if "job" in frame]
-    found.sort(key=lambda job: (-(job.record.submitted or 0), job.spec.name))
-    return tuple(found), tuple(frame["warning"] for frame in answer if "warning" in frame)
-
-
 def get(head: Head, name: str) -> Job:
     """Give one job with its events."""
     return job_of(head.call("get", name=name)[-1]["job"])
@@ -127,13 +138,14 @@ def follow(
     output: Output,
     on_state: Callable[[str], None] = lambda _state: None,
     say: Callable[[str], None] = lambda _words: None,
+    on_wait: Callable[[Words], None] = lambda _words: None,
 ) -> Job:
     """Give a job's log to `output` as it comes, and the job as it stands then.
 
     Of a job that is followed, a connection that is lost is made again for as long as it takes; `say` is given what
-    happens to it.
+    happens to it, `on_wait` why the job waits.
     """
-    return Follower(head, what, output, on_state, say).to_end()
+    return Follower(head, what, output, on_state, say, on_wait=on_wait).to_end()
 
 
 def stop(head: Head, name: str, by: str, number: int, grace: float | None = None) -> Job:

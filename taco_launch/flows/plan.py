@@ -14,7 +14,7 @@ from taco_launch.launch.needs import free_slots, needs, on_host
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import LaunchPlan
+from taco_launch.model.plans import LaunchPlan, wanted_of
 from taco_launch.placement import place
 
 
@@ -59,7 +59,7 @@ def dry_run(
             hint="; ".join([*problems, ""]) + f"slots: 8 in the inventory, slots=8 in a hostfile, or -H {unknown}:8",
         )
     wrapper = ("agent", "rank", spec.name, "--")
-    plan = mpirun.plan(spec, "<id>", place(spec.np, free), known, wrapper, folder)
+    plan = mpirun.plan(spec, "<id>", place(wanted_of(spec), free), known, wrapper, folder)
     return replace(plan, warnings=(*problems, *plan.warnings))
 
 

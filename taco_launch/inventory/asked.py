@@ -12,6 +12,7 @@ from taco_launch.launch.knob_lists import FINE
 _MCA_NAME = re.compile(r"[A-Za-z0-9_]+")
 _ENV_LIST = "mca_base_env_list"
 _BESIDE_X = ("cannot stand beside -x, which the line has: mpirun takes one of the two", "use -x NAME=VALUE")
+NOT_SET = "is not set here"
 LET_THROUGH = "--allow-unknown-knobs lets it through"
 # mpirun refuses both of a pair (ompi_info: "mutually exclusive").
 _EITHER = (("btl_tcp_if_include", "btl_tcp_if_exclude"), ("oob_tcp_if_include", "oob_tcp_if_exclude"))
@@ -138,7 +139,7 @@ class _Asked:
         if problem:
             self._fault("-x", name, problem, hint)
         elif value is None and name not in self._environ:
-            self._fault("-x", name, "is not set here", f"-x {name}=VALUE, in one word, gives it a value")
+            self._fault("-x", name, NOT_SET, f"-x {name}=VALUE, in one word, gives it a value")
         elif self._right("-x", name, value):
             self._keep_env("-x", name, value)
 

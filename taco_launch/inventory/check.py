@@ -62,11 +62,12 @@ def check(value: Any, faults: Faults) -> InventoryFile:
         for detail in errors:
             loc = _loc(detail["loc"], faults)
             if loc not in wrong:  # else it was left out for a fault of its own
-                _add(detail, loc, faults)
+                hint = _hosts_form(detail["input"]) if loc == ("hosts",) else ""
+                note(detail, loc, faults, _keys(loc), hint)
             wrong.add(loc[:-1] if _goes_whole(detail["type"], loc) else loc)
         if not isinstance(value, dict) or len(wrong) == before:
             raise faults.error()
-        rest = {"cluster": _FILLER, "hosts": {}} | _without(value, (), wrong)
+        rest = {"cluster": _FILLER, "hosts": {}} | without(value, (), wrong)
 
 
 def _goes_whole(kind: str, loc: Loc) -> bool:
@@ -84,26 +85,28 @@ def _loc(steps: Iterable[str | int], faults: Faults) -> Loc:
     return loc[:-1] if loc[-1:] == (_KEY,) and loc not in faults.places else loc
 
 
-def _add(detail: ErrorDetails, loc: Loc, faults: Faults) -> None:
+def note(detail: ErrorDetails, loc: Loc, faults: Faults, known: tuple[str, ...], hint: str = "") -> None:
+    """Make a fault of one of pydantic's errors.
+
+    `loc` is where it is in the document, `known` the keys that may stand beside it; `hint` says how a value of another
+    shape is written.
+    """
     kind, value = detail["type"], detail["input"]
     if kind == "extra_forbidden":
-        known = _keys(loc)
         faults.add_unknown(loc, str(loc[-1]), known, f"unknown key; known here: {', '.join(known)}")
     elif kind == "missing":
         faults.add(loc, "this key is required", value="missing")
     elif kind == "value_error":
-        problem, hint = detail["ctx"]["error"].args
-        faults.add(loc, problem, hint)
+        problem, own = detail["ctx"]["error"].args
+        faults.add(loc, problem, own or hint)
     elif kind == "literal_error":
         expected = detail["ctx"]["expected"]
-        hint = did_you_mean(value, re.findall(r"'([^']+)'", expected)) if isinstance(value, str) else ""
-        faults.add(loc, f"must be {expected}", hint)
+        near = did_you_mean(value, re.findall(r"'([^']+)'", expected)) if isinstance(value, str) else ""
+        faults.add(loc, f"must be {expected}", near)
     else:
         scalar = isinstance(value, (bool, int, Odd)) and loc in faults.places
-        hint = quoted(faults.places[loc].shown) if scalar and kind == "string_type" else ""
-        if loc == ("hosts",):
-            hint = _hosts_form(value)
-        faults.add(loc, f"must be {_SHAPES[kind]}, and this is {kind_of(value)}", hint)
+        text = quoted(faults.places[loc].shown) if scalar and kind == "string_type" else ""
+        faults.add(loc, f"must be {_SHAPES[kind]}, and this is {kind_of(value)}", hint or text)
 
 
 def _hosts_form(value: Any) -> str:
@@ -129,18 +132,18 @@ def _keys(loc: Loc) -> tuple[str, ...]:
         ("versions",): Versions,
         ("defaults",): HostDefaults,
     }
-    section = InventoryFile if len(loc) == 1 else sections.get(loc[:-1], HostEntry if loc[0] == "hosts" else Group)
+    section = InventoryFile if len(loc) < 2 else sections.get(loc[:-1], HostEntry if loc[0] == "hosts" else Group)
     return tuple(field.alias or name for name, field in section.model_fields.items())
 
 
-def _without(value: Any, loc: Loc, wrong: set[Loc]) -> Any:
-    """Leave out what is wrong; hosts and items of lists keep their place, so that names and indexes still hold."""
+def without(value: Any, loc: Loc, wrong: set[Loc]) -> Any:
+    """Leave out what is wrong of the value at `loc`; hosts and items of lists keep their place, so that names and indexes still hold."""
     if isinstance(value, dict):
-        kept = {key: _without(item, (*loc, key), wrong) for key, item in value.items() if (*loc, key) not in wrong}
+        kept = {key: without(item, (*loc, key), wrong) for key, item in value.items() if (*loc, key) not in wrong}
         return {key: kept.get(key) for key in value} if loc == ("hosts",) else kept
     if isinstance(value, tuple):
         places = ((*loc, index) for index in range(len(value)))
         return tuple(
-            _FILLER if at in wrong else _without(item, at, wrong) for at, item in zip(places, value, strict=True)
+            _FILLER if at in wrong else without(item, at, wrong) for at, item in zip(places, value, strict=True)
         )
     return value

@@ -90,7 +90,7 @@ class _Reader:
         self._next()  # the document's end
         more = self._next()
         if not isinstance(more, yaml.StreamEndEvent):
-            raise self._fatal(more, "a second document begins here; an inventory is one")
+            raise self._fatal(more, "a second document begins here; a file is one")
         return value
 
     def _next(self) -> Any:

@@ -29,9 +29,10 @@ class Place:
 class Faults:
     """The faults of one document; `source` names it in the message, `places` is filled as it is read."""
 
-    def __init__(self, source: str, hint: str = _HINT) -> None:
-        """Begin without faults; `hint` says where to read on."""
+    def __init__(self, source: str, hint: str = _HINT, whole: str = "inventory") -> None:
+        """Begin without faults; `hint` says where to read on, `whole` what the document is."""
         self.source = plain(source, PATH_MAX)
+        self.whole = whole
         self._hint = hint
         self.places: dict[Loc, Place] = {}
         self._found: list[tuple[int, int, Fault]] = []
@@ -56,7 +57,8 @@ class Faults:
             return
         place = self.places.get(loc)
         near = next((self.places[loc[:end]] for end in range(len(loc), 0, -1) if loc[:end] in self.places), None)
-        where = f"{_path(loc)} (line {near.line})" if near else _path(loc)
+        path = path_of(loc) or self.whole
+        where = f"{path} (line {near.line})" if near else path
         self._locs.add(loc)
         fault = Fault(where, value or (place.shown if place else ""), problem, hint)
         self._keep(near.line if near else 0, near.column if near else 0, fault)
@@ -96,11 +98,12 @@ def limited(faults: Sequence[Fault], count: int) -> tuple[Fault, ...]:
     return (*faults, Fault("further", str(more), "faults are not shown")) if more else tuple(faults)
 
 
-def _path(loc: Loc) -> str:
+def path_of(loc: Loc) -> str:
+    """Give a place as a message shows it: hosts.gpu1.slots, groups.a[0]; nothing for the whole document."""
     text = ""
     for step in loc:
         if isinstance(step, int):
             text += f"[{step}]"
         else:
             text += ("." if text else "") + (step if _HARMLESS.fullmatch(step) else shown(step))
-    return text or "inventory"
+    return text

@@ -26,7 +26,7 @@ _HINT = f"the shipped ones are examples: {_SHIPPED}"
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _KEYS = ("profile", "about", "options")
 # How many words an option of mpirun is, itself among them, without its leading - (mpirun(1) of 4.1 and of 5.0).
-_WORDS = {
+WORDS = {
     **dict.fromkeys(
         ("np", "n", "c", "H", "host", "hostfile", "machinefile", "default-hostfile", "bind-to", "map-by"), 2
     ),
@@ -36,7 +36,7 @@ _WORDS = {
     **dict.fromkeys(("allow-run-as-root", "oversubscribe", "nooversubscribe", "tag-output", "timestamp-output"), 1),
     **dict.fromkeys(("report-bindings", "display-map", "display-allocation", "bind-to-core", "nolocal", "verbose"), 1),
 }
-_FORMS = {"x": "-x NAME=VALUE", **{name: f"--{name} NAME VALUE" for name, count in _WORDS.items() if count == 3}}
+_FORMS = {"x": "-x NAME=VALUE", **{name: f"--{name} NAME VALUE" for name, count in WORDS.items() if count == 3}}
 _OPTION_KEYS = ("add", "why", "when")
 
 
@@ -98,7 +98,7 @@ def _option(words: tuple[str, ...]) -> Option:
 
 def _whole(words: tuple[str, ...]) -> bool:
     """Say whether an option has as many words as it should; of one that is not known here nobody can tell."""
-    return len(words) == _WORDS.get(words[0].lstrip("-"), len(words))
+    return len(words) == WORDS.get(words[0].lstrip("-"), len(words))
 
 
 class _Reader:
@@ -165,7 +165,7 @@ class _Reader:
                 self._faults.add_unknown(loc, name, VALUES, f"no value {{{name}}}; there are {', '.join(VALUES)}")
         if not _whole(words):
             name = words[0].lstrip("-")
-            wanted = _WORDS[name]
+            wanted = WORDS[name]
             form = _FORMS.get(name, words[0] if wanted == 1 else f"{words[0]} VALUE")
             self._faults.add(loc, f"must be {wanted} word{'s' if wanted > 1 else ''}: {form}")
             return words

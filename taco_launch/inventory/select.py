@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from taco_launch.errors import Fault, SpecError
@@ -18,6 +18,7 @@ _MOST_SHOWN = 200
 _FORM = "hosts are written NAME or NAME:SLOTS, with commas and no spaces between them"
 _LOCAL = frozenset(("localhost", "127.0.0.1", "::1"))
 _SLOTS = re.compile(r"[1-9][0-9]{0,8}")
+_NO_GROUPS: Mapping[str, tuple[str, ...]] = {}
 
 
 def parse_hosts(text: str) -> tuple[tuple[str, int | None], ...]:
@@ -32,13 +33,14 @@ def parse_hosts(text: str) -> tuple[tuple[str, int | None], ...]:
 def choose(inventory: Inventory, text: str) -> tuple[Host, ...]:
     """Give the hosts of the inventory that `text` names, in its order; slots it gives go before the host's own.
 
+    The name of a group, where no host has it too, stands for the group's hosts, and slots behind it are those of each.
     More slots than the host has are allowed, up to its `max_slots`: the user says what the host can take.
 
     Raises:
         SpecError: `text` is wrong, names hosts that the inventory has not, or asks more of one than it may.
     """
     hosts = {host.name: host for host in inventory.hosts}
-    wishes = _wishes(text)
+    wishes = _wishes(text, {name: members for name, members in inventory.groups if name not in hosts})
     # one fault per item: a range of strangers is one mistake
     strangers = {wish.column: wish for wish in reversed(wishes) if wish.host not in hosts}
     if strangers:
@@ -51,7 +53,8 @@ def choose(inventory: Inventory, text: str) -> tuple[Host, ...]:
         faults = [_over(over[column], hosts[over[column].host], inventory) for column in sorted(over)[:MAX_FAULTS]]
         raise SpecError(OPTION, limited(faults, len(over)))
     return tuple(
-        hosts[wish.host] if wish.slots is None else replace(hosts[wish.host], slots=wish.slots) for wish in wishes
+        host if wish.slots is None else replace(host, slots=wish.slots, has=host.slots or 0)
+        for wish, host in ((wish, hosts[wish.host]) for wish in wishes)
     )
 
 
@@ -61,9 +64,8 @@ def named(inventory: Inventory, words: Sequence[str]) -> tuple[Host, ...]:
     Raises:
         SpecError: a word names no host of the inventory.
     """
-    groups = dict(inventory.groups)
     try:
-        chosen = {host.name for word in words for host in choose(inventory, ",".join(groups.get(word, (word,))))}
+        chosen = {host.name for word in words for host in choose(inventory, word)}
     except SpecError as error:
         raise SpecError("HOST", error.faults, error.hint) from None
     return tuple(host for host in inventory.hosts if not words or host.name in chosen)
@@ -85,6 +87,7 @@ def hosts_of(text: str, local_names: frozenset[str] = frozenset()) -> tuple[Host
             name=wish.host,
             address=wish.host,
             slots=wish.slots,
+            has=None if wish.slots is None else 0,
             connection="local" if wish.host.lower() in local else "ssh",
         )
         for wish in _wishes(text)
@@ -105,12 +108,13 @@ class _Wish:
     column: int
 
 
-def _wishes(text: str) -> tuple[_Wish, ...]:
+def _wishes(text: str, groups: Mapping[str, tuple[str, ...]] = _NO_GROUPS) -> tuple[_Wish, ...]:
+    """Read the hosts that a text names; a name that is one of `groups` stands for its hosts."""
     wishes: dict[str, _Wish] = {}
     faults: list[Fault] = []
     for column, item in _items(text):
         try:
-            found, slots = _item(column, item)
+            found, slots = _item(column, item, groups)
         except SpecError as error:
             faults.extend(error.faults)
             continue
@@ -140,7 +144,7 @@ def _items(text: str) -> Iterator[tuple[int, str]]:
     yield start + 1, text[start:]
 
 
-def _item(column: int, item: str) -> tuple[tuple[str, ...], int | None]:
+def _item(column: int, item: str, groups: Mapping[str, tuple[str, ...]]) -> tuple[tuple[str, ...], int | None]:
     """Read one item into the hosts it stands for and their slots."""
     if not item:
         raise _refused(column, item, "no host is named here", _FORM)
@@ -161,11 +165,13 @@ def _item(column: int, item: str) -> tuple[tuple[str, ...], int | None]:
         except ValueError as error:
             raise _refused(column, item, str(error)) from None
     for host in found:
-        names.address(host, f"column {column}", OPTION)
+        if host not in groups:
+            names.address(host, f"column {column}", OPTION)
     if slots is not None and (not _SLOTS.fullmatch(slots) or int(slots) > names.MAX_SLOTS):
         at = column + len(item) - len(slots)
         raise _refused(at, item, f"slots are a whole number from 1 to {names.MAX_SLOTS}")
-    return found, int(slots) if slots is not None else None
+    hosts = tuple(host for name in found for host in groups.get(name, (name,)))
+    return hosts, int(slots) if slots is not None else None
 
 
 def _is_address(text: str) -> bool:
@@ -193,11 +199,8 @@ def _over(wish: _Wish, host: Host, inventory: Inventory) -> Fault:
 def _stranger(wish: _Wish, inventory: Inventory) -> Fault:
     """Say that a host is unknown; host24 may be meant as host2:4, and an address is known by its host's name."""
     name = wish.host
-    members = dict(inventory.groups).get(name)
-    if members:
-        problem = f"{name} is a group of {inventory.source or 'the inventory'}: its hosts are {_some(members)}"
-        return Fault(f"column {wish.column}", names.shown(name), problem, _typed(members, wish.slots))
-    known = [host.name for host in inventory.hosts]
+    hosts = [host.name for host in inventory.hosts]
+    known = [*hosts, *dict(inventory.groups)]
     heads = [host for host in known if name.startswith(host) and name[len(host) :].isdigit()]
     owner = next((host.name for host in inventory.hosts if host.address == name), "")
     if owner:
@@ -207,7 +210,7 @@ def _stranger(wish: _Wish, inventory: Inventory) -> Fault:
         hint = f"did you mean {names.shown(f'{longest}:{name[len(longest) :]}')}?"
     else:
         hint = names.did_you_mean(name, known)
-    problem = f"no such host in {inventory.source or 'the inventory'}; its hosts are {_some(known)}"
+    problem = f"no such host in {inventory.source or 'the inventory'}; its hosts are {_some(hosts)}"
     return Fault(f"column {wish.column}", names.shown(name), problem, hint)
 
 

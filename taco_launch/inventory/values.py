@@ -66,7 +66,8 @@ def _matching(pattern: re.Pattern[str], problem: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _whole(low: int, high: int, *, auto: bool = False) -> PlainValidator:
+def whole(low: int, high: int, *, auto: bool = False) -> PlainValidator:
+    """Make the check of a whole number from `low` to `high`."""
     wanted = f"must be a whole number from {low} to {high}" + (", or auto" if auto else "")
 
     def check(value: Any) -> int | str:
@@ -80,7 +81,8 @@ def _whole(low: int, high: int, *, auto: bool = False) -> PlainValidator:
     return PlainValidator(check)
 
 
-def _whole_schema(low: int, high: int, *, auto: bool = False) -> WithJsonSchema:
+def whole_schema(low: int, high: int, *, auto: bool = False) -> WithJsonSchema:
+    """Give the schema of what `whole` checks."""
     number: dict[str, Any] = {"type": "integer", "minimum": low, "maximum": high}
     return WithJsonSchema({"anyOf": [{"const": "auto"}, number]} if auto else number)
 
@@ -197,14 +199,15 @@ def _no_json(value: Any) -> Any:
     raise TypeError(str(Odd if isinstance(value, Odd) else type(value)))
 
 
-def _named(what: str) -> AfterValidator:
+def named(what: str) -> AfterValidator:
+    """Make the check of a name of our own; `what` it names, with its article."""
     return _ruled(lambda text: names.word(text, what, ""))
 
 
-ClusterName = Annotated[str, _named("a cluster name")]
-GroupName = Annotated[str, _named("a group name")]
+ClusterName = Annotated[str, named("a cluster name")]
+GroupName = Annotated[str, named("a group name")]
 Profile = Annotated[str, _ruled(_profile)]
-Feature = Annotated[str, _named("a feature name")]
+Feature = Annotated[str, named("a feature name")]
 User = Annotated[str, _ruled(names.user)]
 Interface = Annotated[str, _ruled(names.interface)]
 Image = Annotated[
@@ -254,20 +257,20 @@ NoProxy = Annotated[
 ]
 SettingName = Annotated[str, AfterValidator(_setting_name)]
 Setting = Annotated[str, PlainValidator(_setting), WithJsonSchema({})]
-Port = Annotated[int, _whole(1, 65535), _whole_schema(1, 65535)]
-ConnectTimeout = Annotated[int, _whole(1, 3600), _whole_schema(1, 3600)]
-HostLossTimeout = Annotated[int, _whole(5, 86400), _whole_schema(5, 86400)]
+Port = Annotated[int, whole(1, 65535), whole_schema(1, 65535)]
+ConnectTimeout = Annotated[int, whole(1, 3600), whole_schema(1, 3600)]
+HostLossTimeout = Annotated[int, whole(5, 86400), whole_schema(5, 86400)]
 Slots = Annotated[
-    int | Literal["auto"], _whole(1, names.MAX_SLOTS, auto=True), _whole_schema(1, names.MAX_SLOTS, auto=True)
+    int | Literal["auto"], whole(1, names.MAX_SLOTS, auto=True), whole_schema(1, names.MAX_SLOTS, auto=True)
 ]
-MaxSlots = Annotated[int, _whole(1, names.MAX_SLOTS), _whole_schema(1, names.MAX_SLOTS)]
+MaxSlots = Annotated[int, whole(1, names.MAX_SLOTS), whole_schema(1, names.MAX_SLOTS)]
 Version = Annotated[
     str,
     BeforeValidator(_version),
     _matching(_VERSION, _NO_VERSION),
     WithJsonSchema({"type": "string", "pattern": f"^{_VERSION.pattern}$"}),
 ]
-GidIndex = Annotated[int | Literal["auto"], _whole(0, 255, auto=True), _whole_schema(0, 255, auto=True)]
+GidIndex = Annotated[int | Literal["auto"], whole(0, 255, auto=True), whole_schema(0, 255, auto=True)]
 # docker run --ulimit; the limits of getrlimit(2)
 LimitName = Literal[
     "core",
@@ -286,7 +289,7 @@ LimitName = Literal[
     "sigpending",
     "stack",
 ]
-Limit = Annotated[int, _whole(-1, (1 << 53) - 1), _whole_schema(-1, (1 << 53) - 1)]
+Limit = Annotated[int, whole(-1, (1 << 53) - 1), whole_schema(-1, (1 << 53) - 1)]
 AutoOrOff = Annotated[
     Literal["auto", "off"], PlainValidator(_auto_or_off), WithJsonSchema({"enum": ["auto", "off", False]})
 ]

@@ -3,8 +3,9 @@
 CONDITIONS are what an entry's `when` may name, VALUES what its words may hold in braces.
 """
 
+import zlib
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from taco_launch.model.job_facts import Between, JobFacts
 from taco_launch.model.jobs import JobSpec
@@ -21,7 +22,7 @@ VALUES = {
     "hcas": "RDMA ports that NCCL is to use, as NCCL_IB_HCA takes them",
     "gid_index": "GID index of the RDMA ports",
     "address_range": "CIDR of the RDMA ports' addresses, where the index differs and NCCL finds each within that",
-    "daemon_ports": "first and last of the ports for mpirun and its daemons, as 40000-40015",
+    "daemon_ports": "ports for mpirun and its daemons, as 40000,40001",
     "first_port": "first of the ports for the ranks",
     "port_count": "how many ports the ranks have",
     "ranks_per_host": "ranks of each host, where all have as many",
@@ -52,7 +53,9 @@ CONDITIONS = {
 _MANY_HOSTS = 64
 # More ssh processes at a time than this only compete for the head's cores and descriptors.
 _MOST_CONCURRENT = 256
-_MOST_DAEMON_PORTS = 16
+_MOST_DAEMON_PORTS = 256
+# One would do, were no other job to start at the same moment.
+_DAEMON_PORTS = 2
 # The first NCCL that reads NCCL_NET (its env.rst).
 _NET_BY_NAME = (2, 10)
 # Which source counts where several decide together.
@@ -148,6 +151,13 @@ def has_gpus(facts: JobFacts) -> bool:
     return any(host.gpus for host in facts.hosts)
 
 
+def _asked_size(spec: JobSpec) -> Tuple[str, str]:
+    """Say who says how many ranks there are: (source, why)."""
+    options = (("--np", spec.np), ("--hosts", spec.host_count), ("--slots-per-host", spec.slots_per_host))
+    given = [option for option, count in options if count is not None]
+    return ("user", " x ".join(given)) if given else ("default", "every slot of the hosts")
+
+
 def hostfile_path(folder: str) -> str:
     """Name the hostfile of a job."""
     return f"{folder}/hostfile" if folder else "hostfile"
@@ -161,8 +171,7 @@ def versions(spec: JobSpec, facts: JobFacts) -> Dict[str, str]:
 
 def _hosts(made: Decisions, spec: JobSpec, placement: Placement, folder: str) -> None:
     count = len(placement.shares)
-    told = ("default", "every slot of the hosts") if spec.np is None else ("user", "--np")
-    made.values["np"] = Choice(str(placement.np), *told)
+    made.values["np"] = Choice(str(placement.np), *_asked_size(spec))
     listed = ",".join(f"{name}:{ranks}" for name, ranks in reached(spec, placement))
     made.values["hosts"] = Choice(listed, "launcher", placement.why)
     made.values["hostfile"] = Choice(hostfile_path(folder), "launcher", placement.why)
@@ -190,7 +199,7 @@ def _interface(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
     else:
         _interface_found(made, between)
     if spec.network.port_range is not None:
-        _ports(made, *spec.network.port_range)
+        _ports(made, spec, facts.taken_ports, *spec.network.port_range)
 
 
 def _interface_found(made: Decisions, between: Between) -> None:
@@ -204,10 +213,17 @@ def _interface_found(made: Decisions, between: Between) -> None:
     made.host_env += own
 
 
-def _ports(made: Decisions, first: int, last: int) -> None:
-    """Divide the ports: mpirun listens on all it is given (seen with 4.1.4 and 5.0.11), and ranks need their own."""
+def _ports(made: Decisions, spec: JobSpec, taken: Sequence[int], first: int, last: int) -> None:
+    """Divide the ports: an eighth for the daemons of all jobs, the others for their ranks.
+
+    mpirun 4.1.4 listens on every free one that it is given, and passes over those that are taken: it is given two, or
+    a second job would have none left. Jobs that start together begin to look at different ones.
+    """
     daemons = max(1, min(_MOST_DAEMON_PORTS, (last - first + 1) // 8))
-    ports = {"daemon_ports": f"{first}-{first + daemons - 1}"}
+    begin = zlib.crc32(spec.name.encode("utf-8", "surrogateescape")) % daemons
+    ports_of_all = [first + (begin + step) % daemons for step in range(daemons)]
+    chosen = [port for port in ports_of_all if port not in taken][:_DAEMON_PORTS]
+    ports = {"daemon_ports": ",".join(map(str, sorted(chosen or ports_of_all[:_DAEMON_PORTS])))}
     if last - first + 1 > daemons:
         ports.update(first_port=str(first + daemons), port_count=str(last - first + 1 - daemons))
     for name, text in ports.items():

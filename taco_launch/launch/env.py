@@ -12,7 +12,9 @@ JOB_NAME = "TACO_LAUNCH_JOB"
 
 # What an inherited environment says of the transport, the libraries and their knobs.
 _RELEVANT = ("HOROVOD_", "LIGHT_", "NCCL_", "OMPI_MCA_", "PRTE_MCA_", "UCX_")
-_LIBRARY_PATH = "LD_LIBRARY_PATH"
+# Which GPUs a process may use (CUDA C++ Programming Guide, "CUDA Environment Variables"): UUIDs, or indices.
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+_ALSO = ("LD_LIBRARY_PATH", VISIBLE_GPUS)
 
 # Rank, local rank and world size as Open MPI gives them to its processes (mpirun(1), 4.1 and 5.0).
 _OMPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE")
@@ -37,7 +39,7 @@ def launch_agent(wrapper: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
 def relevant(environ: Mapping[str, str]) -> Tuple[Tuple[str, str], ...]:
     """Give the variables of an environment that a line has to do with, by name."""
     return tuple(
-        sorted((name, value) for name, value in environ.items() if name.startswith(_RELEVANT) or name == _LIBRARY_PATH)
+        sorted((name, value) for name, value in environ.items() if name.startswith(_RELEVANT) or name in _ALSO)
     )
 
 

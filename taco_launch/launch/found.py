@@ -12,6 +12,7 @@ from taco_launch.model.found import Absent
 from taco_launch.model.hardware import Gpus
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
+from taco_launch.model.plans import wanted_of
 from taco_launch.placement import place, slots_of
 
 
@@ -52,10 +53,10 @@ def slots(facts: HostFacts) -> Optional[int]:
 def _placed(spec: JobSpec, found: JobFacts) -> FrozenSet[str]:
     """Name the hosts that ranks go to, all where they do not fit."""
     everywhere = frozenset(host.name for host in spec.hosts)
-    if spec.np is None:
+    if spec.np is None and spec.host_count is None:
         return everywhere
     try:
-        return frozenset(share.host for share in place(spec.np, free_slots(spec, found)).shares)
+        return frozenset(share.host for share in place(wanted_of(spec), free_slots(spec, found)).shares)
     except PlacementError:
         return everywhere
 

@@ -1,21 +1,54 @@
 """What differs from host to host and cannot stand on a line: each host's own variables, by way of the agent."""
 
-from typing import Dict, List, Tuple
+from itertools import chain
+from typing import Dict, Iterable, Iterator, List, Tuple
 
 from taco_launch.launch import entries
 from taco_launch.launch.decide import Decisions
+from taco_launch.launch.env import VISIBLE_GPUS
+from taco_launch.launch.replace import Option
+from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
+from taco_launch.model.plans import Placement
+from taco_launch.model.slots import is_gpu
+
+HostEnv = Tuple[Tuple[str, Tuple[Tuple[str, str], ...]], ...]
 
 # What a profile calls it where all hosts share it: a profile that has no word of it wants none.
 _NAMES = {"NCCL_SOCKET_IFNAME": "interface", "NCCL_IB_HCA": "hcas", "NCCL_IB_GID_INDEX": "gid_index"}
 
 
-def host_env(spec: JobSpec, decisions: Decisions) -> Tuple[Tuple[str, Tuple[Tuple[str, str], ...]], ...]:
+def host_env(spec: JobSpec, decisions: Decisions) -> HostEnv:
     """Give (host, ((name, value), ...)); what the user gives by name goes before it, for all hosts."""
     wanted = {name for name, value in _NAMES.items() if value in entries.used(spec.profile)}
     wanted -= {name for name, _value in spec.env}
+    return _by_host((host, name, value) for host, name, value in decisions.host_env if name in wanted)
+
+
+def with_gpus(
+    found: HostEnv, spec: JobSpec, placement: Placement, facts: JobFacts, options: Iterable[Option]
+) -> HostEnv:
+    """Add which GPUs the ranks of each host may see: those of the job's slots there, unless the user says which.
+
+    All ranks of a host see all of these, and choose by their local rank. Slots beyond a host's GPUs have none.
+    """
+    given = {name for option in options for name, _value in option.env} | set(dict(facts.environment or ()))
+    if VISIBLE_GPUS in given:
+        return found
+    return _by_host(((host, *pair) for host, pairs in found for pair in pairs), _gpus(spec, placement, facts))
+
+
+def _gpus(spec: JobSpec, placement: Placement, facts: JobFacts) -> Iterator[Tuple[str, str, str]]:
+    without = {host.name for host in spec.hosts if host.gpus == "none"}
+    have = {known.host for known in facts.hosts if known.gpus} - without
+    for share in placement.shares:
+        uuids = [name for name in share.slots if is_gpu(name)]
+        if uuids or (share.slots and share.host in have):
+            yield share.host, VISIBLE_GPUS, ",".join(uuids)
+
+
+def _by_host(*values: Iterable[Tuple[str, str, str]]) -> HostEnv:
     found: Dict[str, List[Tuple[str, str]]] = {}
-    for host, name, value in decisions.host_env:
-        if name in wanted:
-            found.setdefault(host, []).append((name, value))
+    for host, name, value in chain(*values):
+        found.setdefault(host, []).append((name, value))
     return tuple((host, tuple(pairs)) for host, pairs in found.items())

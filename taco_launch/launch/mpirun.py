@@ -8,7 +8,7 @@ from taco_launch.launch import entries
 from taco_launch.launch.asked import check_asked
 from taco_launch.launch.decide import Decisions, decide, hostfile_path, reached
 from taco_launch.launch.env import mark
-from taco_launch.launch.host_env import host_env
+from taco_launch.launch.host_env import host_env, with_gpus
 from taco_launch.launch.remarks import Draft, remarks
 from taco_launch.launch.replace import Option, env_option, mca_option, replaced, tells_hosts
 from taco_launch.launch.separator import escape
@@ -57,7 +57,7 @@ def plan(
         tokens=(*tokens, *command),
         executed=tuple(executed),
         env=tuple(env.items()),
-        host_env=host_env(spec, decisions),
+        host_env=with_gpus(host_env(spec, decisions), spec, placement, facts, options),
         files=files,
         warnings=remarks(
             Draft(spec, placement, facts, folder, decisions, tuple(ours), given, tuple(options), left_out)
@@ -111,6 +111,6 @@ def _env(spec: JobSpec, job_id: str, placement: Placement, facts: JobFacts, deci
 
 def _given(spec: JobSpec) -> Iterator[Option]:
     for name, value in spec.env:
-        yield env_option(name, value, "user", "the caller's value" if value is None else "given on the command line")
+        yield env_option(name, value, "user", "the caller's value" if value is None else "given with the job")
     for name, text in spec.mca:
-        yield mca_option(name, text, "user", "given on the command line")
+        yield mca_option(name, text, "user", "given with the job")

@@ -193,7 +193,7 @@ def _ports(spec: JobSpec, placement: Placement, decisions: Decisions) -> Iterato
     most = max(share.ranks for share in placement.shares)
     choice = decisions.values.get("port_count")
     if choice is None or int(choice.text) < most:
-        yield f"network.port_range: too few ports: one for each of a host's {most} ranks and 1 to 16 for mpirun itself"
+        yield f"network.port_range: too few ports: one for each of a host's {most} ranks, and an eighth for mpirun itself"
 
 
 def _openmpi5(decisions: Decisions, options: Sequence[Option]) -> Iterator[str]:

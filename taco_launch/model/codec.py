@@ -1,6 +1,7 @@
 """Frozen dataclasses to JSON values and back, for what travels between controller and agent and for job folders."""
 
 import enum
+import functools
 from dataclasses import fields, is_dataclass
 from typing import Any, Dict, Mapping, Type, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -29,7 +30,7 @@ def from_json(kind: Type[T], data: Any, path: str = "") -> T:
     path = path or kind.__name__
     if not isinstance(data, Mapping):
         raise _wrong(path, "a mapping", data)
-    hints = get_type_hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type]  # every class can be hashed
     values: Dict[str, Any] = {}
     for entry in fields(kind):  # type: ignore[arg-type]
         if entry.name in data:
@@ -38,6 +39,12 @@ def from_json(kind: Type[T], data: Any, path: str = "") -> T:
         return kind(**values)
     except TypeError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+@functools.lru_cache(maxsize=None)
+def _hints(kind: Type[Any]) -> Mapping[str, Any]:
+    """Give the types of a dataclass's fields; finding them takes longer than all else about a value."""
+    return get_type_hints(kind)
 
 
 def _decode(hint: Any, data: Any, path: str) -> Any:

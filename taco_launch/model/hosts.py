@@ -13,6 +13,8 @@ class Host:
     `connection` is `local` (this machine) or `ssh`; `address`, `port`, `user` and `identity_file` matter to ssh only,
     where an empty `user` or None `identity_file` leaves the choice to the ssh configuration. `gpus` is `auto` (those that
     the driver tells) or `none`: it has none to be used, whatever its driver says.
+    `has` is how many slots there are where a command line says how many of them a job may take, which is `slots` then:
+    0 where its facts tell, None where `slots` is all there is.
     """
 
     name: str
@@ -25,6 +27,14 @@ class Host:
     labels: Tuple[Tuple[str, str], ...] = ()
     connection: str = "ssh"
     gpus: str = "auto"
+    has: Optional[int] = None
+
+    @property
+    def size(self) -> str:
+        """How many slots it has, in a word: `8`; `auto` as its facts tell; `auto+8` the same, but 8 at least."""
+        if self.has is None:
+            return "auto" if self.slots is None else str(self.slots)
+        return str(max(self.has, self.slots or 0)) if self.has else f"auto+{self.slots or 0}"
 
 
 @dataclass(frozen=True)

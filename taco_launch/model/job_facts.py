@@ -67,9 +67,9 @@ class JobFacts:
     """The hosts of a job and the head's software; None is "not known".
 
     `root`: whether mpirun runs as root. `environment` holds what mpirun inherits that the line has to do with: (name,
-    value) of LD_LIBRARY_PATH and of what NCCL, Horovod, LightCC, Open MPI and UCX read, None where it is a container's
+    value) of LD_LIBRARY_PATH, CUDA_VISIBLE_DEVICES and of what NCCL, Horovod, LightCC, Open MPI and UCX read, None where it is a container's
     that nobody has looked into. Versions are as the software says them: `4.1.4`. `between` is None where nobody has
-    looked at the hosts.
+    looked at the hosts. `taken_ports` are those that somebody listens on, on any of the hosts, as far as is known.
     """
 
     root: bool
@@ -79,3 +79,4 @@ class JobFacts:
     horovod: Optional[str] = None
     hosts: Tuple[JobHost, ...] = ()
     between: Optional[Between] = None
+    taken_ports: Tuple[int, ...] = ()

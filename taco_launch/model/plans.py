@@ -1,23 +1,59 @@
-"""Plans: which slots a job gets (Placement) and the command line that starts it (LaunchPlan)."""
+"""Plans: which slots a job asks for (Wanted) and gets (Placement), and the line that starts it (LaunchPlan)."""
 
 from dataclasses import dataclass
-from typing import Tuple
+from typing import Optional, Sequence, Tuple
+
+from taco_launch.model.jobs import JobSpec
 
 
 @dataclass(frozen=True)
 class HostSlots:
-    """How many slots a host has for a job, by its facts."""
+    """How many slots of a host are free for a job.
+
+    `total` is how many it has, None where all of them are free; `why` says in words who has the others.
+    """
 
     host: str
     slots: int
+    total: Optional[int] = None
+    why: str = ""
+
+    @property
+    def all(self) -> int:
+        """How many slots the host has, free or not."""
+        return self.slots if self.total is None else self.total
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which slots a job asks for: so many ranks, or so many hosts with as many ranks each.
+
+    `np` is the number of ranks. `hosts` is the number of hosts and `slots_per_host` the ranks on each of them: without
+    the first on every host, without the second on whole hosts, none of whose slots another job has. With none of the
+    three it is every slot of every host. Hosts of `left_out` are used only where the others do not suffice.
+    """
+
+    np: Optional[int] = None
+    hosts: Optional[int] = None
+    slots_per_host: Optional[int] = None
+    left_out: Tuple[str, ...] = ()
+
+
+def wanted_of(spec: JobSpec, left_out: Sequence[str] = ()) -> Wanted:
+    """Give what a job asks for; `left_out` are the hosts that earlier attempts failed on."""
+    return Wanted(spec.np, spec.host_count, spec.slots_per_host, tuple(left_out))
 
 
 @dataclass(frozen=True)
 class Share:
-    """How many ranks of a job run on one host; ranks are numbered in the order of the shares."""
+    """How many ranks of a job run on one host; ranks are numbered in the order of the shares.
+
+    `slots` names those that the ranks have there, once they are leased.
+    """
 
     host: str
     ranks: int
+    slots: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

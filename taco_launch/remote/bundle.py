@@ -16,6 +16,7 @@ _CONTENTS = (
     "diagnose.py",
     "facts",
     "placement.py",
+    "queue.py",
     "signatures",
     "state.py",
     "model",

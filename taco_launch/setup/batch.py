@@ -78,7 +78,8 @@ taco_batch() {{
   LC_ALL=C
   export PATH LC_ALL
   umask 022
-  (umask 077 && mkdir -p {paths.RUN}) && exec 9>{LOCK} || exit 1
+  # the folder is everybody's to pass, for the leases: what else is in it is root's alone
+  (umask 077 && mkdir -p {paths.RUN} && : >>{LOCK}) && exec 9>{LOCK} || exit 1
   if ! flock -n 9; then
     echo "$taco_marker wait"
     flock -w {_LOCK_SECONDS} 9 || {{
@@ -89,6 +90,7 @@ taco_batch() {{
     exit 0
   fi
   taco_out={paths.RUN}/setup.out
+  (umask 077 && : >"$taco_out")
 """
 _TAIL = '  taco_done\n}\ntaco_batch "$@"\n'
 

@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 
-from taco_launch.agent import processes
-from taco_launch.agent.folders import JobFolder
+from taco_launch import state
+from taco_launch.agent import processes, records
+from taco_launch.agent.folders import JobFolder, Jobs
 from taco_launch.agent.protocol import Line
 from taco_launch.launch.env import JOB_ID
+from tests.agent.calls import PLACED, submitted
 
 PYTHON = (sys.executable, "-I", "-S")
 
@@ -51,6 +53,23 @@ def folder(tmp_path: Path) -> JobFolder:
     found = JobFolder(tmp_path / "job")
     found.logs.mkdir(parents=True)
     return found
+
+
+@pytest.fixture
+def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return Jobs(tmp_path / "state")
+
+
+@pytest.fixture
+def running(jobs: Jobs) -> Iterator[JobFolder]:
+    """A job with a supervisor, as far as its lock tells."""
+    folder = submitted(jobs, "running", (state.PLACED, PLACED), (state.RUNNING, {"boot": "b", "roots": []}))
+    lock = records.try_lock(folder)
+    assert lock is not None
+    yield folder
+    os.close(lock)
 
 
 def write_agent(path: Path, script: str) -> None:

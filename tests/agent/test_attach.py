@@ -38,7 +38,7 @@ class Ssh:
         self.process.stdin.flush()
 
     def supervise(self) -> None:
-        more = {"look": False, "count_slots": False, "ports": [40000, 65000]}
+        more = {"look": False, "size": "1", "gpus": "none", "ports": [40000, 65000]}
         self.say("supervise", job_id=self.job_id, host_loss_timeout=30, **more)
         assert self.hear()["op"] == "facts"
 

@@ -33,7 +33,14 @@ def end(folder: JobFolder, come: int, *, tells_end: bool = True) -> tuple[list[s
     gang: Any = SimpleNamespace(links=[here, remote], remote=[remote], here=here, pump=pump, looked=begin)
     whole: Callable[[str], bool] = lambda name: name == "n1" or remote.offsets.get(0) == 10  # noqa: E731
     stuck = disband.end_all(
-        gang, lambda _link, _message: None, [], whole=whole, meanwhile=lambda: None, begun=True, timeout=TIMEOUT
+        gang,
+        lambda _link, _message: None,
+        [],
+        whole=whole,
+        meanwhile=lambda: None,
+        begun=True,
+        timeout=TIMEOUT,
+        leave=False,
     )
     return stuck, remote, time.monotonic() - begin
 

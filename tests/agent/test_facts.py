@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.agent import facts
+from taco_launch.agent import facts, gpus
 from taco_launch.errors import HostError
 
 TWO = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77)
@@ -37,7 +37,7 @@ def test_gpus(tools: Path, listing: str, code: int, count: int) -> None:
         f"#!/bin/sh\n[ \"$*\" = -L ] || exit 99\ncat <<'END'\n{listing}\nEND\nexit {code}\n", encoding="ascii"
     )
     tool.chmod(0o755)
-    assert facts.gpus() == count
+    assert len(gpus.listed(needed=True) or ()) == count
     assert facts.host(count_slots=True)["slots"] == (count or max(2, len(os.sched_getaffinity(0))))
     assert facts.host(count_slots=True)["gpus"] == count
 
@@ -57,16 +57,16 @@ def test_a_tool_that_fails_is_no_host_without_gpus(tools: Path, code: int) -> No
 
 def test_no_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert facts.gpus() == 0
+    assert gpus.listed(needed=True) == ()
     assert facts.host(count_slots=True)["slots"] >= 2
 
 
 def test_a_tool_that_hangs(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "_SMI_SECONDS", 0.1)
+    monkeypatch.setattr(gpus, "_SMI_SECONDS", 0.1)
     (tools / "nvidia-smi").write_text("#!/bin/sh\nexec sleep 60\n", encoding="ascii")
     (tools / "nvidia-smi").chmod(0o755)
     with pytest.raises(HostError, match=r"nvidia-smi -L: .* timed out"):
-        facts.gpus()
+        gpus.listed(needed=True)
 
 
 def test_the_version_is_that_of_the_programs_open_mpi(tools: Path) -> None:
@@ -98,7 +98,7 @@ code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule 
 program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(rules), ctypes.addressof(code)))
 libc.prctl(38, 1, 0, 0, 0)
 assert libc.prctl(22, 2, program) == 0
-from taco_launch.agent import facts
+from taco_launch.agent import facts, gpus
 print(facts.single_copy())
 """
 
@@ -112,6 +112,22 @@ def test_whether_ranks_may_read_each_others_memory() -> None:
         [sys.executable, "-c", _FORBID.format(number=number)], capture_output=True, text=True, check=True
     )
     assert said.stdout == "False\n"
+
+
+@pytest.mark.enable_socket  # it binds, and connects to nobody
+def test_the_ports_that_somebody_listens_on() -> None:
+    with socket.socket() as listens, socket.socket(socket.AF_INET6) as too, socket.socket() as bound:
+        for each in (listens, too, bound):
+            each.bind(("::" if each is too else "", 0))
+        for each in (listens, too):
+            each.listen()
+        ports = sorted(each.getsockname()[1] for each in (listens, too))
+        silent = bound.getsockname()[1]
+        assert facts.taken_ports(None) == []
+        assert facts.taken_ports((ports[0], ports[0])) == ports[:1]
+        found = facts.taken_ports((1, 65535))
+        assert set(ports) <= set(found)
+        assert silent not in found
 
 
 @pytest.mark.enable_socket  # it binds, and connects to nobody

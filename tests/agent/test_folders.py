@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.agent.folders import JobFolder, Jobs, require_local_disk, state_folder
+from taco_launch.agent.folders import CLUSTER_VARIABLE, JobFolder, Jobs, require_local_disk, state_folder
 from taco_launch.errors import NoJobError, TacoLaunchError, UsageError
+from taco_launch.setup import paths
 
 LEAVING = ["../x", "a/b", "/proc/x", "..", ".", "", ".hidden", "-x", "a\0b", "a\n", "a b", "é", "a" * 300, "a/../../x"]
 
@@ -51,6 +52,60 @@ def test_every_path_lies_in_the_folder(tmp_path: Path) -> None:
     names = [path.name for path in (*paths, folder.rank(0), folder.rank(1), folder.rank(10))]
     assert len(set(names)) == len(names)
     assert not folder.path.exists()
+
+
+def test_each_attempt_has_logs_of_its_own(tmp_path: Path) -> None:
+    first = JobFolder(tmp_path / "vgg")
+    second = first.of_attempt(2)
+    assert (first.of_attempt(1).rank(3), first.of_attempt(1).launcher) == (first.rank(3), first.launcher)
+    assert (second.rank(3), second.launcher) == (first.logs / "attempt-2/rank-3", first.logs / "attempt-2/launcher")
+    assert second.merged == first.merged
+    assert second.events == first.events
+
+
+# --- marks
+
+
+def test_what_is_pending_is_marked(tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path)
+    assert jobs.pending() == []
+    jobs.unmark("a")
+    for name in ("b", "a", "b"):
+        jobs.mark(name)
+    assert jobs.pending() == ["a", "b"]
+    assert jobs.all() == []  # a mark is no job
+    jobs.unmark("a")
+    assert jobs.pending() == ["b"]
+
+
+def test_each_cluster_with_a_container_on_this_host_has_a_queue_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Their jobs lie in one folder, and each job has to be started in the container of its cluster.
+    Jobs(tmp_path).mark("a")
+    monkeypatch.setenv(CLUSTER_VARIABLE, "hcc")
+    Jobs(tmp_path).mark("b")
+    assert Jobs(tmp_path).pending() == ["b"]
+    assert CLUSTER_VARIABLE == paths.CLUSTER_VARIABLE
+
+
+def test_the_mark_of_a_job_that_is_being_made_is_kept(tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path)
+    jobs.mark("a")
+    made = (jobs.queue / "pending" / "a").stat().st_mtime
+    jobs.forget("a", made + 30)
+    assert jobs.pending() == ["a"]
+    jobs.forget("a", made + 90)
+    assert jobs.pending() == []
+
+
+def test_a_job_that_is_removed_has_no_mark(tmp_path: Path) -> None:
+    jobs = Jobs(tmp_path)
+    jobs.mark("a")
+    with jobs.create("a") as draft:
+        folder = jobs.publish(draft, "a")
+    jobs.remove(folder)
+    assert jobs.pending() == []
 
 
 # --- the socket

@@ -51,10 +51,19 @@ say({"protocol": 1})
 if plan.get("error"):
     say({"error": {"message": plan["error"], "hint": "taco-launch list", "exit_code": 1}})
     sys.exit(1)
+placed = {**done, "record": {**done["record"], "state": "STARTING", "exit_code": None}}
 if sys.argv[1] == "submit":
-    say({"job": {**done, "record": {**done["record"], "state": "STARTING", "exit_code": None}}})
+    say({"accepted": "j"})
+    queued = {**done, "record": {**placed["record"], "state": "QUEUED", "waiting": [["gpu1", "0 of 1 free"]]}}
+    say({"job": queued if plan.get("waits") else placed})
+for words in plan.get("waits", ()):
+    say({"waiting": words})
+if plan.get("waits"):
+    say({"began": placed})
 say({"state": "RUNNING"})
 begin = request.get("offset") or 0
+if plan.get("tells"):
+    say({"offset": begin, "bytes": 0, **plan["tells"]})
 if request.get("tail") is not None:
     begin = plan["tail_is_at"]
     say({"offset": begin, "bytes": 0})
@@ -127,6 +136,20 @@ def test_a_connection_that_breaks_is_made_again_at_its_offset(scripted: Scripted
     assert back == "gpu1: connected again, following job j from where it broke off"
 
 
+def test_what_only_the_head_knows_is_asked_for_as_it_told(scripted: Scripted) -> None:
+    """How long ago something was is counted once; an offset is one in the log of an attempt."""
+    scripted.plan({"to": 50, "tells": {"log": 2, "since": 777.5}}, {"to": 200, "breaks": True}, {"to": 9999})
+    scripted.follow(Follow("j", ago=60.0, rank=1, timestamps=True))
+    asked = [
+        [call[key] for key in ("ago", "since", "log", "offset", "rank", "timestamps")] for call in scripted.asked()
+    ]
+    assert asked == [
+        [60.0, None, None, 0, 1, True],
+        [None, 777.5, 2, 50, 1, True],
+        [None, 777.5, 2, 200, 1, True],
+    ]
+
+
 def test_the_last_lines_are_asked_for_once(scripted: Scripted) -> None:
     scripted.plan({"to": 0, "tail_is_at": 600, "breaks": True}, {"to": 9999})
     scripted.follow(Follow("j", tail=2))
@@ -171,22 +194,36 @@ def test_on_this_machine_a_dead_agent_is_an_error(scripted: Scripted) -> None:
         scripted.follow(Follow("j"))
 
 
-def run(scripted: Scripted, spec: JobSpec, environ: dict[str, str]) -> tuple[Job, list[Job]]:
-    begun: list[Job] = []
-    job = jobs.run(
-        scripted.head, spec, environ, scripted.output.append, begun.append, scripted.states.append, scripted.said.append
+def run(scripted: Scripted, spec: JobSpec, environ: dict[str, str]) -> tuple[Job, list[Any]]:
+    """Give the job at its end, and what was told besides its log and its states."""
+    told: list[Any] = []
+    watch = jobs.Watch(
+        accepted=lambda: told.append("accepted"),
+        job=lambda job: told.append(job.record.state),
+        state=scripted.states.append,
+        waits=told.append,
+        say=scripted.said.append,
     )
-    return job, begun
+    return jobs.run(scripted.head, spec, environ, scripted.output.append, watch), told
 
 
 def test_run_goes_on_over_a_lost_connection(scripted: Scripted) -> None:
     scripted.plan({"to": 70, "breaks": True}, {"to": 9999})
-    job, begun = run(scripted, SPEC, {})
-    assert [one.record.state for one in begun] == [JobState.STARTING]
+    job, told = run(scripted, SPEC, {})
+    assert told == ["accepted", JobState.STARTING]
     assert job.record.exit_code == 0
     assert b"".join(scripted.output) == LOG
     assert [call["op"] for call in scripted.asked()] == ["submit", "logs"]
     assert len(scripted.said) == 2
+
+
+def test_why_a_job_waits_is_told_until_it_begins(scripted: Scripted) -> None:
+    scripted.plan({"to": 9999, "waits": [[["gpu1", "0 of 1 free"]], [["", "job a is before it"]]]})
+    job, told = run(scripted, SPEC, {})
+    first, second = (("gpu1", "0 of 1 free"),), (("", "job a is before it"),)
+    assert told == ["accepted", JobState.QUEUED, first, second, JobState.STARTING]
+    assert job.record.exit_code == 0
+    assert b"".join(scripted.output) == LOG
 
 
 def test_a_job_elsewhere_is_given_what_is_named_and_nothing_of_the_controllers(scripted: Scripted) -> None:

@@ -1,48 +1,219 @@
-"""Why a job has no place: slots that others have or that are too few (exit code 4), or hosts that failed (5)."""
+"""Gangs on two hosts that are folders of this machine, with real guards: slots are taken all or none, and shared."""
 
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from taco_launch.agent import records
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.gang import Gang
+from taco_launch.agent.holders import Holder
+from taco_launch.agent.leases import Leases
+from taco_launch.agent.refusal import UnusableError
+from taco_launch.errors import PlacementError
 from taco_launch.model.hosts import Host
+from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import HostSlots
+from taco_launch.model.plans import Placement, Share
+from tests.agent.conftest import PYTHON, Family
+from tests.conftest import eventually
 
-FULL = "/var/lib/taco-launch/jobs/j: No space left on device"
-HELD = "2 of 2 slots held by job l4 (since 10:00)"
-LIST = "ask for fewer with --np, for other hosts with -H, or see who runs what: taco-launch list"
-CHECK = "taco-launch setup --check tells what is wrong there; or leave {} out with -H"
+HOSTS = (Host("n1", "10.0.0.1", slots=2), Host("n2", "10.0.0.2", slots=2))
+# Runs the command here; what is below the state folder is another folder on each host, and so are the leases.
+SSH = """#!/bin/sh
+for word; do
+  host=$last
+  last=$word
+done
+[ ! -e "{root}/down-$host" ] || {{ echo "ssh: $host is down" >&2; exit 255; }}
+last=$(printf %s "$last" | sed "s#{root}/head/#{root}/$host/#g")
+export TACO_LAUNCH_LEASES="{root}/leases-$host"
+exec /bin/sh -c "$last"
+"""
 
 
-@pytest.mark.parametrize(
-    ("np", "failed", "busy", "code", "message", "hint"),
-    [
-        (6, ["n2"], [], 5, f"n2 cannot be used: {FULL}", CHECK.format("it")),
-        (None, ["n2"], [], 5, f"n2 cannot be used: {FULL}", CHECK.format("it")),
-        (4, ["n2", "n3"], [], 5, f"2 hosts cannot be used\n  n2: {FULL}\n  n3: {FULL}", CHECK.format("them")),
-        (7, ["n2"], [], 4, f"7 ranks do not fit: 4 slots free\n  n2: {FULL}", LIST),
-        (6, ["n2"], ["n3"], 4, f"6 ranks do not fit: 2 slots free\n  n2: {FULL}\n  n3: {HELD}", LIST),
-        (
-            4,
-            [],
-            ["n1", "n2", "n3"],
-            4,
-            "4 ranks do not fit: 0 slots free" + "".join(f"\n  n{n}: {HELD}" for n in (1, 2, 3)),
-            LIST,
-        ),
-    ],
-)
-def test_who_is_to_blame(
-    np: int | None, failed: list[str], busy: list[str], code: int, message: str, hint: str, tmp_path: Path
-) -> None:
-    hosts = tuple(Host(name, name, slots=2) for name in ("n1", "n2", "n3"))
-    spec = JobSpec("j", ("true",), hosts, np=np, head="n1")
-    gang = Gang(JobFolder(tmp_path), "agent.pyz", spec, "id", lambda: True, lambda: None)
-    gang._unusable = dict.fromkeys(failed, FULL)
-    usable = [HostSlots(host.name, 2) for host in hosts if host.name not in failed]
-    held = dict.fromkeys(busy, HELD)
-    assert gang._is_short([entry for entry in usable if entry.host not in held], held)
-    error = gang._refusal(usable, held)
-    assert (error.exit_code, error.message, error.hint) == (code, message, hint)
+@dataclass
+class Cluster:
+    """Two hosts, the first of which is the head."""
+
+    root: Path
+    agent: Path
+    family: Family
+    locks: list[int] = field(default_factory=list)
+    gangs: list[Gang] = field(default_factory=list)
+
+    def gang(self, name: str, np: int | None, left_out: tuple[str, ...] = (), hosts: tuple[Host, ...] = HOSTS) -> Gang:
+        folder = JobFolder(self.root / "head" / "jobs" / name)
+        folder.logs.mkdir(parents=True)
+        spec = JobSpec(name, ("true",), hosts, np=np, head="n1", cluster="hcc", owner="ann")
+        records.write_spec(folder, spec)
+        lock = records.try_lock(folder)
+        assert lock is not None
+        self.locks.append(lock)
+        env = {"TACO_LAUNCH_LEASES": str(self.root / "leases-n1"), "PATH": os.environ["PATH"]}
+        with open(folder.debug, "wb") as debug:
+            guard = self.family.start((*PYTHON, str(self.agent), "guard", str(folder.path)), stderr=debug, env=env)
+        mark = f"{self.family.job_id}-{name}"
+        made = Gang(folder, str(self.agent), spec, mark, lambda: guard.poll() is None, lambda: None, left_out)
+        self.gangs.append(made)
+        return made
+
+    def end(self, gang: Gang) -> None:
+        """Have the guards let go and end."""
+        gang.order("end", roots=[])
+        for link in gang.links:
+            link.post({"op": "bye", "remove": True})
+        deadline = time.monotonic() + 10
+        while any(link.line is not None for link in gang.links) and time.monotonic() < deadline:
+            gang.pump(ignore)
+        for link in gang.links:
+            link.close()
+
+
+def ignore(_link: object, _message: dict[str, Any]) -> None:
+    """Hear what a guard tells."""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, agent: Path, family: Family, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/ssh").write_text(SSH.format(root=tmp_path), encoding="ascii")
+    (tmp_path / "bin/ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.delenv("TACO_LAUNCH_LEASES", raising=False)
+    monkeypatch.setattr("taco_launch.agent.gang._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("taco_launch.agent.links._RETRY_SECONDS", (0.01,))
+    made = Cluster(tmp_path, agent, family)
+    yield made
+    for gang in made.gangs:
+        made.end(gang)
+    for lock in made.locks:
+        os.close(lock)
+
+
+def assembled(gang: Gang) -> Placement:
+    placement, _known = gang.assemble(JobFacts(root=True), ignore)
+    return placement
+
+
+def refused(gang: Gang) -> PlacementError:
+    with pytest.raises(PlacementError) as caught:
+        assembled(gang)
+    return caught.value
+
+
+def now_or(check: Callable[[str], bool]) -> bool:
+    """Say whether something holds of the time of day, which may have changed a moment ago."""
+    return check(time.strftime("%H:%M")) or check(time.strftime("%H:%M", time.localtime(time.time() - 60)))
+
+
+def test_jobs_share_hosts_and_the_others_are_told_who_has_what(cluster: Cluster) -> None:
+    first = cluster.gang("vgg16", 3)
+    assert assembled(first).shares == (Share("n1", 2, ("slot-0", "slot-1")), Share("n2", 1, ("slot-0",)))
+    second = cluster.gang("b", 2)
+    error = refused(second)
+    assert now_or(
+        lambda at: (
+            error.reasons
+            == (
+                ("n1", f"0 of 2 free, 2 held by job vgg16 since {at}"),
+                ("n2", f"1 of 2 free, 1 held by job vgg16 since {at}"),
+            )
+        )
+    )
+    assert not error.never
+    third = cluster.gang("c", 1)
+    assert assembled(third).shares == (Share("n2", 1, ("slot-1",)),)
+    assert refused(cluster.gang("d", None)).reasons[1][1].startswith("0 of 2 free, 1 held by job vgg16 since ")
+    cluster.end(first)
+    # Those of the hosts that a job is no more on are let go with the job; the refusals above took nothing.
+    assert assembled(cluster.gang("e", 3)).shares == (Share("n1", 2, ("slot-0", "slot-1")), Share("n2", 1, ("slot-0",)))
+
+
+def test_what_never_fits_is_refused_at_once(cluster: Cluster) -> None:
+    held = Leases(cluster.root / "leases-n1")
+    assert held.take(("slot-0",), 1, Holder("x", "x", 0.0, "a", "/nowhere"), None)
+    begin = time.monotonic()
+    error = refused(cluster.gang("a", 5))
+    assert error.never
+    assert time.monotonic() - begin < 5
+    held.release(gone=True)
+
+
+def test_hosts_that_failed_before_come_last(cluster: Cluster) -> None:
+    assert assembled(cluster.gang("a", 2, ("n1",))).shares == (Share("n2", 2, ("slot-0", "slot-1")),)
+    assert assembled(cluster.gang("b", 1, ("n2",))).shares == (Share("n1", 1, ("slot-0",)),)
+
+
+def test_a_host_that_cannot_be_reached_is_left_out_where_the_others_suffice(cluster: Cluster) -> None:
+    (cluster.root / "down-n2").touch()
+    with pytest.raises(UnusableError) as caught:
+        assembled(cluster.gang("a", 4))
+    assert caught.value.reasons == (("n2", "ssh: n2 is down"),)
+    assert assembled(cluster.gang("b", 2)).shares == (Share("n1", 2, ("slot-0", "slot-1")),)
+    error = refused(cluster.gang("c", 2))
+    assert [host for host, _why in error.reasons] == ["n1", "n2"]
+    assert error.reasons[1][1] == "ssh: n2 is down"
+
+
+def test_what_was_taken_is_let_go_before_the_pause(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another takes a slot of the second host between the look and the lease, and lets it go while the gang pauses."""
+    gang = cluster.gang("a", 4)
+    thief, passer = Leases(cluster.root / "leases-n2"), Leases(cluster.root / "leases-n1")
+    placed, paused = gang._placed, gang._pause
+    looks: list[Placement | None] = []
+
+    def late(note: Any) -> Placement | None:
+        found = placed(note)
+        if not looks:
+            assert thief.take(("slot-1",), 1, Holder("t", "t", 0.0, "a", "/nowhere"), None)
+        looks.append(found)
+        return found
+
+    def pause(note: Any) -> None:
+        holder = Holder("p", "p", 0.0, "a", "/nowhere")
+        eventually(lambda: passer.take(("slot-0", "slot-1"), 2, holder, None), 5, "the first host to be let go")
+        for each in (thief, passer):
+            each.release(gone=True)
+        paused(note)
+
+    monkeypatch.setattr(gang, "_placed", late)
+    monkeypatch.setattr(gang, "_pause", pause)
+    assert assembled(gang).np == 4
+    assert len(looks) == 2
+
+
+def test_a_job_may_take_any_of_a_hosts_slots(cluster: Cluster) -> None:
+    """As many as -H says, of all that the host has."""
+    hosts = (Host("n1", "10.0.0.1", slots=1, has=2),)
+    assert assembled(cluster.gang("a", 1, hosts=hosts)).shares == (Share("n1", 1, ("slot-0",)),)
+    assert assembled(cluster.gang("b", 1, hosts=hosts)).shares == (Share("n1", 1, ("slot-1",)),)
+    assert refused(cluster.gang("c", 2, hosts=hosts)).never
+    error = refused(cluster.gang("d", 1, hosts=hosts))
+    assert error.reasons[0][1].startswith("0 of 1 free, 1 held by job a since ")
+
+
+def test_of_two_that_want_all_one_gets_it(cluster: Cluster) -> None:
+    gangs = [cluster.gang(name, 4) for name in "ab"]
+    found: list[object] = []
+
+    def run(gang: Gang) -> None:
+        try:
+            found.append(assembled(gang).np)
+        except PlacementError as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=run, args=(gang,)) for gang in gangs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len([each for each in found if each == 4]) == 1
+    (error,) = [each for each in found if isinstance(each, PlacementError)]
+    assert "2 held by job " in error.message

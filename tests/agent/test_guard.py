@@ -1,5 +1,6 @@
 """The guard as a process of its own, its supervisor played over the socket."""
 
+import json
 import os
 import signal
 import socket
@@ -13,8 +14,9 @@ import pytest
 from taco_launch import state
 from taco_launch.agent import facts, leases, processes, records
 from taco_launch.agent.folders import JobFolder
+from taco_launch.agent.holders import Holder
 from taco_launch.agent.protocol import Line
-from taco_launch.model.jobs import JobState
+from taco_launch.model.jobs import JobSpec, JobState
 from tests.agent.conftest import PYTHON, Family, Mail, held
 from tests.conftest import eventually
 
@@ -69,9 +71,8 @@ def supervisor(connect: Connect, family: Family) -> Mail:
 
 
 def supervise(mail: Mail, family: Family, timeout: float = 30, *, look: bool = False) -> Mail:
-    mail.send(
-        "supervise", job_id=family.job_id, host_loss_timeout=timeout, look=look, count_slots=look, ports=[40000, 65000]
-    )
+    more = {"look": look, "size": "auto" if look else "2", "gpus": "none", "ports": [40000, 65000]}
+    mail.send("supervise", job_id=family.job_id, host_loss_timeout=timeout, **more)
     return mail
 
 
@@ -86,6 +87,10 @@ def ended(mail: Mail, guard: "subprocess.Popen[bytes]", *roots: tuple[int, int])
     mail.wait_for_end()
     assert guard.wait(5) == 0
     return {name: answer[name] for name in ("left", "unknown")}
+
+
+def lease(mail: Mail, count: int) -> None:
+    mail.send("lease", count=count, cluster="c", owner="ann")
 
 
 NOTHING = {"left": [], "unknown": ""}
@@ -119,10 +124,87 @@ def test_a_rank_is_welcomed_and_its_life_is_told(supervisor: Mail, connect: Conn
 
 def test_slots_that_cannot_be_leased_are_no_busy_slots(supervisor: Mail, folder: JobFolder) -> None:
     (folder.path / "leases").write_bytes(b"")
-    supervisor.send("lease", slots=1)
+    lease(supervisor, 1)
     answer = supervisor.wait("leased")
     assert answer["error"].startswith(f"no leases in {folder.path}/leases: Not a directory (")
-    assert answer["busy"] == []
+    assert answer["slots"] == []
+
+
+def test_slots_are_leased_by_count_and_let_go(supervisor: Mail, folder: JobFolder, family: Family) -> None:
+    facts_ = supervisor.wait("facts")
+    assert [slot["name"] for slot in facts_["occupancy"]["slots"]] == ["slot-0", "slot-1"]
+    place = folder.path / "leases"
+    other = leases.Leases(place)
+    assert other.take(("slot-0",), 1, Holder("vgg16", "other", 0.0, "a", "/nowhere"), None)
+    lease(supervisor, 2)
+    answer = supervisor.wait("leased")
+    assert answer["slots"] == []
+    held = [slot["holder"] and slot["holder"]["job"] for slot in answer["occupancy"]["slots"]]
+    assert held == ["vgg16", None]
+    lease(supervisor, 1)
+    assert supervisor.wait("leased")["slots"] == ["slot-1"]
+    told = json.loads((place / "slot-1").read_text(encoding="ascii"))
+    wanted = {"job": "job", "id": family.job_id, "folder": str(folder.path), "cluster": "c", "owner": "ann"}
+    assert {name: told[name] for name in wanted} == wanted
+    other.release(gone=True)
+    supervisor.send("unlease", look=True)
+    after = supervisor.wait("unleased")["occupancy"]
+    assert [slot["holder"] for slot in after["slots"]] == [None, None]
+    assert (place / "slot-1").read_bytes() == b""
+
+
+def test_what_is_leased_is_told_over_every_connection(supervisor: Mail, connect: Connect, family: Family) -> None:
+    lease(supervisor, 1)
+    supervisor.wait("leased")
+    again = supervise(connect(), family)
+    assert again.wait("leased")["slots"] == ["slot-0"]
+    lease(again, 1)
+    again.send("unlease", look=True)
+    again.wait("unleased")
+    third = supervise(connect(), family)
+    third.wait("facts")
+    third.receive(0.2)
+    assert third.box == []
+
+
+def test_what_a_job_leaves_running_is_the_next_ones_business(
+    supervisor: Mail, guard: "subprocess.Popen[bytes]", family: Family, folder: JobFolder
+) -> None:
+    marked = family.start(SLEEP, marked=True)
+    lease(supervisor, 1)
+    supervisor.wait("leased")
+    supervisor.send("end", roots=[], leave=True)
+    assert supervisor.wait("ended")["left"] == []
+    assert guard.wait(5) == 0
+    assert marked.poll() is None
+    assert family.job_id in (folder.path / "leases" / "slot-0").read_text(encoding="ascii")
+    following = leases.Leases(folder.path / "leases")
+    assert following.take(("slot-0",), 1, Holder("next", "next", 0.0, "a", "/nowhere"), None) == ("slot-0",)
+    assert marked.wait(1) == -signal.SIGKILL
+    following.release(gone=True)
+
+
+def test_a_visitor_hears_how_a_rank_was_started_and_ends_with_the_job(
+    supervisor: Mail, connect: Connect, guard: "subprocess.Popen[bytes]", family: Family
+) -> None:
+    supervisor.send("prepare", welcome={"environment": {"A": "1"}})
+    rank = register(connect(), 3, (2**21, 5), (2**21, 6))
+    supervisor.wait("started")
+    visitor, process = connect(), family.start(SLEEP)
+    visitor.send("visit", rank=3, root=family.root(process))
+    found = visitor.wait("visit")
+    assert (found["roots"], found["welcome"]["environment"]) == ([[2**21, 5], [2**21, 6]], {"A": "1"})
+    nobody = connect()
+    nobody.send("visit", rank=4, root=family.root(process))
+    assert nobody.wait("visit") == {"op": "visit", "roots": [], "welcome": {}}
+    rank.send("exit", rank=3, exit_code=0, reason="")
+    supervisor.wait("exit")
+    nobody.send("visit", rank=3, root=family.root(process))
+    assert nobody.wait("visit")["roots"] == []
+    supervisor.send("terminate")
+    visitor.wait("terminate")
+    assert ended(supervisor, guard) == NOTHING
+    assert process.wait(1) == -signal.SIGKILL
 
 
 def test_orders_reach_every_rank(supervisor: Mail, connect: Connect) -> None:
@@ -218,7 +300,9 @@ def test_a_broken_connection_is_made_again(
 def test_a_dead_supervisors_job_is_ended_and_recorded(
     supervisor: Mail, guard: "subprocess.Popen[bytes]", family: Family, folder: JobFolder, lock: list[int]
 ) -> None:
+    records.write_spec(folder, JobSpec("job", ("true",), ()))
     records.Events(folder).add(state.SUBMITTED, id=family.job_id)
+    records.Events(folder).add(state.PLACED, np=1, hosts=["me"], line="")
     marked, launched, bystander = family.start(SLEEP, marked=True), family.start(SLEEP), family.start(SLEEP)
     supervisor.send("launched", root=family.root(launched))
     supervisor.wait("facts")

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from taco_launch.agent import logs
-from taco_launch.agent.logs import Merge, Reader, Writer
+from taco_launch.agent import lines as lines_of
+from taco_launch.agent.lines import Lines
+from taco_launch.agent.logs import Reader, Writer
+from taco_launch.agent.merge import Merge
 from tests.agent.conftest import scratch
 
 NO_ROTATION = 1 << 30
@@ -31,8 +33,8 @@ class Streams:
         for index, stem in enumerate(self.stems):
             self.merge.add(stem, f"<{index}>")
 
-    def write(self, index: int, data: bytes) -> None:
-        self._writers[index].write(data)
+    def write(self, index: int, data: bytes, at: int | None = None) -> None:
+        self._writers[index].write(data, at)
         self.written[index] += data
 
     def step(self) -> None:
@@ -123,7 +125,7 @@ def test_labels_of_any_bytes(tmp_path: Path) -> None:
 @given(st.lists(st.sampled_from([b"\n", b"ab", b"c" * 30, b"\r"]), max_size=20))
 def test_a_line_over_the_bound_is_whole_all_the_same(pieces: list[bytes]) -> None:
     with scratch() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logs, "_LINE_BOUND", 20)
+        patch.setattr(lines_of, "_LINE_BOUND", 20)
         streams = Streams(folder)
         for piece in pieces:
             streams.write(0, piece)
@@ -135,7 +137,7 @@ def test_a_line_over_the_bound_is_whole_all_the_same(pieces: list[bytes]) -> Non
 
 
 def test_a_line_over_the_bound_goes_out_before_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_LINE_BOUND", 20)
+    monkeypatch.setattr(lines_of, "_LINE_BOUND", 20)
     streams = Streams(tmp_path)
     for _piece in range(10):
         streams.write(0, b"x" * 9)
@@ -146,7 +148,7 @@ def test_a_line_over_the_bound_goes_out_before_its_end(tmp_path: Path, monkeypat
 def test_a_line_over_the_bound_is_not_mixed_with_another_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "_LINE_BOUND", 20)
+    monkeypatch.setattr(lines_of, "_LINE_BOUND", 20)
     streams = Streams(tmp_path)
     streams.write(0, b"a" * 30)
     streams.step()
@@ -180,3 +182,54 @@ def test_rotation_before_the_merge_is_told(tmp_path: Path) -> None:
     assert len(begin) + dropped + len(rest) == len(written)
     assert written.startswith(begin)
     assert written.endswith(rest)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2), st.integers(-3, 5), st.lists(st.sampled_from([b"a", b"b\n"]), min_size=1).map(b"".join)
+        )
+        | st.none(),
+        max_size=30,
+    )
+)
+def test_a_merged_line_has_the_time_at_which_it_began_at_its_source(steps: list[tuple[int, int, bytes] | None]) -> None:
+    with scratch() as folder:
+        streams, now = Streams(folder), 1_700_000_000_000_000
+        began: list[list[tuple[bytes, int]]] = [[], [], []]
+        for step in [*steps, None]:
+            if step is None:
+                streams.step()
+                continue
+            index, later, data = step
+            now += 10_000 * later
+            streams.write(index, data, now)
+            for line in lines(data):
+                if began[index] and not began[index][-1][0].endswith(b"\n"):
+                    began[index][-1] = (began[index][-1][0] + line, began[index][-1][1])
+                else:
+                    began[index].append((line, now))
+        streams.finish()
+        merged = Lines(folder / "merged")
+        found: list[list[tuple[bytes, int]]] = [[], [], []]
+        while pieces := merged.read():
+            for text, at in pieces:
+                for line in text.splitlines(keepends=True):
+                    found[int(line[1:2])].append((line[6:], at))
+        ended = [[(line if line.endswith(b"\n") else line + b"\n", at) for line, at in of] for of in began]
+        assert found == ended
+
+
+def test_an_attempt_begins_behind_a_line_of_its_own(tmp_path: Path) -> None:
+    first = Merge(tmp_path / "merged", NO_ROTATION)
+    first.begin(1)
+    first.add(tmp_path / "rank-0", "h/0")
+    Writer(tmp_path / "rank-0", NO_ROTATION).write(b"one\n")
+    first.step()
+    first.close()
+    second = Merge(tmp_path / "merged", NO_ROTATION)
+    second.begin(2)
+    second.add(tmp_path / "again-0", "h/0")
+    Writer(tmp_path / "again-0", NO_ROTATION).write(b"two\n")
+    second.step()
+    assert Reader(tmp_path / "merged").read() == b"h/0 | one\n[taco-launch: attempt 2]\nh/0 | two\n"

@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from taco_launch.agent import logs
-from taco_launch.agent.logs import Merge, Reader, Writer
+from taco_launch.agent.logs import Reader, Writer
+from taco_launch.agent.merge import Merge
 from tests.agent.conftest import scratch
 
 # Bytes are written, a number is the size of a read, None opens the writer anew.
@@ -116,7 +117,7 @@ def test_streams_with_names_alike_are_apart(tmp_path: Path) -> None:
 
 def test_logs_are_private(tmp_path: Path) -> None:
     Writer(tmp_path / "rank-0", 100).write(b"x")
-    assert [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()] == [0o600]
+    assert [path.stat().st_mode & 0o777 for path in tmp_path.iterdir()] == [0o600, 0o600]
 
 
 @settings(max_examples=150)
@@ -162,4 +163,4 @@ def test_memory_is_flat(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert (seen, reader.skipped) == (200 * (len(piece) + len(piece) // 100 * len(b"localhost/0 | ")), 0)
     assert peak < 12 << 20
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 16 << 20
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.log")) <= 16 << 20

@@ -96,6 +96,16 @@ def test_a_rank_gets_its_environment_and_its_arguments(ranks: Ranks) -> None:
     assert not set(environment) - set(expected) - {"LC_CTYPE"}  # Python's own, where no locale is set
 
 
+def test_each_attempt_has_a_log_of_its_own(ranks: Ranks) -> None:
+    ranks.start("echo", "second")
+    guard = ranks.accept()
+    guard.wait("register")
+    guard.send("welcome", environment=SHARED, log_max_bytes=1 << 20, umask=0o077, attempt=2)
+    guard.wait("exit")
+    assert ranks.log == b""
+    assert (ranks.folder.logs / "attempt-2" / "rank-3.0.log").read_bytes() == b"second\n"
+
+
 def test_what_the_guard_gives_wins(ranks: Ranks) -> None:
     _process, guard = ranks.run("sh", "-c", "echo $RANK $MASTER_PORT", shared={"RANK": "7", "MASTER_PORT": "1"})
     guard.wait("exit")

@@ -1,11 +1,9 @@
 """The operations that the agent answers, on job folders made by hand: no supervisor, no mpirun."""
 
-import io
 import json
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,82 +12,14 @@ import pytest
 from taco_launch import state
 from taco_launch.agent import facts, protocol, records
 from taco_launch.agent.folders import JobFolder, Jobs
-from taco_launch.agent.logs import Merge, Writer
-from taco_launch.agent.serve import serve
+from taco_launch.agent.logs import Writer
+from taco_launch.agent.merge import Merge
 from taco_launch.model.codec import to_json
-from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import JobSpec
-from tests.agent.conftest import PYTHON, Family
+from tests.agent.calls import HOSTS, PLACED, SUCCEEDED, answer, call, submitted
+from tests.agent.conftest import PYTHON
 
-HOSTS = (Host("me", "127.0.0.1", slots=2, connection="local"),)
-PLACED: dict[str, Any] = {"np": 2, "hosts": ["me"], "line": "mpirun -np 2 true"}
 FOLLOW: dict[str, Any] = {"rank": None, "offset": 0, "tail": None, "follow": False}
-
-
-@pytest.fixture
-def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
-    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    return Jobs(tmp_path / "state")
-
-
-class Answer:
-    """What the agent answered: its frames, the raw bytes behind them, and its exit code."""
-
-    def __init__(self, code: int, output: bytes) -> None:
-        stream = io.BytesIO(output)
-        self.code, self.header, self.raw = code, protocol.read(stream), b""
-        self.frames: list[dict[str, Any]] = []
-        self.whole = False
-        while frame := protocol.read(stream):
-            assert not self.whole
-            if frame == {"end": True}:
-                self.whole = True
-                continue
-            self.frames.append(frame)
-            raw = stream.read(frame.get("bytes", 0))
-            assert len(raw) == frame.get("bytes", 0)
-            self.raw += raw
-
-    @property
-    def error(self) -> dict[str, Any]:
-        assert self.code != 0
-        found: dict[str, Any] = self.frames[-1]["error"]
-        assert found["exit_code"] == self.code
-        return found
-
-
-def call(op: str, **request: Any) -> Answer:
-    stdin = protocol.dump(protocol.header(op, "")) + protocol.dump(request)
-    return answer(op, stdin)
-
-
-def answer(op: str, stdin: bytes) -> Answer:
-    out = io.BytesIO()
-    return Answer(serve(op, "/agent.pyz", io.BytesIO(stdin), out), out.getvalue())
-
-
-def submitted(jobs: Jobs, name: str, *events: tuple[str, dict[str, Any]]) -> JobFolder:
-    """Make the folder of a job with some events behind it."""
-    with jobs.create(name) as draft:
-        records.write_spec(draft, JobSpec(name=name, command=("true",), hosts=HOSTS))
-        writer = records.Events(draft)
-        for kind, data in ((state.SUBMITTED, {"id": f"id-{name}"}), *events):
-            writer.add(kind, f"why {kind}", **data)
-        return jobs.publish(draft, name)
-
-
-SUCCEEDED = (state.ENDED, {"state": "SUCCEEDED", "exit_code": 0})
-
-
-@pytest.fixture
-def running(jobs: Jobs) -> Iterator[JobFolder]:
-    """A job with a supervisor, as far as its lock tells."""
-    folder = submitted(jobs, "running", (state.PLACED, PLACED), (state.RUNNING, {"boot": "b", "roots": []}))
-    lock = records.try_lock(folder)
-    assert lock is not None
-    yield folder
-    os.close(lock)
 
 
 # --- the call itself
@@ -155,73 +85,12 @@ def test_a_controller_that_goes_away(jobs: Jobs, agent: Path) -> None:
     process.stderr.close()
 
 
-# --- list and get
-
-
-def test_list(jobs: Jobs, running: JobFolder) -> None:
-    assert running.name == "running"
-    submitted(jobs, "done", (state.PLACED, PLACED), SUCCEEDED)
-    shown = {frame["job"]["spec"]["name"]: frame["job"]["record"]["state"] for frame in call("list").frames}
-    assert shown == {"done": "SUCCEEDED", "running": "RUNNING"}
-
-
-@pytest.mark.usefixtures("jobs")
-def test_list_of_none() -> None:
-    found = call("list")
-    assert (found.code, found.frames) == (0, [])
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda folder: records.write_json(folder.spec, {"schema": 99}),
-        lambda folder: folder.spec.unlink(),
-        lambda folder: folder.spec.write_bytes(b""),
-        lambda folder: folder.spec.write_bytes(b"{}"),
-        lambda folder: records.Events(folder).add(state.PLACED, np="two"),
-    ],
-    ids=["other-schema", "no-spec", "empty-spec", "spec-without-schema", "event-without-fields"],
-)
-def test_a_damaged_job_hides_no_other(jobs: Jobs, damage: Callable[[JobFolder], None]) -> None:
-    damage(submitted(jobs, "b"))
-    for name in ("a", "c"):
-        submitted(jobs, name, SUCCEEDED)
-    found = call("list")
-    assert found.code == 0
-    assert [frame["job"]["spec"]["name"] for frame in found.frames if "job" in frame] == ["a", "c"]
-    (warning,) = [frame["warning"] for frame in found.frames if "warning" in frame]
-    assert "job b" in warning
-
-
-def test_get_has_the_events(jobs: Jobs) -> None:
-    folder = submitted(jobs, "vgg", (state.PLACED, PLACED), SUCCEEDED)
-    (frame,) = call("get", name="vgg").frames
-    job = frame["job"]
-    assert job["folder"] == str(folder.path)
-    assert job["spec"]["hosts"] == to_json(HOSTS)
-    assert (job["record"]["id"], job["record"]["np"], job["record"]["exit_code"]) == ("id-vgg", 2, 0)
-    assert [event["kind"] for event in job["events"]] == [state.SUBMITTED, state.PLACED, state.ENDED]
-
-
 @pytest.mark.parametrize("op", ["get", "logs", "stop", "delete"])
 @pytest.mark.usefixtures("jobs")
 def test_a_job_that_there_is_not(op: str) -> None:
     found = call(op, name="../vgg", by="me", signal=15, grace=None, **FOLLOW)
     assert found.error["exit_code"] == 1
     assert found.error["hint"] == "see them all: taco-launch list"
-
-
-def test_a_job_that_lost_its_supervisor(jobs: Jobs, family: Family) -> None:
-    folder = submitted(jobs, "vgg", (state.PLACED, PLACED))
-    process = family.start(("sleep", "60"))
-    records.Events(folder).add("launched", boot=_boot(), roots=[family.root(process)])
-    (frame,) = call("list").frames
-    assert frame["job"]["record"]["state"] == "LOST"
-    assert process.wait(5) == -9
-
-
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 # --- logs
@@ -267,7 +136,7 @@ def test_a_rank_that_has_said_nothing_yet(running: JobFolder) -> None:
 @pytest.mark.usefixtures("logged")
 def test_logs_go_on_where_they_were() -> None:
     whole = call("logs", name="vgg", **FOLLOW)
-    offset = whole.frames[0]["offset"]
+    offset = whole.frames[-2]["offset"]
     assert offset == len(whole.raw)
     assert call("logs", name="vgg", **{**FOLLOW, "offset": 5}).raw == whole.raw[5:]
     assert call("logs", name="vgg", **{**FOLLOW, "offset": offset}).raw == b""
@@ -314,7 +183,7 @@ def test_stop_of_a_job_that_has_ended(jobs: Jobs) -> None:
 def test_delete(jobs: Jobs, logged: JobFolder) -> None:
     assert call("delete", name="vgg").frames[-1]["job"]["spec"]["name"] == "vgg"
     assert not logged.path.exists()
-    assert os.listdir(jobs.path) == []
+    assert [name for name in os.listdir(jobs.path) if not name.startswith(".")] == []
 
 
 def test_delete_of_a_running_job(running: JobFolder) -> None:
@@ -336,8 +205,8 @@ def request(name: str, **fields: Any) -> dict[str, Any]:
 @pytest.mark.usefixtures("logged")
 def test_submit_under_a_taken_name(jobs: Jobs) -> None:
     found = call("submit", **request("vgg"))
-    assert found.error["message"] == "job vgg: the name is taken"
-    assert os.listdir(jobs.path) == ["vgg"]
+    assert found.error["message"] == "job vgg: the name is taken: SUCCEEDED, submitted 0 s ago"
+    assert [name for name in os.listdir(jobs.path) if not name.startswith(".")] == ["vgg"]
     assert not jobs.get("vgg").caller.exists()
 
 

@@ -23,6 +23,17 @@ def whole(folder: JobFolder, rank: int) -> bytes:
     return found
 
 
+def times(folder: JobFolder, rank: int) -> list[int]:
+    """Give the time of every byte."""
+    reader, found = logs.Reader(folder.rank(rank)), []
+    while reader.read(500):
+        told = reader.times()
+        ends = [*(place for place, _at in told[1:]), reader.offset]
+        found += [at for (place, at), end in zip(told, ends, strict=True) for _byte in range(place, end)]
+    reader.close()
+    return found
+
+
 def folders(below: Path) -> tuple[JobFolder, JobFolder]:
     made = JobFolder(below / "there"), JobFolder(below / "here")
     for folder in made:
@@ -43,13 +54,16 @@ def test_everything_comes_once_and_in_order(steps: list[tuple[int, bytes, str]])
         finished: list[int] = []
         sender, keeper = Sender(there), Keeper(here, 1 << 20, finished.append)
         writers = [logs.Writer(there.rank(rank), 1 << 20) for rank in range(2)]
-        written = [b"", b""]
+        written, now = [b"", b""], 1_000_000
+        came: tuple[list[int], list[int]] = ([], [])
         ours, theirs = socket.socketpair()
         for rank in range(2):
             sender.add(rank)
         for rank, data, what in [*steps, (0, b"", "cut")]:
-            writers[rank].write(data)
+            now += 25_000  # as this host's clock tells; the other's may tell anything
+            writers[rank].write(data, now)
             written[rank] += data
+            came[rank].extend([now] * len(data))
             line, other = Line(ours), Line(theirs)
             moved = sender.step(line)
             messages: list[dict[str, Any]] = (other.receive() or []) if moved else []
@@ -71,6 +85,7 @@ def test_everything_comes_once_and_in_order(steps: list[tuple[int, bytes, str]])
         ours.close()
         theirs.close()
         assert [whole(here, rank) for rank in range(2)] == written
+        assert tuple(times(here, rank) for rank in range(2)) == came
 
 
 def test_a_guard_reads_ahead_only_so_far(tmp_path: Path) -> None:
@@ -106,3 +121,13 @@ def test_what_was_rotated_away_is_told(tmp_path: Path) -> None:
     assert text.startswith("[taco-launch: ")
     assert "bytes dropped by log rotation before they were read]\n" in text
     assert text.endswith("line 099\n")
+
+
+def test_a_piece_that_is_here_in_part(tmp_path: Path) -> None:
+    _there, here = folders(tmp_path)
+    keeper = Keeper(here, 1 << 20, lambda _rank: None)
+    keeper.take({"rank": 0, "offset": 0, "times": [[0, 50_000]], "data": b"abcd"})
+    told = keeper.take({"rank": 0, "offset": 1, "times": [[0, 50_000], [2, 70_000], [5, 90_000]], "data": b"bcdefgh"})
+    assert told == (0, 8)
+    assert whole(here, 0) == b"abcdefgh"
+    assert times(here, 0) == [50_000] * 4 + [70_000] * 2 + [90_000] * 2

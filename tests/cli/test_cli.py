@@ -35,12 +35,12 @@ def commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[t
 VERBS = dict(commands())
 
 
-def call(*args: str, env: dict[str, str] | None = None) -> Result:
+def call(*args: str, env: dict[str, str] | None = None, stdin: str | None = None) -> Result:
     """Run the command line in this process as `main` does."""
     runner = CliRunner(env={"TACO_LAUNCH_INVENTORY": None, **(env or {})})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["taco-launch", *args])
-        return runner.invoke(click.Command("main", callback=main), [])
+        return runner.invoke(click.Command("main", callback=main), [], input=stdin)
 
 
 @pytest.mark.parametrize("path", VERBS, ids=" ".join)
@@ -75,7 +75,7 @@ def test_version() -> None:
         ["run", "--grace", "-1", "--", "true"],
         ["run", "--grace", "nan", "--", "true"],
         ["run", "--timeout", "inf", "--", "true"],
-        ["run", "--timeout", "1h", "--", "true"],
+        ["run", "--timeout", "1w", "--", "true"],
         ["run", "-x", "TACO_TEST_NOT_SET", "--", "true"],
         ["run", "--name", "-rf", "--", "true"],
         ["run", "--name", "a/b", "--", "true"],
@@ -256,7 +256,7 @@ def test_completion_of_profiles_and_knobs(words: str, offered: list[str]) -> Non
         ("facts -i {file} gp", ["gpu1", "gpu2", "gpus"]),
         ("-i {file} facts gpu1 gp", ["gpu2", "gpus"]),
         ("-i {file} trust gpu", ["gpu1", "gpu2", "gpus"]),
-        ("-i {file} run -H gpu1:8,gp", ["gpu1:8,gpu2"]),
+        ("-i {file} run -H gpu1:8,gp", ["gpu1:8,gpu2", "gpu1:8,gpus"]),
         ("-i {file} facts --only gpu,", [f"gpu,{name}" for name in SUBJECTS if name != "gpu"]),
         ("-i {file}.none facts gp", []),
         ("facts ", ["localhost"]),

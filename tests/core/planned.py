@@ -10,7 +10,7 @@ from taco_launch.model.facts import HostFacts
 from taco_launch.model.hosts import Container, Host, Network
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import HostSlots, LaunchPlan
+from taco_launch.model.plans import HostSlots, LaunchPlan, wanted_of
 from taco_launch.placement import place
 from tests.facts.fleet import roce, with_hcas
 
@@ -27,7 +27,7 @@ LIGHTCC = Container("image", provides=("lightcc",))
 def plan(facts: JobFacts | None = None, folder: str = "/job", **fields: Any) -> LaunchPlan:
     defaults = {"name": "j", "command": ("true",), "hosts": (LOCAL,), "head": "me", "profile": AUTO}
     spec = JobSpec(**{**defaults, **fields})
-    placement = place(spec.np, [HostSlots(host.name, host.slots or 0) for host in spec.hosts])
+    placement = place(wanted_of(spec), [HostSlots(host.name, host.slots or 0) for host in spec.hosts])
     return mpirun.plan(spec, "id1", placement, facts or JobFacts(root=False, openmpi="4.1.4"), WRAPPER, folder)
 
 

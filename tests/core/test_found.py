@@ -54,6 +54,8 @@ def test_only_the_hosts_that_ranks_go_to_are_asked_what_is_between_them() -> Non
     )
     one = over_ssh(KNOWN, spec(np=8), hosts).between
     two = over_ssh(KNOWN, spec(np=16), hosts).between
+    assert over_ssh(KNOWN, spec(host_count=1, slots_per_host=2), hosts).between == one
+    assert over_ssh(KNOWN, spec(slots_per_host=2), hosts).between == two
     assert one is not None
     assert two is not None
     assert (one.gids, two.gids) == ((("gpu1", 3),), (("gpu1", 3), ("gpu2", 5)))

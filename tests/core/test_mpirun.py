@@ -68,12 +68,28 @@ def test_open_mpi_5_is_given_nothing_of_4() -> None:
         "oob_tcp_if_include",
         "oob_tcp_dynamic_ipv4_ports",
     }
-    assert four["oob_tcp_dynamic_ipv4_ports"] == "40000-40011"
+    first, second = (int(port) for port in four["oob_tcp_dynamic_ipv4_ports"].split(","))
+    assert 40000 <= first < second <= 40011
     assert four["btl_tcp_port_min_v4"] == "40012"
     assert four["btl_tcp_port_range_v4"] == "88"
     assert not {name for name in five if name.startswith(("orte_", "btl_vader", "plm_rsh"))}
     assert five["btl_tcp_if_include"] == "bond0"
     assert five["btl"] == "^ofi"  # openib is gone
+
+
+def daemon_ports(name: str, taken: tuple[int, ...]) -> set[int]:
+    network = Network(interface="bond0", port_range=(40000, 40031))
+    found = settings(plan(JobFacts(False, openmpi="4.1.4", taken_ports=taken), name=name, hosts=FAR, network=network))
+    return {int(port) for port in found["oob_tcp_dynamic_ipv4_ports"].split(",")}
+
+
+def test_mpirun_gets_two_ports_that_nobody_has() -> None:
+    for name in ("a", "b", "c", "vgg16"):
+        assert len(daemon_ports(name, ())) == 2
+        assert daemon_ports(name, (40001, 40002)) == {40000, 40003}
+        assert daemon_ports(name, (40000, 40001, 40003)) == {40002}
+        assert daemon_ports(name, (40000, 40001, 40002, 40003)) <= {40000, 40001, 40002, 40003}  # mpirun says why not
+    assert len({min(daemon_ports(name, ())) for name in "abcdefgh"}) > 1
 
 
 def test_the_user_goes_before_us_in_our_place() -> None:

@@ -10,7 +10,7 @@ from taco_launch.launch.needs import needs
 from taco_launch.model.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import Asked, JobSpec
-from taco_launch.model.plans import HostSlots, LaunchPlan
+from taco_launch.model.plans import HostSlots, LaunchPlan, Wanted
 from taco_launch.model.profiles import Profile
 from taco_launch.model.versions import version
 from taco_launch.placement import place
@@ -152,7 +152,7 @@ def test_what_has_to_be_asked() -> None:
 
 def test_every_name_is_decided_or_missing() -> None:
     spec = JobSpec("j", ("true",), (LOCAL,), profile=AUTO)
-    made = decide(spec, place(None, [HostSlots("me", 2)]), JobFacts(False), "")
+    made = decide(spec, place(Wanted(), [HostSlots("me", 2)]), JobFacts(False), "")
     assert made.conditions.keys() | made.missing.keys() == CONDITIONS.keys() | {"interface", "network", "gid_index"}
     assert made.values.keys() <= VALUES.keys()
 

@@ -1,29 +1,50 @@
-"""A job gets all its slots or none, the hosts filled in the order given."""
+"""A job gets all that it asks for or nothing, the hosts taken in the order given."""
 
 import re
+from itertools import combinations
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from taco_launch.errors import CANNOT_PLACE, PlacementError
-from taco_launch.model.plans import HostSlots, Share
-from taco_launch.placement import place, slots_of
+from taco_launch.model.hosts import Host
+from taco_launch.model.jobs import JobSpec
+from taco_launch.model.plans import HostSlots, Share, Wanted, wanted_of
+from taco_launch.placement import ordered, place, slots_of
 
 FREE = st.lists(st.integers(0, 9), max_size=8).map(
     lambda slots: [HostSlots(f"gpu{index}", count) for index, count in enumerate(slots)]
 )
+# Some slots taken by others.
+PART = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=6).map(
+    lambda hosts: [
+        HostSlots(f"gpu{index}", min(pair), max(pair), "the rest is bob's") for index, pair in enumerate(hosts)
+    ]
+)
+BY_HOST = st.builds(
+    Wanted,
+    hosts=st.none() | st.integers(1, 7),
+    slots_per_host=st.none() | st.integers(1, 9),
+    left_out=st.lists(st.sampled_from([f"gpu{index}" for index in range(6)]), max_size=3).map(tuple),
+).filter(lambda wanted: wanted.hosts is not None or wanted.slots_per_host is not None)
+
+
+def refused(wanted: Wanted, free: list[HostSlots]) -> PlacementError:
+    with pytest.raises(PlacementError) as caught:
+        place(wanted, free)
+    assert caught.value.exit_code == CANNOT_PLACE
+    return caught.value
 
 
 @given(FREE, st.none() | st.integers(-2, 80))
-def test_place(free: list[HostSlots], np: int | None) -> None:
+def test_ranks_fill_the_hosts(free: list[HostSlots], np: int | None) -> None:
     total = sum(entry.slots for entry in free)
     wanted = total if np is None else np
     if not 1 <= wanted <= total:
-        with pytest.raises(PlacementError):
-            place(np, free)
+        assert refused(Wanted(np), free).never
         return
-    placement = place(np, free)
+    placement = place(Wanted(np), free)
     assert placement.np == wanted
     assert placement.why
     # Written out rank by rank: every slot in the order of the hosts, cut after the last rank.
@@ -31,58 +52,194 @@ def test_place(free: list[HostSlots], np: int | None) -> None:
     assert [share.host for share in placement.shares for _rank in range(share.ranks)] == slots[:wanted]
     assert all(share.ranks > 0 for share in placement.shares)
     assert len({share.host for share in placement.shares}) == len(placement.shares)
-    assert place(np, tuple(free)) == placement
+    assert place(Wanted(np), tuple(free)) == placement
 
 
 def test_hosts_are_filled_one_after_the_other() -> None:
     free = [HostSlots("gpu2", 2), HostSlots("gpu3", 0), HostSlots("gpu1", 4)]
-    assert place(3, free).shares == (Share("gpu2", 2), Share("gpu1", 1))
-    assert place(None, free).shares == (Share("gpu2", 2), Share("gpu1", 4))
+    assert place(Wanted(3), free).shares == (Share("gpu2", 2), Share("gpu1", 1))
+    assert place(Wanted(), free).shares == (Share("gpu2", 2), Share("gpu1", 4))
+    assert place(Wanted(3, left_out=("gpu2",)), free).shares == (Share("gpu1", 3),)
+    assert place(Wanted(5, left_out=("gpu2", "other")), free).shares == (Share("gpu1", 4), Share("gpu2", 1))
+
+
+@given(PART, BY_HOST)
+def test_hosts_with_as_many_slots_each(free: list[HostSlots], wanted: Wanted) -> None:
+    """Against every choice of hosts there is: it fits where one does, and the first such is taken."""
+    count = len(free) if wanted.hosts is None else wanted.hosts
+
+    def ranks_on(entry: HostSlots) -> int:
+        if wanted.slots_per_host is not None:
+            return wanted.slots_per_host if entry.slots >= wanted.slots_per_host else 0
+        return entry.slots if entry.slots == entry.total else 0
+
+    in_order = [entry for last in (False, True) for entry in free if (entry.host in wanted.left_out) is last]
+    assert list(ordered(free, wanted.left_out)) == in_order
+    fitting = [
+        tuple(Share(entry.host, ranks_on(entry)) for entry in chosen)
+        for chosen in combinations(in_order, max(count, 0))
+        if chosen and all(ranks_on(entry) > 0 for entry in chosen)
+    ]
+    if fitting:
+        assert place(wanted, free).shares == fitting[0]
+        assert place(wanted, tuple(free)) == place(wanted, free)
+        return
+    error = refused(wanted, free)
+    whole = [HostSlots(entry.host, entry.all) for entry in free]
+    if error.never:
+        assert refused(wanted, whole).never
+    else:
+        assert place(wanted, whole)
+        assert error.reasons == tuple(
+            (entry.host, f"{entry.slots} of {entry.total} free, the rest is bob's") for entry in free
+        )
+    # What the hint says to type is right, also each alone.
+    now = whole if error.never else free
+    for option, number in re.findall(r"--(hosts|slots-per-host) (\d+)", error.hint or ""):
+        less = Wanted(
+            hosts=int(number) if option == "hosts" else wanted.hosts,
+            slots_per_host=int(number) if option == "slots-per-host" else wanted.slots_per_host,
+        )
+        assert place(less, now)
+
+
+@given(PART, st.none() | st.integers(1, 60))
+def test_slots_that_others_have_are_only_a_matter_of_time(free: list[HostSlots], np: int | None) -> None:
+    assume(free and any(entry.all for entry in free))
+    total, left = sum(entry.all for entry in free), sum(entry.slots for entry in free)
+    wanted = total if np is None else np
+    if wanted <= left:
+        assert place(Wanted(np), free).np == wanted
+        return
+    error = refused(Wanted(np), free)
+    assert error.never == (wanted > total)
+    first, *rest = error.message.splitlines()
+    assert re.findall(r"\d+", first) == [str(wanted), str(total if error.never else left)]
+    assert rest == [f"  {host}: {why}" for host, why in error.reasons]
+    assert [host for host, _why in error.reasons] == [entry.host for entry in free]
 
 
 @given(FREE, st.integers(1, 200))
-def test_what_does_not_fit_says_how_much_there_is_and_what_would(free: list[HostSlots], np: int) -> None:
+def test_what_never_fits_says_how_much_there_is_and_what_would(free: list[HostSlots], np: int) -> None:
     total = sum(entry.slots for entry in free)
     assume(free and np > total)
-    with pytest.raises(PlacementError) as caught:
-        place(np, free)
-    error = caught.value
-    first, *rest = error.message.splitlines()
-    assert re.findall(r"\d+", first) == [str(np), str(total)]
-    assert rest == [f"  {host}: {why}" for host, why in error.reasons]
-    assert [host for host, _why in error.reasons] == [entry.host for entry in free]
+    error = refused(Wanted(np), free)
     assert all(why.startswith(f"{entry.slots} slot") for (_host, why), entry in zip(error.reasons, free, strict=True))
-    assert error.exit_code == CANNOT_PLACE
     # What the hint says to type is right.
     assert error.hint is not None
     found = re.search(r"-H (\S+)$", error.hint)
     assert found is not None
     entries = [word.split(":") for word in found[1].split(",")]
-    assert place(np, [HostSlots(host, int(slots)) for host, slots in entries]).np == np
+    assert place(Wanted(np), [HostSlots(host, int(slots)) for host, slots in entries]).np == np
 
 
-def test_the_words() -> None:
-    with pytest.raises(PlacementError) as caught:
-        place(2, [HostSlots("gpu1", 1)])
-    assert caught.value.message == "2 ranks do not fit: there is 1 slot\n  gpu1: 1 slot"
-    assert caught.value.hint is not None
-    assert "--np 1" in caught.value.hint
+HALF = HostSlots("gpu1", 2, 8, "6 held by job vgg16 since 14:02")
+OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
 
 
-def test_one_rank_is_one() -> None:
-    with pytest.raises(PlacementError) as caught:
-        place(1, [HostSlots("gpu1", 0)])
-    assert caught.value.message.startswith("1 rank does not fit: there are 0 slots")
-    assert caught.value.hint is not None
-    assert "--np 0" not in caught.value.hint
+@pytest.mark.parametrize(
+    ("wanted", "free", "message", "hint"),
+    [
+        (
+            Wanted(2),
+            [HostSlots("gpu1", 1)],
+            "2 ranks do not fit: there is 1 slot\n  gpu1: 1 slot",
+            "ask for at most --np 1, or allow more ranks than cores or GPUs with -H gpu1:2",
+        ),
+        (
+            Wanted(1),
+            [HostSlots("gpu1", 0)],
+            "1 rank does not fit: there are 0 slots\n  gpu1: 0 slots",
+            "allow more ranks than cores or GPUs with -H gpu1:1",
+        ),
+        (
+            Wanted(4),
+            [HALF, HostSlots("gpu2", 0, 8, "8 held by job big since 14:03")],
+            (
+                "4 ranks do not fit: 2 slots free\n"
+                "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 0 of 8 free, 8 held by job big since 14:03"
+            ),
+            f"ask for at most --np 2, or {OTHERS}",
+        ),
+        (
+            Wanted(),
+            [HALF, HostSlots("gpu2", 8)],
+            (
+                "16 ranks do not fit: 10 slots free\n"
+                "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
+            ),
+            f"ask for at most --np 10, or {OTHERS}",
+        ),
+        (
+            Wanted(hosts=2, slots_per_host=8),
+            [HALF, HostSlots("gpu2", 8)],
+            (
+                "2 hosts with 8 slots each do not fit: 1 host has as many free\n"
+                "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
+            ),
+            f"ask for at most --hosts 1 or --slots-per-host 2, or {OTHERS}",
+        ),
+        (
+            Wanted(hosts=3, slots_per_host=4),
+            [HALF, HostSlots("gpu2", 8)],
+            "3 hosts with 4 slots each do not fit: 2 hosts have as many\n  gpu1: 8 slots\n  gpu2: 8 slots",
+            "ask for at most --hosts 2",
+        ),
+        (
+            Wanted(hosts=1, slots_per_host=16),
+            [HALF],
+            "1 host with 16 slots does not fit: no host has as many\n  gpu1: 8 slots",
+            "ask for at most --slots-per-host 8",
+        ),
+        (
+            Wanted(slots_per_host=3),
+            [HALF, HostSlots("gpu2", 8)],
+            (
+                "2 hosts with 3 slots each do not fit: 1 host has as many free\n"
+                "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
+            ),
+            f"ask for at most --slots-per-host 2, or {OTHERS}",
+        ),
+        (
+            Wanted(hosts=2),
+            [HALF, HostSlots("gpu2", 8)],
+            (
+                "2 whole hosts do not fit: 1 host is free of other jobs\n"
+                "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
+            ),
+            f"ask for at most --hosts 1, or {OTHERS}",
+        ),
+        (
+            Wanted(hosts=2),
+            [HALF],
+            "2 whole hosts do not fit: there is 1 host\n  gpu1: 8 slots",
+            "ask for at most --hosts 1",
+        ),
+        (
+            Wanted(hosts=1),
+            [HALF],
+            "1 whole host does not fit: no host is free of other jobs\n  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02",
+            OTHERS,
+        ),
+    ],
+)
+def test_the_words(wanted: Wanted, free: list[HostSlots], message: str, hint: str) -> None:
+    error = refused(wanted, free)
+    assert (error.message, error.hint) == (message, hint)
 
 
 def test_many_hosts_are_told_by_their_number() -> None:
     free = [HostSlots(f"gpu{index}", 4 if index == 7 else 8) for index in range(100)]
-    with pytest.raises(PlacementError) as caught:
-        place(800, free)
-    assert caught.value.reasons == (("99 hosts", "8 slots each"), ("1 host", "4 slots each"))
-    assert caught.value.hint == ("ask for at most --np 796, or allow more ranks than cores or GPUs with -H gpu0:9,...")
+    error = refused(Wanted(800), free)
+    assert error.reasons == (("99 hosts", "8 slots each"), ("1 host", "4 slots each"))
+    assert error.hint == ("ask for at most --np 796, or allow more ranks than cores or GPUs with -H gpu0:9,...")
+
+
+def test_what_a_job_asks_for() -> None:
+    hosts = (Host("gpu1", "a"),)
+    spec = JobSpec("j", ("true",), hosts, host_count=1, slots_per_host=4)
+    assert wanted_of(spec, ["gpu1"]) == Wanted(None, 1, 4, ("gpu1",))
+    assert wanted_of(JobSpec("j", ("true",), hosts, np=3)) == Wanted(3)
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,10 @@ def test_when_a_job_is_tried_again(
     restart: str, limit: int, attempt: int, end: str, code: int, delay: float | None
 ) -> None:
     policy = Policy(restart=Restart(restart), backoff_limit=limit)
-    record = JobRecord(id="abc", state=JobState.RUNNING, attempt=attempt, left_out=("a",))
+    # It was suspended once besides, which is no failure.
+    before = (JobState.SUSPENDED, *(JobState.RESTARTING for _failure in range(attempt - 1)))
+    changes = tuple(Transition(float(number), change) for number, change in enumerate(before))
+    record = JobRecord(id="abc", state=JobState.RUNNING, attempt=attempt + 1, left_out=("a",), transitions=changes)
     found = state.retry(policy, record, JobState(end), code, "b")
     assert (found and found.delay) == delay
     if found is not None:

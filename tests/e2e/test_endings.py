@@ -221,8 +221,8 @@ def test_timeout_ends_the_job(taco: Taco) -> None:
 def test_other_jobs_are_left_alone(taco: Taco, tmp_path: Path) -> None:
     other = subprocess.Popen(["sleep", "600"])
     try:
-        assert taco("submit", "--name", "stays", "--np", "1", "--", "sleep", "600").returncode == 0
-        Victims(taco, tmp_path / "witnesses", ("deaf",), "--grace", "0")
+        assert taco("submit", "--name", "stays", "--np", "1", "-H", "localhost:3", "--", "sleep", "600").returncode == 0
+        Victims(taco, tmp_path / "witnesses", ("deaf",), "--grace", "0", "-H", "localhost:3")
         assert taco("stop", "victims").returncode == 0
         assert taco.job("stays")["state"] in ("STARTING", "RUNNING")
         assert other.poll() is None

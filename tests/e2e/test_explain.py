@@ -26,8 +26,8 @@ def test_a_command_that_does_not_exist(taco: Taco) -> None:
     assert job["findings"][0]["signature"] == "command-missing"
     assert sorted(job["findings"][0]) == ["cause", "host", "line", "next", "signature"]
     shown = taco("get", "gone").stdout
-    assert f"\nCause:     {told(answer.stderr)['cause']}\n" in shown
-    assert f"\nNext:      {told(answer.stderr)['next']}\n" in shown
+    assert f"\nCAUSE: {told(answer.stderr)['cause']}\n" in shown
+    assert f"\nNEXT: {told(answer.stderr)['next']}\n" in shown
     # `wait` and `logs -f` end as `run` does, and the original text is where it was.
     assert told(taco("wait", "gone").stderr)["cause"] == told(answer.stderr)["cause"]
     logs = taco("logs", "-f", "gone")

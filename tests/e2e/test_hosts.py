@@ -1,154 +1,20 @@
 """Jobs over several hosts with the real mpirun and a real sshd: the agent on the head, guards on the others."""
 
-import json
-import os
 import re
-import shutil
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from taco_launch.inventory import profile
-from taco_launch.model.codec import to_json
-from taco_launch.model.hosts import Host, Network
-from taco_launch.model.jobs import JobSpec, Policy
+from taco_launch.model.jobs import Policy
 from tests.conftest import eventually
-from tests.e2e.hosts import Hosts, hosts, why_not
+from tests.e2e.cluster import NAMES, STATE, VICTIM, Cluster
 
 pytestmark = pytest.mark.e2e
-
-NAMES = ("n1", "n2", "n3")
-STATE = "/run/taco-state"  # each host has its own /run
-SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-VICTIM = Path(__file__).parent / "victim.py"
-SSH = '#!/bin/sh\nexec {ssh} -F {config} "$@"\n'
-
-
-class Cluster:
-    """Three hosts of two slots each, and what a controller asks of the agent on the first."""
-
-    def __init__(self, made: Hosts, agent: Path, python: str) -> None:
-        self.made, self.python = made, python
-        self.agent = f"{STATE}/agent/{agent.name}"
-        shutil.copy(agent, made.folder)
-        programs = made.folder / "bin"
-        programs.mkdir()
-        (programs / "ssh").write_text(SSH.format(ssh=shutil.which("ssh"), config=made.ssh_config))
-        (programs / "ssh").chmod(0o755)
-        self.env = {"PATH": f"{programs}:{os.environ['PATH']}", "TACO_LAUNCH_STATE": STATE}
-        self.sh(f"mkdir -p {STATE}/agent && cp {made.folder}/{agent.name} {STATE}/agent")
-
-    def sh(self, script: str, *words: str, on: int = 0) -> str:
-        done = self.made.run("sh", "-c", script, "sh", *words, on=on, env=self.env)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def call(self, op: str, head: int = 0, **request: Any) -> list[Any]:
-        """Ask the agent as the controller does; give the frames, the bytes of logs as text."""
-        stdin = f"{json.dumps({'protocol': 1})}\n{json.dumps(request)}\n"
-        argv = [self.python, "-I", "-S", self.agent, op]
-        done = self.made.run(*argv, on=head, env=self.env, stdin=stdin, timeout=100)
-        _header, newline, rest = done.stdout.partition("\n")
-        assert newline, done.stderr
-        frames: list[Any] = []
-        while rest:
-            line, _newline, rest = rest.partition("\n")
-            frames.append(json.loads(line))
-            count = frames[-1].get("bytes", 0)
-            frames += [rest[:count]] if count else []
-            rest = rest[count:]
-        return frames
-
-    def spec(self, name: str, *command: str, **more: Any) -> JobSpec:
-        """Describe a job on all hosts, as an inventory over SSH does."""
-        addresses = [f"10.77.0.{number + 1}" for number in range(len(NAMES))]
-        all_hosts = tuple(Host(name, at, slots=2) for name, at in zip(NAMES, addresses, strict=True))
-        auto = profile.load("auto", "", {})
-        policy = Policy(grace=1.0, host_loss_timeout=8.0)
-        spec = JobSpec(name, command, all_hosts, head="n1", profile=auto, network=Network(), policy=policy)
-        return replace(spec, **more)
-
-    def submit(self, spec: JobSpec, /, head: int = 0, **environment: str) -> dict[str, Any]:
-        caller = {"environment": environment, "umask": 0o022, "inherit": True}
-        frames = self.call("submit", head, follow=False, spec=to_json(spec), caller=caller)
-        assert "job" in frames[0], frames
-        job: dict[str, Any] = frames[0]["job"]["record"]
-        return job
-
-    def job(self, name: str, head: int = 0) -> dict[str, Any]:
-        record: dict[str, Any] = self.call("get", head, name=name)[0]["job"]["record"]
-        return record
-
-    def ended(self, name: str, seconds: float = 40, head: int = 0) -> dict[str, Any]:
-        eventually(lambda: self.job(name, head)["ended"], seconds, f"{name} to end")
-        return self.job(name, head)
-
-    def run(self, spec: JobSpec, **environment: str) -> dict[str, Any]:
-        self.submit(spec, 0, **environment)
-        return self.ended(spec.name)
-
-    def log(self, name: str, rank: int | None = None) -> list[str]:
-        frames = self.call("logs", name=name, rank=rank, offset=0, tail=None, follow=False)
-        text = "".join(frame for frame in frames if isinstance(frame, str))
-        return [line for line in text.splitlines() if "setpgid" not in line]  # a race in mpirun's own start of ssh
-
-    def alive(self, word: str) -> list[tuple[int, int]]:
-        """Give (host, process) of all processes with this word in their command line, but for zombies."""
-        found = []
-        for on in range(len(NAMES)):
-            script = (
-                'for p in /proc/[0-9]*; do tr "\\0" " " <$p/cmdline 2>/dev/null | grep -q -- "$1" && echo $p; done; :'
-            )
-            found += [(on, int(line.rpartition("/")[2])) for line in self.sh(script, word, on=on).split()]
-        return found
-
-    def victims(self) -> list[tuple[int, int]]:
-        return self.alive("[v]ictim.py")
-
-    def pid(self, role: str, on: int = 0) -> int:
-        """Find a process of the agent on a host (run, guard, attach), mpirun or orted."""
-        word = role if role.startswith("^") else f"[{role[0]}]{role[1:]}"  # not the search itself
-        pids = [pid for host, pid in self.alive(word) if host == on]
-        assert pids, f"no {role} on {NAMES[on]}"
-        return min(pids)
-
-    def kill(self, pid: int, on: int, number: int = signal.SIGKILL) -> None:
-        self.sh(f"kill -{int(number)} {pid}", on=on)
-
-    def link(self, on: int, state: str) -> None:
-        self.sh(f"ip link set eth0 {state}", on=on)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, agent: Path) -> Iterator[Cluster]:
-    reason = why_not()
-    python = shutil.which("python3", path=SYSTEM_PATH)
-    if reason or not python or not shutil.which("mpirun"):
-        pytest.skip(reason or "cannot: there is no python3 or no mpirun in the system's folders")
-    folder = tmp_path_factory.mktemp("hosts")
-    with hosts(NAMES, folder, keep=[Path(__file__).parent]) as made:
-        yield Cluster(made, agent, python)
-
-
-@pytest.fixture
-def name(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[str]:
-    """A name for a job; whatever is left of it is ended."""
-    job = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)[:50]
-    yield job
-    for on in range(len(NAMES)):
-        cluster.link(on, "up")
-    if any("job" in frame for frame in cluster.call("stop", name=job, by="the test", signal=15, grace=0)):
-        eventually(lambda: cluster.job(job)["ended"], 60)
-        cluster.call("delete", name=job)
-    for on, pid in cluster.victims():  # one test's failure is no other's
-        cluster.kill(pid, on)
 
 
 def test_ranks_on_every_host(cluster: Cluster, name: str) -> None:
@@ -325,33 +191,44 @@ def test_a_guard_that_hangs_is_a_lost_host(cluster: Cluster, name: str) -> None:
     nothing_left(cluster, 3)
 
 
+NO_WAIT = Policy(grace=1.0, host_loss_timeout=8.0, queue_timeout=0.0)
+
+
 def test_slots_that_are_taken(cluster: Cluster, name: str) -> None:
     running(cluster, name, np=4)
     since = time.strftime("%H:%M", time.localtime(cluster.job(name)["submitted"]))
-    other = cluster.submit(cluster.spec("other", "true", np=4))
+    other = cluster.submit(cluster.spec("other", "true", np=4, policy=NO_WAIT))
     assert (other["state"], other["exit_code"]) == ("FAILED", 4)
-    lines = other["reason"].splitlines()
+    lines = [line.strip() for line in other["reason"].splitlines()]
     assert lines[0] == "4 ranks do not fit: 2 slots free"
-    for line, host in zip(lines[1:3], NAMES, strict=False):
-        assert line.strip().startswith(f"{host}: 2 of 2 slots held by job {name} (since {since[:3]}"), lines
-    assert "other" not in [frame["job"]["spec"]["name"] for frame in cluster.call("list") if "job" in frame]
+    held = f"held by job {name} since {since[:3]}"
+    assert lines[1].startswith(f"n1: 0 of 2 free, 2 {held}")
+    assert lines[2].startswith(f"n2: 0 of 2 free, 2 {held}")
+    assert lines[3] == "n3: 2 of 2 free"
+    assert "other" not in [row[0] for row in cluster.call("list")[0]["rows"]]
     # What is free is given.
     small = cluster.submit(cluster.spec("small", "hostname", np=2))
-    assert small["hosts"] == ["n3"]
+    assert small["shares"] == [{"host": "n3", "ranks": 2, "slots": ["slot-0", "slot-1"]}]
     assert cluster.ended("small")["state"] == "SUCCEEDED"
     cluster.call("delete", name="small")
+    # Who waits is told the same, and has its turn.
+    waits = cluster.submit(cluster.spec("waits", "true", np=4))
+    assert (waits["state"], [host for host, _why in waits["waiting"]]) == ("QUEUED", list(NAMES))
+    assert waits["waiting"][0][1].startswith(f"0 of 2 free, 2 {held}")
     cluster.call("stop", name=name, by="the test", signal=15, grace=0)
     cluster.ended(name)
+    assert cluster.ended("waits")["state"] == "SUCCEEDED"
     assert cluster.run(cluster.spec("after", "true"))["state"] == "SUCCEEDED"
-    cluster.call("delete", name="after")
+    for gone in ("waits", "after"):
+        cluster.call("delete", name=gone)
 
 
 def test_every_host_is_asked_before_its_slots_are_called_free(cluster: Cluster, name: str) -> None:
     running(cluster, name, np=6)
-    other = cluster.submit(cluster.spec("other", "true", np=4))
+    other = cluster.submit(cluster.spec("other", "true", np=4, policy=NO_WAIT))
     lines = other["reason"].splitlines()
     assert (other["exit_code"], lines[0]) == (4, "4 ranks do not fit: 0 slots free")
-    assert [line.split(" slots held by")[0].strip() for line in lines[1:4]] == [f"{host}: 2 of 2" for host in NAMES]
+    assert [line.split(" held by")[0].strip() for line in lines[1:4]] == [f"{host}: 0 of 2 free, 2" for host in NAMES]
     cluster.call("stop", name=name, by="the test", signal=15, grace=0)
     cluster.ended(name)
 

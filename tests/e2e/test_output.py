@@ -108,7 +108,7 @@ def test_rotation_keeps_the_newest(taco: Taco) -> None:
     script = "for i in $(seq 20000); do echo line $i; done"
     capped = taco("run", "--name", "small", "--np", "1", "--log-max-bytes", "65536", "--", "bash", "-c", script)
     assert capped.returncode == 0
-    kept = sum(path.stat().st_size for path in taco.folder("small").glob("logs/rank-0.*"))
+    kept = sum(path.stat().st_size for path in taco.folder("small").glob("logs/rank-0.*.log"))
     assert 32768 <= kept <= 65536
     log = rank_logs(taco, "small", 1)[0]
     first, _, rest = log.partition(b"\n")

@@ -188,12 +188,12 @@ def test_list_get_delete(taco: Taco) -> None:
     ]
     listed = json.loads(taco("list", "--json").stdout)["jobs"]
     assert {job["name"]: job["state"] for job in listed} == {"a": "SUCCEEDED", "b": "RUNNING"}
-    assert "Exit code: 0" in taco("get", "a").stdout
+    assert "\nEXIT CODE: 0\n" in taco("get", "a").stdout
     gone = taco("delete", "a", "b", "nosuch")
     assert gone.returncode == 1
     assert "job nosuch: there is none of that name" in gone.stderr
     assert taco("list").stdout.splitlines() == ["NAME  STATUS  TRAINER  AGE  NODE"]
-    assert not list((taco.state / "jobs").iterdir())
+    assert not list((taco.state / "jobs").glob("[!.]*"))
 
 
 def test_the_printed_line_can_be_pasted(taco: Taco) -> None:

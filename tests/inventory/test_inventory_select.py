@@ -15,7 +15,12 @@ GROUPED = Inventory(
     "c",
     "gpu1",
     (*GPUS, Host("fe80::5", "fe80::5")),
-    groups=(("nightly", ("gpu1", "gpu2")), ("one", ("gpu3",)), ("mixed", ("gpu4", "fe80::5", "gpu1"))),
+    groups=(
+        ("v100.2", ("gpu2",)),
+        ("nightly", ("gpu1", "gpu2")),
+        ("one", ("gpu3",)),
+        ("mixed", ("gpu4", "fe80::5", "gpu1")),
+    ),
     source="c.yaml",
 )
 
@@ -98,11 +103,17 @@ def test_a_long_string_is_refused_soon() -> None:
 
 
 def test_chosen_hosts_keep_all_but_their_slots() -> None:
-    assert choose(CLUSTER, "gpu[3,1],gpu2:16") == (
+    assert choose(CLUSTER, "gpu[3,1],gpu2:16,host:1") == (
         GPUS[2],
         GPUS[0],
-        Host("gpu2", "10.0.0.2", slots=16, user="root"),
+        Host("gpu2", "10.0.0.2", slots=16, user="root", has=8),
+        Host("host", "host", slots=1, has=0),
     )
+
+
+def test_what_a_job_may_take_is_not_what_a_host_has() -> None:
+    sizes = {host.name: host.size for host in choose(CLUSTER, "gpu1:1,gpu2:16,gpu3,host:4,host2")}
+    assert sizes == {"gpu1": "8", "gpu2": "16", "gpu3": "8", "host": "auto+4", "host2": "auto"}
 
 
 @pytest.mark.parametrize(
@@ -146,20 +157,38 @@ def test_strangers(text: str, fault: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "hints"),
+    ("text", "expected"),
     [
-        ("nightly", ["write -H 'gpu[1-2]'"]),
-        ("gpu3,nightly:4", ["write -H 'gpu[1-2]:4'"]),
-        ("one:8,nightly", ["write -H gpu3:8", "write -H 'gpu[1-2]'"]),
-        ("mixed:2", ["write -H 'gpu[1,4]:2,[fe80::5]:2'"]),
+        ("nightly", [("gpu1", 8), ("gpu2", 8)]),
+        ("gpu3,nightly:4", [("gpu3", 8), ("gpu1", 4), ("gpu2", 4)]),
+        ("one:2,nightly", [("gpu3", 2), ("gpu1", 8), ("gpu2", 8)]),
+        ("mixed:2", [("gpu4", 2), ("fe80::5", 2), ("gpu1", 2)]),
+        ("v100.2", [("gpu2", 8)]),
     ],
 )
-def test_a_group_is_no_host(text: str, hints: list[str]) -> None:
-    with pytest.raises(SpecError, match=r"is a group of c[.]yaml: its hosts are ") as caught:
+def test_a_group_stands_for_its_hosts(text: str, expected: list[tuple[str, int]]) -> None:
+    assert [(host.name, host.slots) for host in choose(GROUPED, text)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("nightly,gpu2", "column 9: 'gpu2': gpu2 is already named at column 1 (add up its slots in one place)"),
+        ("gpu1:2,nightly", "column 8: 'nightly': gpu1 is already named at column 1 (add up its slots in one place)"),
+        (
+            "nigtly",
+            "column 1: 'nigtly': no such host in c.yaml; its hosts are fe80::5,gpu[1-4] (did you mean 'nightly'?)",
+        ),
+        (
+            "nightly4",
+            "column 1: 'nightly4': no such host in c.yaml; its hosts are fe80::5,gpu[1-4] (did you mean 'nightly:4'?)",
+        ),
+    ],
+)
+def test_what_is_wrong_beside_groups(text: str, fault: str) -> None:
+    with pytest.raises(SpecError) as caught:
         choose(GROUPED, text)
-    assert [fault.hint for fault in caught.value.faults] == hints
-    for hint in hints:
-        assert choose(GROUPED, hint.removeprefix("write -H ").strip("'"))
+    assert [str(fault) for fault in caught.value.faults] == [fault]
 
 
 def test_a_host_goes_before_a_group_of_its_name() -> None:
@@ -202,9 +231,9 @@ def test_the_list_of_hosts_is_shortened() -> None:
 
 def test_without_an_inventory() -> None:
     assert hosts_of("localhost:2,10.0.0.1,Me.example:3,127.0.0.1,[::1]", frozenset(("me.example",))) == (
-        Host("localhost", "localhost", slots=2, connection="local"),
+        Host("localhost", "localhost", slots=2, connection="local", has=0),
         Host("10.0.0.1", "10.0.0.1"),
-        Host("Me.example", "Me.example", slots=3, connection="local"),
+        Host("Me.example", "Me.example", slots=3, connection="local", has=0),
         Host("127.0.0.1", "127.0.0.1", connection="local"),
         Host("::1", "::1", connection="local"),
     )

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,10 +27,10 @@ def fakes(tmp_path: Path, request: pytest.FixtureRequest) -> Fakes:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The cluster's folder."""
-    made = tmp_path / "hcc"
+    made = tmp_path / "clusters" / "hcc"
     (made / "ssh").mkdir(parents=True)
     text = scripts.text("main.sh")
-    assert text.count("/run/taco-launch") == 3
+    assert text.count("/run/taco-launch") == 4
     (tmp_path / "run").mkdir()
     (made / "main.sh").write_text(text.replace("/run/taco-launch", f"{tmp_path}/run"))
     return made
@@ -51,7 +52,7 @@ def main(fakes: Fakes, folder: Path) -> Main:
 
 
 def environment(folder: Path) -> Path:
-    return folder.parent / "run" / "environment"
+    return folder.parent.parent / "run" / "environment"
 
 
 def sshds(fakes: Fakes) -> list[str]:
@@ -64,7 +65,9 @@ def ready(folder: Path) -> None:
 
 
 def children(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """Give the children of a shell that are programs, and no shells of its own."""
+    found = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [child for child in found if b"main.sh" not in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 def ended(pid: int) -> bool:
@@ -80,6 +83,50 @@ def test_the_environment_is_kept_for_sessions(main: "subprocess.Popen[str]", fak
     said = subprocess.run((*fakes.sh, "-c", script), capture_output=True, text=True, check=True)
     assert said.stdout == "/opt/a b'c|one\ntwo|its own|"
     assert main.poll() is None
+
+
+@pytest.fixture
+def marked(fakes: Fakes, folder: Path) -> Path:
+    """The queue's folder of the cluster, in which one job is marked that is gone, and one that is not over."""
+    agent = folder.parent.parent / "agent" / "agent-1.pyz"
+    agent.parent.mkdir()
+    agent.touch()
+    jobs = folder.parent.parent / "jobs"
+    (jobs / "vgg").mkdir(parents=True)
+    (jobs / "vgg" / "agent.pyz").symlink_to(agent)
+    pending = jobs / ".queue-hcc" / "pending"
+    pending.mkdir(parents=True)
+    (pending / "gone").touch()
+    (pending / "vgg").touch()
+    fakes.make("python3", f'echo "$folder" >>{fakes.folder}.calls')
+    return pending
+
+
+@pytest.mark.usefixtures("marked")
+def test_the_queue_goes_on_after_a_boot(fakes: Fakes, folder: Path) -> None:
+    fakes.make("sleep", "exec /bin/sleep 0.1")
+    agent = folder.parent.parent / "agent" / "agent-1.pyz"
+    env = fakes.env({"TACO_LAUNCH_CLUSTER": "hcc", "folder": "its own"})
+    with subprocess.Popen((*fakes.sh, str(folder / "main.sh")), env=env) as process:
+        # now and then, in the environment of the container
+        eventually(lambda: fakes.calls.count(f"python3 -I -S {agent} schedule") >= 2, 10)
+        assert "its own" in fakes.calls
+        process.terminate()
+        assert process.wait(5) == 0
+    count = len(fakes.calls)
+    time.sleep(0.5)
+    assert len(fakes.calls) <= count + 1
+
+
+def test_where_no_job_is_left_nothing_is_started(fakes: Fakes, folder: Path, marked: Path) -> None:
+    fakes.make("sleep", "exec /bin/sleep 0.1")
+    (marked / "vgg").unlink()
+    env = fakes.env({"TACO_LAUNCH_CLUSTER": "hcc"})
+    with subprocess.Popen((*fakes.sh, str(folder / "main.sh")), env=env) as process:
+        eventually(lambda: sum(call.startswith("sleep 60") for call in fakes.calls) >= 2, 10)
+        process.terminate()
+        assert process.wait(5) == 0
+    assert not any(call.startswith("python3") for call in fakes.calls)
 
 
 @pytest.mark.parametrize("fakes", ["dash"], indirect=True)
@@ -149,6 +196,8 @@ def test_a_locked_root_is_opened_for_keys(fakes: Fakes, folder: Path, *, locked:
 
 def wait(fakes: Fakes, *args: str) -> "subprocess.CompletedProcess[str]":
     """Run it as the unit does, which does not end it at a command that fails."""
+    if not (fakes.folder / "chmod").exists():
+        fakes.make("chmod")
     argv = (*fakes.sh, "-c", scripts.text("wait.sh"), "wait.sh", *args)
     return subprocess.run(argv, env=fakes.env(), capture_output=True, text=True, timeout=30, check=False)
 
@@ -156,12 +205,16 @@ def wait(fakes: Fakes, *args: str) -> "subprocess.CompletedProcess[str]":
 def test_nothing_to_wait_for_takes_no_word(fakes: Fakes, tmp_path: Path) -> None:
     done = wait(fakes, "300", str(tmp_path))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert fakes.calls == ["mkdir -p /run/taco-launch/leases /var/lib/taco-launch/jobs"]
+    assert fakes.calls == [
+        "mkdir -p /run/taco-launch/leases /var/lib/taco-launch/jobs",
+        "chmod 0711 /run/taco-launch",
+        "chmod 1777 /run/taco-launch/leases",
+    ]
 
 
 def test_a_late_device_is_waited_for_and_named(fakes: Fakes, tmp_path: Path) -> None:
     device = tmp_path / "uverbs0"
-    fakes.make("sleep", f"[ $(wc -l <{fakes.folder}.calls) -lt 4 ] || : >{device}")
+    fakes.make("sleep", f"[ $(wc -l <{fakes.folder}.calls) -lt 6 ] || : >{device}")
     done = wait(fakes, "300", str(tmp_path), str(device))
     assert (done.returncode, done.stdout) == (0, f"waiting for {device}\n{device} is there\n")
     assert fakes.calls.count("sleep 1") == 3
@@ -187,8 +240,9 @@ def test_devices_of_gpus_are_asked_for(fakes: Fakes, tmp_path: Path) -> None:
 
 
 def test_without_a_folder_for_leases_nothing_starts(fakes: Fakes) -> None:
-    fakes.make("mkdir", "echo 'mkdir: no' >&2; exit 1")
-    assert wait(fakes, "300").returncode == 1
+    for name in ("chmod", "mkdir"):
+        fakes.make(name, f"echo '{name}: no' >&2; exit 1")
+        assert wait(fakes, "300").returncode == 1
 
 
 # --- create.sh

@@ -1,10 +1,11 @@
 #!/bin/sh
-# The main process of the training container: keeps the image's environment for sessions, and an sshd alive.
+# The main process of the training container: keeps the image's environment for sessions, an sshd alive, and the queue going.
 #
 # It lies in the cluster's folder, which is mounted at its path on the host, to be read only. sshd drops the environment
 # that the image gives (PATH, LD_LIBRARY_PATH, ...): a file in the container's own memory holds it for session.sh. What
 # sshd needs comes after the container is made, so it is waited for; HUP has it read that anew. Processes are seen with the
-# host's numbers; when this one ends, the engine ends all others.
+# host's numbers; when this one ends, the engine ends all others. A job that is not over has a mark in the queue's folder: it
+# goes on after a boot, or where what looks after it was killed and nobody calls.
 
 set -u
 trap : HUP # nothing is there yet to be told
@@ -15,9 +16,11 @@ trap : HUP # nothing is there yet to be told
 folder=${0%/*}
 child=
 sshd=
+queue=
 end() {
   trap '' TERM INT HUP
   [ -z "$child" ] || kill -s TERM "$child" 2>/dev/null
+  [ -z "$queue" ] || kill -s TERM "$queue" 2>/dev/null
   exit 0
 }
 trap end TERM INT
@@ -37,6 +40,24 @@ mkdir -p /run/sshd
 if grep -q '^root:!' /etc/shadow 2>/dev/null; then
   usermod -p '*' root
 fi
+
+jobs=${folder%/clusters/*}/jobs
+schedule() { # by the agent of any job that is not over; it ends at once where there is nothing to do, or somebody does it
+  for mark in "$jobs/.queue-${TACO_LAUNCH_CLUSTER:-}/pending"/*; do
+    [ -f "$jobs/${mark##*/}/agent.pyz" ] || continue
+    (
+      set -- "$(readlink -f "$jobs/${mark##*/}/agent.pyz")"
+      . /run/taco-launch/environment # as for sessions: what is set here is none of a job's
+      exec python3 -I -S "$1" schedule </dev/null
+    )
+    return
+  done
+}
+while :; do
+  schedule
+  sleep 60
+done &
+queue=$!
 
 while :; do
   while [ ! -s "$folder/ssh/sshd_config" ] || [ ! -s "$folder/ssh/host_key" ]; do

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes ready what a container's start needs: the folder of leases, gone with every boot, that of jobs, and the devices of
-# drivers that come late. Run by the container's systemd unit.
+# drivers that come late. Run by the container's systemd unit. Slots are leased by all users of the host, each of whom may
+# make a file there that only its owner removes.
 #
 # usage: wait.sh SECONDS DEVICE...
 #
@@ -12,6 +13,7 @@ left=$1
 shift
 umask 077
 mkdir -p /run/taco-launch/leases /var/lib/taco-launch/jobs || exit
+chmod 0711 /run/taco-launch && chmod 1777 /run/taco-launch/leases || exit
 case "$*" in
   */dev/nvidia*) # their files are made by the first to ask, where nvidia-persistenced is not there to do so
     if command -v nvidia-smi >/dev/null; then

@@ -1,0 +1,50 @@
+"""Which files of this host are locked (flock) at the moment, as /proc/locks tells it: nobody is disturbed by the question."""
+
+import os
+import re
+from typing import FrozenSet, NamedTuple
+
+# proc(5): `1: FLOCK  ADVISORY  WRITE 708 08:01:12345 0 EOF`; who waits for a lock comes behind it with `->`.
+_LOCK = re.compile(r"^\d+: FLOCK +\S+ +\S+ +(\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) ", re.MULTILINE)
+
+
+class Lock(NamedTuple):
+    """A flock(2) that somebody holds: the process that took it, the file's device (as st_dev) and its inode."""
+
+    pid: int
+    device: int
+    inode: int
+
+
+class Locks:
+    """The locks at one moment."""
+
+    def __init__(self, held: FrozenSet[Lock]) -> None:
+        """Keep them."""
+        self._files = {(lock.device, lock.inode) for lock in held}
+        self._takers = {(lock.pid, lock.inode) for lock in held}
+
+    def has(self, file: os.stat_result, pid: int) -> bool:
+        """Say whether a file is locked; `pid` is who is known to have had it last, 0 where nobody is.
+
+        Btrfs and overlayfs show another device in /proc/locks than stat does: there the process has to be right.
+        """
+        return (file.st_dev, file.st_ino) in self._files or (pid, file.st_ino) in self._takers
+
+
+def parse(text: str) -> FrozenSet[Lock]:
+    """Read /proc/locks."""
+    return frozenset(
+        Lock(int(pid), os.makedev(int(major, 16), int(minor, 16)), int(inode))
+        for pid, major, minor, inode in _LOCK.findall(text)
+    )
+
+
+def read() -> Locks:
+    """Give the locks that are held now.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    with open("/proc/locks", encoding="ascii", errors="replace") as lines:
+        return Locks(parse(lines.read()))

@@ -1,0 +1,203 @@
+"""Who has the slots of this host, without taking any: for a gang, for the scheduler that watches, for `top node`.
+
+A lock is looked up in /proc/locks, so that a look never keeps a job from a slot. What cannot be looked at is told as the
+reason why a slot is not free.
+"""
+
+import os
+import select
+import socket
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
+
+from taco_launch.agent import facts, gpus, leases, leftovers, locks, roots
+from taco_launch.agent.folders import JobFolder, state_folder
+from taco_launch.agent.holders import Holder, read_holder
+from taco_launch.agent.protocol import dump
+from taco_launch.errors import OK, HostError
+from taco_launch.model.codec import to_json
+from taco_launch.model.slots import Occupancy, SlotHolder, SlotState, is_gpu, names
+
+AUTO, NO_GPUS = "auto", "none"
+_LOOK_SECONDS = 1.0
+# What costs more than a look at locks: who uses the GPUs (by nvidia-smi), what others have left.
+_THOROUGH_SECONDS = 60.0
+
+
+class Slots:
+    """The slots of this host, and what was last found out of them at some cost."""
+
+    def __init__(self, folder: Path, size: str, gpus_: str = AUTO) -> None:
+        """Name them: `size` is how many there are (Host.size), `gpus_` is `none` or `auto`.
+
+        Raises:
+            HostError: nobody knows how many there are.
+        """
+        self._folder = folder
+        word, _, least = size.partition("+")
+        self.uuids = () if gpus_ == NO_GPUS else gpus.listed(needed=size == AUTO)
+        found = self.uuids
+        if found is None:  # those that jobs have or had are known all the same
+            found = tuple(sorted(name for name in _listed(folder) if is_gpu(name)))
+        told = facts.slots(len(found)) if word == AUTO and self.uuids is not None else None
+        self.names = names(found, max(told or 0, int(least or 0)) if word == AUTO else int(word))
+        self.gpus = len(found)
+        self.use: Optional[Mapping[str, gpus.Use]] = None
+        self.used_at = -_THOROUGH_SECONDS
+        self._users: Tuple[int, ...] = ()
+        self._unknown = ""
+        self._left: Dict[str, str] = {}
+
+    def look_thoroughly(self) -> Occupancy:
+        """Look also at who uses the GPUs, and at what the last holders of slots that nobody has have left."""
+        self.use, self._unknown = {}, ""
+        if any(is_gpu(name) for name in self.names):
+            try:
+                self.use = gpus.used()
+            except HostError as error:
+                self._unknown = f"of which nobody knows who uses them ({error.message})"
+        self.used_at = time.monotonic()
+        self._users = tuple(filter(_lives, (each.pid for use in self.use.values() for each in use.processes)))
+        self._left = {}
+        for slot, last in self._states():
+            if slot.is_free and last is not None and not last.is_ours:
+                self._left[slot.name] = leftovers.others(last)
+        return self.look()
+
+    def look(self) -> Occupancy:
+        """Look at the locks, and tell of the rest what was found last."""
+        slots = tuple(self._with_foreign(slot, last) for slot, last in self._states())
+        return Occupancy(socket.gethostname(), slots, self.gpus)
+
+    def is_stale(self) -> bool:
+        """Say whether it is time for a thorough look, or a process that was on a GPU has ended since."""
+        return time.monotonic() - self.used_at > _THOROUGH_SECONDS or not all(map(_lives, self._users))
+
+    def _states(self) -> List[Tuple[SlotState, Optional[Holder]]]:
+        """Give each slot with its holder, or with who had it last."""
+        try:
+            held = locks.read()
+        except OSError as error:
+            why = f"of which nobody knows who has them (/proc/locks: {error.strerror})"
+            return [(SlotState(name, foreign=why), None) for name in self.names]
+        return [_state(self._folder, name, held) for name in self.names]
+
+    def _with_foreign(self, slot: SlotState, last: Optional[Holder]) -> SlotState:
+        if not slot.is_free:
+            return slot
+        foreign = self._left.get(slot.name, "")
+        if not foreign and is_gpu(slot.name) and self.use is not None:
+            foreign = self._unknown or ("" if self._is_of(last, slot.name) else gpus.words(slot.name, self.use))
+        return SlotState(slot.name, None, foreign)
+
+    def _is_of(self, last: Optional[Holder], name: str) -> bool:
+        """Say whether all that is on a GPU is the last holder's, and is ended when the slot is taken."""
+        use = (self.use or {}).get(name)
+        if last is None or not last.is_ours or use is None or not use.processes:
+            return False
+        found = {entry.pid for entry in roots.find(JobFolder(Path(last.folder)), last.id).found}
+        return all(process.pid in found for process in use.processes)
+
+
+def look(slots: Optional[int], gpus_: str = AUTO) -> Occupancy:
+    """Look at this host once; `slots` and `gpus_` as an inventory has them, None for as many slots as its facts tell.
+
+    Raises:
+        HostError: nobody knows how many slots there are.
+    """
+    return Slots(_folder(), AUTO if slots is None else str(slots), gpus_).look_thoroughly()
+
+
+def words(occupancy: Occupancy) -> str:
+    """Say who has the slots that are not free: `6 held by job vgg16 since 14:02, 1 used by process 4711 (python3 of a)`."""
+    told = Counter(
+        _held(slot.holder) if slot.holder is not None else slot.foreign for slot in occupancy.slots if not slot.is_free
+    )
+    return ", ".join(f"{count} {text}" for text, count in told.items())
+
+
+def arguments(size: Union[str, int, None], gpus_: str) -> Tuple[str, ...]:
+    """Give the words for `main` on any host, of Host.size or Host.slots, and Host.gpus.
+
+    Leases lie there where this process is told that they lie.
+    """
+    return (AUTO if size is None else str(size), gpus_, *filter(None, [os.environ.get(leases.VARIABLE)]))
+
+
+def main(op: str, words_: Sequence[str]) -> int:
+    """Answer `slots [SIZE [GPUS [FOLDER]]]` with one line of JSON, `watch` with more as that changes, until stdin ends."""
+    size, gpus_, folder = (*words_, *(AUTO, AUTO, "")[len(words_) :])
+    try:
+        host = Slots(Path(folder) if folder else _folder(), size, gpus_)
+    except HostError as error:
+        _say({"error": error.message})
+        return error.exit_code
+    found = to_json(host.look_thoroughly())
+    _say(found)
+    if op == "watch":
+        _watch(host, found)
+    return OK
+
+
+def _watch(host: Slots, shown: object) -> None:
+    """Look once a second, and at once when a line comes, which is answered in any case; `shown` was told last."""
+    while True:
+        ready, _, _ = select.select([0], [], [], _LOOK_SECONDS)
+        if ready and not os.read(0, 4096):
+            return
+        found = to_json(host.look())
+        if found != shown or host.is_stale():
+            found = to_json(host.look_thoroughly())
+        if ready or found != shown:
+            _say(found)
+            shown = found
+
+
+def _lives(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def _state(folder: Path, name: str, held: locks.Locks) -> Tuple[SlotState, Optional[Holder]]:
+    try:
+        file = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return SlotState(name), None
+    except OSError as error:
+        return SlotState(name, foreign=f"that cannot be looked at ({error.filename}: {error.strerror})"), None
+    try:
+        last = read_holder(file)
+        if held.has(os.fstat(file), -1 if last is None else last.pid):
+            return SlotState(name, SlotHolder("", "", 0.0) if last is None else last.shown), last
+        return SlotState(name), last
+    finally:
+        os.close(file)
+
+
+def _held(holder: SlotHolder) -> str:
+    return f"held by job {holder.job} since {_clock(holder.since)}" if holder.job else "held by another job"
+
+
+def _clock(since: float) -> str:
+    then = time.localtime(since)
+    same_day = then[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M" if same_day else "%Y-%m-%d %H:%M", then)
+
+
+def _folder() -> Path:
+    uid = os.geteuid()
+    return leases.place(os.environ, state_folder(os.environ, uid), root=uid == 0)
+
+
+def _listed(folder: Path) -> List[str]:
+    try:
+        return [name for name in os.listdir(folder) if not name.startswith(".")]
+    except OSError:
+        return []
+
+
+def _say(message: object) -> None:
+    sys.stdout.buffer.write(dump(message))
+    sys.stdout.buffer.flush()

@@ -1,0 +1,106 @@
+"""Which of a job's hosts have to be asked for their slots, and why the job cannot have a place on them: decisions alone."""
+
+from dataclasses import replace
+from typing import List, Mapping, Optional, Sequence, Tuple
+
+from taco_launch.errors import HostError, PlacementError, TacoLaunchError
+from taco_launch.model.hosts import Host
+from taco_launch.model.plans import HostSlots, Wanted
+from taco_launch.placement import place
+
+_LIST = "ask for other hosts with -H, or see who runs what: taco-launch list"
+
+
+class UnusableError(HostError):
+    """Hosts of a job cannot be used, and nobody's job is why; `reasons` holds (host, why)."""
+
+    def __init__(self, reasons: Sequence[Tuple[str, str]]) -> None:
+        """Build the message from the reason of each host."""
+        self.reasons = tuple(reasons)
+        told = [f"{host} cannot be used: {why}" for host, why in reasons]
+        lines = [f"  {host}: {why}" for host, why in reasons]
+        message = told[0] if len(told) == 1 else "\n".join((f"{len(told)} hosts cannot be used", *lines))
+        leave = f"leave {'it' if len(told) == 1 else 'them'} out with -H"
+        super().__init__(message, f"taco-launch setup --check tells what is wrong there; or {leave}")
+
+
+def ahead(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots]) -> List[Host]:
+    """Give the hosts to be reached next: as many as suffice, if all their slots are free; none where no more are needed.
+
+    `hosts` are those that can be used as far as that is known, in the order in which they are filled; `reached` is what is
+    free on those that answered.
+    """
+    ordered = sorted(hosts, key=lambda host: host.name in wanted.left_out)
+    found = [reached.get(host.name, HostSlots(host.name, host.slots or 1)) for host in ordered]
+    count, most = 0, len(found)  # the fewest of them that suffice, by bisection: place() looks at all
+    while count < most:
+        middle = (count + most) // 2
+        if _suffice(wanted, found[:middle]):
+            most = middle
+        else:
+            count = middle + 1
+    return [host for host in ordered[:count] if host.name not in reached]
+
+
+def refusal(
+    wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots], unusable: Mapping[str, str]
+) -> Optional[TacoLaunchError]:
+    """Say why a job has no place: who has the slots, or which hosts have failed; None where it has one.
+
+    Hosts that failed are to blame where those that are left would not suffice with all their slots free.
+    """
+    usable = [reached[host.name] for host in hosts if host.name in reached]
+    failed = [(host.name, unusable[host.name]) for host in hosts if host.name in unusable]
+    if failed and _is_every(wanted):
+        return UnusableError(failed)
+    try:
+        place(wanted, usable)
+    except PlacementError as error:
+        found = error
+    else:
+        return None
+    if not failed:
+        return found
+    if found.never and _would_fit(wanted, hosts, reached):
+        return UnusableError(failed)
+    told = {**dict(found.reasons), **dict(failed)}
+    reasons = tuple((host.name, told[host.name]) for host in hosts if host.name in told)
+    return PlacementError(found.message.split("\n")[0], reasons, found.hint, never=found.never)
+
+
+def crowded(wanted: Wanted, usable: Sequence[HostSlots]) -> PlacementError:
+    """Say that others were faster again and again, though there is room by the looks of it."""
+    reasons = tuple(
+        (entry.host, ", ".join(filter(None, (f"{entry.slots} of {entry.all} free", entry.why)))) for entry in usable
+    )
+    ranks = "the job does" if wanted.np is None else f"{wanted.np} rank{' does' if wanted.np == 1 else 's do'}"
+    return PlacementError(f"{ranks} not fit: others take the slots at the same moment", reasons, _LIST)
+
+
+def _would_fit(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots]) -> bool:
+    """Say whether the job would fit if no host had failed; so many slots as nobody knows of are enough."""
+    if any(host.name not in reached and host.slots is None for host in hosts):
+        return True
+    whole = [
+        HostSlots(host.name, reached[host.name].all if host.name in reached else host.slots or 0) for host in hosts
+    ]
+    try:
+        place(wanted, whole)
+    except PlacementError:
+        return False
+    return True
+
+
+def _suffice(wanted: Wanted, found: Sequence[HostSlots]) -> bool:
+    """Say whether a job has a place on some hosts, which may be all that it asks for."""
+    if wanted.hosts is None and (wanted.np is None or wanted.slots_per_host is not None):
+        return False  # every host is needed
+    try:
+        place(replace(wanted, left_out=()), found)
+    except PlacementError:
+        return False
+    return True
+
+
+def _is_every(wanted: Wanted) -> bool:
+    return wanted.np is None and wanted.hosts is None

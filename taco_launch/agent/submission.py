@@ -1,0 +1,95 @@
+"""`agent submit`: a job is made known to the queue, and its caller told what came of it."""
+
+import os
+import time
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Iterable, Mapping
+
+from taco_launch import state
+from taco_launch.agent import counts, records, schedule, tail, views, wake
+from taco_launch.agent.folders import JobFolder, Jobs
+from taco_launch.errors import CANNOT_PLACE, HOST_FAILED, TacoLaunchError, UsageError
+from taco_launch.model.codec import from_json
+from taco_launch.model.jobs import JobSpec, JobState
+
+_POLL_SECONDS = 0.005
+_PLACE_SECONDS = 60.0
+# How often the caller sees to it that somebody looks after the job.
+_ENSURE_SECONDS = 0.5
+
+
+def submit(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Iterable[Any]:
+    """Make a job's folder, have the queue look at it, tell that; tell the job once it has a place, waits, or has ended.
+
+    Then it is followed, if that is asked. Of a job that is refused at once no record is kept: its end says why.
+
+    Raises:
+        UsageError: its name is taken.
+    """
+    folder = _make(jobs, agent, request)
+    schedule.admit(jobs, agent)
+    yield {"accepted": folder.name}
+    told = _await_word(jobs, agent, folder)
+    job = views.shown(folder)
+    record = job["record"]
+    refused = not told and record["exit_code"] in (CANNOT_PLACE, HOST_FAILED) and record["started"] is None
+    if refused:
+        counts.removed(jobs, folder)  # it never was in the queue, and the answer says why
+    yield {"job": job}
+    if request["follow"] and not refused:
+        yield from tail.logs(jobs, agent, {"name": folder.name, "follow": True, "seconds": request.get("seconds")})
+
+
+def _make(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> JobFolder:
+    spec, caller = from_json(JobSpec, request["spec"]), dict(request["caller"])
+    if caller.pop("inherit", False):  # the caller is elsewhere: the job has what this process was started with
+        caller["environment"] = {**os.environ, **caller["environment"]}
+        spec = replace(spec, cwd=spec.cwd or str(Path.cwd()))
+    with jobs.create(spec.name) as draft:
+        draft.agent.symlink_to(agent)
+        records.write_spec(draft, spec)
+        records.write_json(draft.caller, caller)
+        suspend = {"suspend": True} if spec.policy.suspend else {}
+        why = "submitted to wait until it is resumed" if suspend else "waiting for slots"
+        records.Events(draft).add(state.SUBMITTED, why, id=uuid.uuid4().hex, **suspend)
+        jobs.mark(spec.name)
+        try:
+            return jobs.publish(draft, spec.name)
+        except UsageError as error:
+            raise UsageError(f"{error.message}{_whose(jobs.folder(spec.name))}", error.hint) from None
+
+
+def _whose(folder: JobFolder) -> str:
+    """Say which job has a name: its state, its owner and its age."""
+    if folder.is_guest:
+        return ""
+    try:
+        record, spec = records.record(folder), records.read_spec(folder)
+    except TacoLaunchError:
+        return ""
+    owner = f", of {spec.owner}" if spec.owner else ""
+    return f": {record.state.value}{owner}, submitted {_ago(time.time() - (record.submitted or 0.0))} ago"
+
+
+def _ago(seconds: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(int(seconds), 0)} s"
+
+
+def _await_word(jobs: Jobs, agent: str, folder: JobFolder) -> bool:
+    """Wait until a job has a place, has ended, or is known to wait; say whether it was told to wait."""
+    deadline = time.monotonic() + _PLACE_SECONDS
+    ensure_at = time.monotonic() + _ENSURE_SECONDS
+    while True:
+        events = records.read_events(folder)
+        told = any(event.kind == state.WAITING for event in events)
+        if told or state.reduce(events).state is not JobState.QUEUED or time.monotonic() > deadline:
+            return told
+        if time.monotonic() > ensure_at:
+            ensure_at = time.monotonic() + _ENSURE_SECONDS
+            wake.ensure(jobs, agent)
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,101 @@
+"""The operation `logs`: the log of a job, or a part of it, as it is and as it becomes."""
+
+import math
+import time
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
+
+from taco_launch.agent import records, recovery, views, wake
+from taco_launch.agent.excerpt import Excerpt
+from taco_launch.agent.folders import JobFolder, Jobs
+from taco_launch.agent.merge import beginning
+from taco_launch.model.jobs import JobRecord
+
+_POLL_SECONDS = (0.005, 0.1)  # while something comes, and when nothing has come for a while
+# How often a follower makes sure that somebody still supervises the job, or will.
+_LOOK_SECONDS = 1.0
+
+Frames = Iterable[Any]
+
+
+def logs(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
+    """Give a log as frames `{"offset", "bytes"}` with the bytes behind, and the job at its end.
+
+    The request has `name` and `follow`, and may have: one of `rank`, `host` and `instance`; `attempt`; `tail`, a number
+    of lines; `since`, seconds since the epoch, or `ago`, seconds before now; `timestamps`. Who was cut off goes on with
+    the `offset`, `log` (the attempt whose log that place is in) and `since` that the frames told last.
+
+    Where `seconds` are given, the answer ends without the job after so long: who follows asks again, and a follower
+    that has gone leaves nothing behind for longer. A follower is told as well what the job waits for, `{"waiting"}`,
+    that it has a place then, `{"began"}`, and its state.
+    """
+    folder = jobs.get(request["name"])
+    if request.get("ago") is not None:
+        request = {**request, "since": time.time() - request["ago"]}
+    excerpt = Excerpt(folder, request, request.get("log"))
+    yield {"offset": excerpt.offset, "log": excerpt.attempt, "since": request.get("since"), "bytes": 0}
+    until = time.monotonic() + (request.get("seconds") or math.inf)
+    told = _Told()
+    look_at, pause = 0.0, _POLL_SECONDS[0]
+    while True:
+        if time.monotonic() >= look_at:
+            record = recovery.look(folder)
+            look_at = time.monotonic() + _LOOK_SECONDS
+            if record.state.waits:
+                wake.ensure(jobs, agent)
+        else:
+            record = records.record(folder)
+        # The record was read before the log: what it says has ended has written all that there will be.
+        is_over = excerpt.attempt is not None and record.attempt > excerpt.attempt
+        final = is_over or record.state.is_terminal or not request["follow"]
+        before = excerpt.offset
+        yield from _all(excerpt, final=final)
+        pause = _POLL_SECONDS[0] if excerpt.offset > before else min(2 * pause, _POLL_SECONDS[1])
+        if is_over and request["follow"] and request.get("attempt") is None:
+            excerpt = Excerpt(folder, {**request, "offset": 0, "tail": None}, record.attempt)
+            line = beginning(record.attempt)
+            yield {"offset": excerpt.offset, "log": excerpt.attempt, "bytes": len(line)}
+            yield line
+            continue
+        if final:
+            yield {"job": views.shown(folder)}
+            return
+        if time.monotonic() > until:
+            return
+        yield from told.news(folder, record)
+        time.sleep(pause)
+
+
+def _all(excerpt: Excerpt, *, final: bool) -> Frames:
+    """Give all that there is by now."""
+    data = excerpt.read(final=final)
+    while data is not None:
+        if excerpt.skipped:
+            yield {"skipped": excerpt.skipped}
+            excerpt.skipped = 0
+        yield {"offset": excerpt.offset, "bytes": len(data)}
+        if data:
+            yield data
+        data = excerpt.read(final=final)
+
+
+class _Told:
+    """What a follower was told of the job itself."""
+
+    def __init__(self) -> None:
+        self._state = ""
+        self._waiting: Optional[Tuple[Tuple[str, str], ...]] = None
+
+    def news(self, folder: JobFolder, record: JobRecord) -> Frames:
+        """Give what there is to tell now."""
+        if record.state.waits and record.waiting != self._waiting:
+            self._waiting = record.waiting
+            yield {"waiting": [list(entry) for entry in record.waiting]}
+        elif self._waiting is not None and not record.state.waits:
+            self._waiting = None
+            yield {"began": views.shown(folder)}
+        if record.state.value != self._state:
+            self._state = record.state.value
+            yield {"state": self._state}
+
+
+OPERATIONS: Dict[str, Callable[[Jobs, str, Mapping[str, Any]], Frames]] = {"logs": logs}

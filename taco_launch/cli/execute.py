@@ -1,0 +1,55 @@
+"""exec: a command beside a rank of a running job."""
+
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, BinaryIO
+
+import click
+
+from taco_launch.cli.completion import complete_job
+from taco_launch.cli.options import access_of, access_options, inventory_option, settings_of, talk_options
+from taco_launch.errors import SIGNAL_BASE
+
+
+@click.command("exec")
+@inventory_option
+@talk_options
+@access_options
+@click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, help="The rank beside which.")
+@click.argument("name", shell_complete=complete_job)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def exec_(ctx: click.Context, /, name: str, command: tuple[str, ...], *, rank: int, **access: Any) -> int:
+    """Run COMMAND on the host of a running job's rank, in its environment and folder, and exit with its code.
+
+    It belongs to the job, and is ended with it. It reads nothing from standard input. Ctrl-C ends it, not the job. The
+    exit code is 125 where that rank does not run any more.
+
+    \b
+    Examples:
+      taco-launch exec vgg16 -- nvidia-smi
+      taco-launch exec vgg16 --rank 8 -- sh -c 'env | grep NCCL; ls -l /dev/infiniband'
+    """
+    from taco_launch.flows import seeing
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    head = settings_of(ctx).head(access_of(access))
+    return seeing.execute(head, name, rank, command, _to(sys.stdout.buffer), _to(sys.stderr.buffer))
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(SIGNAL_BASE + number)
+
+
+def _to(stream: BinaryIO) -> Callable[[bytes], None]:
+    def write(data: bytes) -> None:
+        stream.write(data)
+        stream.flush()
+
+    return write
+
+
+VERBS = (exec_,)

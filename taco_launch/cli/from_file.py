@@ -1,0 +1,119 @@
+"""-f: what a job file asks for, put under what the command line asks for."""
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from taco_launch.cli.options import Settings, complete_file
+from taco_launch.errors import UsageError
+
+if TYPE_CHECKING:
+    from taco_launch.inventory.job_file import JobFile
+    from taco_launch.model.jobs import JobSpec
+
+_STDIN = "-"
+# Where one of these is given on the command line, the file's other ones say nothing any more.
+_EITHER = (
+    (("np",), ("host_count", "slots_per_host")),
+    (("host_count", "slots_per_host"), ("np",)),
+    (("no_wait",), ("queue_timeout", "suspend")),
+)
+
+file_option = click.option(
+    "-f",
+    "--file",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Take the job from FILE (YAML), - for standard input: a job file (`submit --schema`), or an MPIJob of Kubernetes' "
+    "MPI Operator as far as it can be read. Options and COMMAND go before what stands there.",
+)
+
+
+class Asked:
+    """A job as it is asked for: by the command line, and by a file where one is named."""
+
+    def __init__(self, settings: Settings, command: tuple[str, ...], options: Mapping[str, Any]) -> None:
+        """Read the file.
+
+        Raises:
+            SpecError: it cannot be read, or something in it is wrong.
+        """
+        given = dict(options)
+        path = given.pop("file", None)
+        self._file = None if path is None else _read(path)
+        self.command = command
+        self.options = given
+        if self._file is not None:
+            if self._file.notes:
+                settings.talk("\n  ".join((f"{self._file.source}: not used here:", *self._file.notes)))
+            self.command = command or self._file.command
+            self.options = _merged(self._file, given)
+
+    def check(self, spec: "JobSpec") -> None:
+        """Refuse a job whose containers are not what its file says.
+
+        Raises:
+            UsageError: they are of another image, or there are none.
+        """
+        image = "" if self._file is None else self._file.image
+        if not image or (spec.container is not None and spec.container.image == image):
+            return
+        source = self._file.source if self._file is not None else ""
+        have = f"is made from {spec.container.image}" if spec.container is not None else "there is none"
+        raise UsageError(
+            f"{source}: image: {image}: the training container of the inventory: {have}",
+            hint="name the image in the inventory (container: {image: ...}), then: taco-launch -i FILE setup",
+        )
+
+
+def _read(path: str) -> "JobFile":
+    from taco_launch.inventory import job_file, load
+
+    if path != _STDIN:
+        return job_file.parse(load.read_file(path, job_file.OPTION), path, os.environ)
+    data = b"" if sys.stdin is None else sys.stdin.buffer.read(load.MAX_BYTES + 1)
+    return job_file.parse(data, "standard input", os.environ)
+
+
+def _merged(file: "JobFile", options: dict[str, Any]) -> dict[str, Any]:
+    """Give the options, those that were not given taken from the file; variables are put together."""
+    from taco_launch.inventory import job_file
+
+    context = click.get_current_context()
+    default = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
+    typed = {name for name in options if context.get_parameter_source(name) not in default}
+    below = {name: value for name, value in file.options.items() if name not in typed}
+    for given, others in _EITHER:
+        if typed & set(given):
+            below = {name: value for name, value in below.items() if name not in others}
+    if "suspend" in typed and below.get("queue_timeout") == 0:
+        del below["queue_timeout"]
+    if options.get("restart") == "never":
+        below = {name: value for name, value in below.items() if name not in ("backoff_limit", "backoff")}
+    elif options.get("backoff_limit") and below.get("restart") == "never":
+        del below["restart"]
+    named = _named(options)
+    env, knobs, mca = job_file.texts(*(_others(pairs, named) for pairs in (file.env, file.knobs, file.mca)))
+    below |= {"env": (*env, *options["env"]), "knobs": (*knobs, *options["knobs"]), "mca": (*mca, *options["mca"])}
+    return {**options, **below}
+
+
+def _named(options: Mapping[str, Any]) -> set[str]:
+    """Give the names of what -x, --knob and --mca give, each by the one that all its aliases share."""
+    texts = (*options["env"], *options["knobs"])
+    return {_name(text.partition("=")[0]) for text in texts} | {_name(name) for name, _value in options["mca"]}
+
+
+def _others(pairs: "Iterable[tuple[str, Any]]", named: set[str]) -> "list[tuple[str, Any]]":
+    return [(name, value) for name, value in pairs if _name(name) not in named]
+
+
+def _name(name: str) -> str:
+    from taco_launch.launch import knobs
+
+    knob = knobs.find(name)
+    return knob.name if knob else name

@@ -1,0 +1,230 @@
+"""How jobs and their slots look as tables, in the words of Arena: pure, given the time."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from taco_launch.cli.render import age, columns, printable, told
+from taco_launch.model.codec import to_json
+from taco_launch.model.instances import instances
+from taco_launch.model.rows import JobRow, row_of
+from taco_launch.model.slots import is_gpu
+
+if TYPE_CHECKING:
+    from taco_launch.flows.follow import Job
+    from taco_launch.flows.seeing import Node
+
+_NONE = "N/A"
+_TRAINERS = {"mpirun": "MPIJOB"}
+# As long as the line of Arena's `top node`.
+_RULE = "-" * 89
+
+
+def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
+    """Give the table of `list`; `now` is in seconds since the epoch."""
+    header = ["NAME", "STATUS", "TRAINER", "AGE", "NODE"]
+    more = ["RANKS", "EXIT", "QUEUE", "PRIORITY", "OWNER", "REASON"] if wide else []
+    cells = []
+    for row in rows:
+        line = [row.name, row.state.value, _TRAINERS[row.launcher], _age(row, now), _nodes(row)]
+        if wide:
+            code = "" if row.exit_code is None else str(row.exit_code)
+            line += [
+                str(row.np or row.requested or ""),
+                code,
+                row.queue,
+                str(row.priority),
+                row.owner,
+                _one_line(row.reason),
+            ]
+        cells.append(line)
+    return columns(header + more, cells, numbers=("RANKS", "EXIT", "PRIORITY"))
+
+
+def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
+    """Give the table of `top job`: those that have slots first, then by how many they ask for, then the newest.
+
+    The slots are called GPUs where any of these jobs has or had one.
+    """
+    unit = "GPU" if any(row.gpus for row in rows) else "SLOT"
+    header = ["NAME", f"{unit}(Requests)", f"{unit}(Allocated)", "STATUS", "TRAINER", "AGE", "NODE"]
+    more = ["QUEUE", "PRIORITY", "OWNER"] if wide else []
+    cells = []
+    for row in sorted(rows, key=lambda row: (-row.allocated, -(row.requested or 0), -(row.submitted or 0), row.name)):
+        requested = _NONE if row.requested is None else str(row.requested)
+        trainer = _TRAINERS[row.launcher].lower()
+        line = [row.name, requested, str(row.allocated), row.state.value, trainer, _age(row, now), _nodes(row)]
+        cells.append(line + ([row.queue, str(row.priority), row.owner] if wide else []))
+    words = "GPUs" if unit == "GPU" else "Slots"
+    return "\n".join(
+        (
+            columns(header + more, cells),
+            "",
+            f"Total Allocated {words} of Training Job:",
+            str(sum(row.allocated for row in rows)),
+            "",
+            f"Total Requested {words} of Training Job:",
+            str(sum(row.requested or 0 for row in rows)),
+        )
+    )
+
+
+def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
+    """Give the table of `top node`. Where no host has a GPU it counts slots."""
+    gpus = any(node.occupancy is not None and node.occupancy.gpus for node in nodes)
+    unit, words = ("GPU", "GPUs") if gpus else ("SLOT", "Slots")
+    header = ["NAME", "IPADDRESS", "ROLE", "STATUS", f"{unit}(Total)", f"{unit}(Allocated)"]
+    more = ["HELD BY"] if wide else []
+    cells = []
+    allocated = total = 0
+    for node in nodes:
+        slots = [] if node.occupancy is None else node.occupancy.slots
+        counted = [slot for slot in slots if is_gpu(slot.name) or not gpus]
+        taken = sum(slot.holder is not None for slot in counted)
+        total, allocated = total + len(counted), allocated + taken
+        status = "notready" if node.occupancy is None else "ready"
+        line = [node.host.name, node.host.address, "head" if node.is_head else "<none>", status]
+        cells.append([*line, str(len(counted)), str(taken), *([_holders(node)] if wide else [])])
+    percent = round(100 * allocated / total) if total else 0
+    footer = (_RULE, f"Allocated/Total {words} In Cluster:", f"{allocated}/{total} ({percent}%)")
+    return "\n".join((columns(header + more, cells), *footer))
+
+
+def one_job(job: "Job", now: float, *, wide: bool) -> str:
+    """Give what `get` shows: Arena's header and table, then why the job is where it is."""
+    spec, record = job.spec, job.record
+    row = row_of(spec, record)
+    duration = _NONE if record.started is None else age((record.ended or now) - record.started)
+    header = (
+        ("STATUS", row.state.value),
+        ("NAMESPACE", spec.cluster),
+        ("PRIORITY", str(row.priority) if row.priority else _NONE),
+        ("TRAINING DURATION", duration),
+    )
+    start = [spec.name, row.state.value, _TRAINERS[spec.launcher], _age(row, now)]
+    parts = [[*start, part.name, part.host or _NONE] for part in instances(spec, record)] or [[*start, _NONE, _NONE]]
+    blocks = [
+        _headed(header),
+        columns(["NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE"], parts),
+        _headed((*_why(job), *(_more(job) if wide else ()))),
+        _waiting(job, now),
+    ]
+    if wide:
+        blocks += [_conditions(job), _events(job)]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def job_data(job: "Job") -> dict[str, Any]:
+    """Give a job as JSON values: the MPI Operator's shape and, beside and within that, all that is known of it here."""
+    from taco_launch.cli.mpi_job import mpi_job
+
+    shape = mpi_job(job.spec, job.record)
+    ours = {"name": job.spec.name, **to_json(job.record), "folder": job.folder}
+    values = {**shape, **ours, "spec": {**shape["spec"], **to_json(job.spec)}}
+    return {**values, "events": to_json(job.events)} if job.events else values
+
+
+def node_data(node: "Node") -> dict[str, Any]:
+    """Give a host and its slots as JSON values."""
+    slots = () if node.occupancy is None else node.occupancy.slots
+    return {
+        "name": node.host.name,
+        "address": node.host.address,
+        "role": "head" if node.is_head else "",
+        "status": "notready" if node.occupancy is None else "ready",
+        "problem": node.problem,
+        "gpus": 0 if node.occupancy is None else node.occupancy.gpus,
+        "total": len(slots),
+        "allocated": sum(slot.holder is not None for slot in slots),
+        "free": sum(slot.is_free for slot in slots),
+        "slots": to_json(slots),
+    }
+
+
+def _why(job: "Job") -> list[tuple[str, str]]:
+    record = job.record
+    code = [] if record.exit_code is None else [("EXIT CODE", str(record.exit_code))]
+    findings = [(name.upper(), text) for name, text in told(record)]
+    return [("REASON", record.reason), *findings, *code]
+
+
+def _more(job: "Job") -> list[tuple[str, str]]:
+    from taco_launch.command import shell
+
+    spec, record = job.spec, job.record
+    slots = [f"{share.host}: {', '.join(share.slots)}" for share in record.shares if share.slots]
+    return [
+        ("OWNER", spec.owner),
+        ("QUEUE", spec.policy.queue),
+        ("RANKS", str(record.np) if record.np else ""),
+        ("SLOTS", "; ".join(slots)),
+        ("ATTEMPT", str(record.attempt) if record.attempt > 1 else ""),
+        ("COMMAND", shell(spec.command)),
+        ("LINE", record.line),
+        ("FOLDER", job.folder),
+    ]
+
+
+def _waiting(job: "Job", now: float) -> str:
+    """Say per host why the job has no place yet, and when it is tried again."""
+    record = job.record
+    lines = [
+        f"  {printable(host)}: {printable(why)}" if host else f"  {printable(why)}" for host, why in record.waiting
+    ]
+    if record.not_before is not None and record.state.waits and record.not_before > now:
+        lines.append(f"  the next attempt begins in {age(record.not_before - now)}")
+    return "\n".join(("WAITING:", *lines)) if lines else ""
+
+
+def _conditions(job: "Job") -> str:
+    from taco_launch.cli.mpi_job import conditions
+
+    rows = [
+        [c["type"], c["status"], c["lastTransitionTime"], c["reason"], c["message"]] for c in conditions(job.record)
+    ]
+    return columns(["CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"], rows) if rows else ""
+
+
+def _events(job: "Job") -> str:
+    rows = [
+        [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time)), event.kind, _one_line(event.reason)]
+        for event in job.events
+    ]
+    return columns(["TIME", "EVENT", "REASON"], rows) if rows else ""
+
+
+def _headed(lines: Sequence[tuple[str, str]]) -> str:
+    return "\n".join(f"{name}: {printable(_one_line(value))}" for name, value in lines if value)
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", "; ")
+
+
+def _age(row: JobRow, now: float) -> str:
+    return _NONE if row.submitted is None else age(now - row.submitted)
+
+
+def _nodes(row: JobRow) -> str:
+    """Name the hosts that a job is on, many in short."""
+    if len(row.nodes) > 1:
+        from taco_launch.inventory.ranges import fold
+
+        return fold(row.nodes)
+    return row.nodes[0] if row.nodes else _NONE
+
+
+def _holders(node: "Node") -> str:
+    """Say who has the slots of a host: jobs with their owners, and processes that are not ours."""
+    if node.occupancy is None:
+        return ""
+    counts: dict[str, int] = {}
+    for slot in node.occupancy.slots:
+        if slot.holder is not None:
+            owner = f" ({slot.holder.owner})" if slot.holder.owner else ""
+            words = f"job {slot.holder.job}{owner}" if slot.holder.job else "a job"
+        else:
+            words = slot.foreign
+        if words:
+            counts[words] = counts.get(words, 0) + 1
+    return ", ".join(f"{count} {words}" for words, count in counts.items())

@@ -1,0 +1,69 @@
+"""suspend, resume: a job off its slots for a while, and on again."""
+
+import getpass
+from typing import Any
+
+import click
+
+from taco_launch.cli import named_jobs
+from taco_launch.cli.options import access_of, access_options, inventory_option, settings_of, talk_options
+
+
+@click.command()
+@inventory_option
+@talk_options
+@access_options
+@named_jobs.yes_option
+@named_jobs.names_argument
+@click.pass_context
+def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
+    """Take jobs off their slots: what runs is ended as by stop, and starts from its beginning after `resume`.
+
+    A job that waits for its slots waits for `resume` instead. Its time (--timeout) begins anew.
+
+    \b
+    Example:
+      taco-launch suspend vgg16
+      taco-launch resume vgg16
+    """
+    from taco_launch.flows import suspend as flow
+
+    settings = settings_of(ctx)
+    head = settings.head(access_of(access))
+
+    def one(name: str) -> None:
+        if named_jobs.agreed(settings, head, name, "suspend", yes=yes):
+            record = flow.suspend(head, name, getpass.getuser()).record
+            settings.talk(f"{name}: {record.state.value}: {record.reason}")
+
+    return named_jobs.each(names, one)
+
+
+@click.command()
+@inventory_option
+@talk_options
+@access_options
+@named_jobs.names_argument
+@click.pass_context
+def resume(ctx: click.Context, /, names: tuple[str, ...], **access: Any) -> int:
+    """Have suspended jobs wait for their slots again, each as if it had just been submitted.
+
+    \b
+    Example:
+      taco-launch resume vgg16 resnet50
+    """
+    from taco_launch.flows import suspend as flow
+    from taco_launch.model.jobs import JobState
+
+    settings = settings_of(ctx)
+    head = settings.head(access_of(access))
+
+    def one(name: str) -> None:
+        record = flow.resume(head, name).record
+        waits = f": {record.reason}" if record.state is JobState.QUEUED and record.reason else ""
+        settings.talk(f"{name}: {record.state.value}{waits}")
+
+    return named_jobs.each(names, one)
+
+
+VERBS = (suspend, resume)

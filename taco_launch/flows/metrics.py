@@ -1,0 +1,94 @@
+"""Metrics of a cluster: collected from its head and its hosts, written where a collector finds them."""
+
+import contextlib
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+import taco_launch
+from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.flows import seeing
+from taco_launch.flows.seeing import Node
+from taco_launch.metrics import exposition
+from taco_launch.metrics.families import families
+from taco_launch.model.codec import from_json
+from taco_launch.model.hosts import Inventory
+from taco_launch.model.rows import decoded
+from taco_launch.model.tallies import Tally
+from taco_launch.remote.head import Head
+
+# How long a scrape waits for the hosts.
+_PATIENCE_SECONDS = 5.0
+
+
+def collect(head: Head, inventory: Inventory) -> tuple[bytes, tuple[str, ...]]:
+    """Give the metrics as Prometheus reads them, and warnings: records and hosts of which nothing is known.
+
+    Raises:
+        HostError: the head cannot be reached.
+    """
+    return _collected(head, seeing.nodes(head, inventory))
+
+
+class Collector:
+    """Collects again and again. A host that does not answer delays nobody for long: slots are as last looked at.
+
+    Prometheus gives a target ten seconds, and ssh as many to a host that is switched off.
+    """
+
+    def __init__(self, head: Head, inventory: Inventory) -> None:
+        """Ask nobody yet."""
+        self._head = head
+        self._inventory = inventory
+        self._nodes: tuple[Node, ...] = ()
+        self._looking: threading.Thread | None = None
+
+    def collect(self) -> tuple[bytes, tuple[str, ...]]:
+        """Give what `collect` does, and raise as that; not for two threads at once."""
+        if self._looking is None or not self._looking.is_alive():
+            self._looking = threading.Thread(target=self._look, daemon=True)
+            self._looking.start()
+        self._looking.join(_PATIENCE_SECONDS)
+        return _collected(self._head, self._nodes)
+
+    def _look(self) -> None:
+        # Where the head itself does not answer, its jobs are not told either, and that is an error.
+        with contextlib.suppress(TacoLaunchError):
+            self._nodes = seeing.nodes(self._head, self._inventory)
+
+
+def _collected(head: Head, nodes: tuple[Node, ...]) -> tuple[bytes, tuple[str, ...]]:
+    answer = head.call("metrics")
+    warnings = [frame["warning"] for frame in answer if "warning" in frame]
+    # Without a container nobody is asked but the head.
+    nodes = tuple(node for node in nodes if node.is_head or head.seat.container)
+    warnings += [f"host {node.host.name}: {node.problem}" for node in nodes if node.occupancy is None]
+    told = next(frame for frame in answer if "rows" in frame)
+    # A removal that was cut off has counted its job, and left it there.
+    rows = [row for row in map(decoded, told["rows"]) if row.id != told["last"]]
+    hosts = {node.host.name: node.occupancy for node in nodes}
+    removed = from_json(Tally, told["removed"])
+    return exposition.text(families(rows, removed, hosts, taco_launch.__version__)), tuple(warnings)
+
+
+def write(path: Path, found: bytes) -> None:
+    """Replace a file by what was collected, all at once: who reads it never sees half of it.
+
+    Raises:
+        UsageError: it cannot be written there.
+    """
+    part = None
+    try:
+        # The name does not end with .prom, so that node_exporter leaves it alone.
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        part = Path(name)
+        with open(descriptor, "wb") as out:
+            out.write(found)
+            os.fchmod(out.fileno(), 0o644)  # node_exporter is another user
+        part.replace(path)
+    except OSError as error:
+        if part is not None:
+            part.unlink(missing_ok=True)
+        hint = "name a file in node_exporter's --collector.textfile.directory, as NAME.prom"
+        raise UsageError(f"{path}: {error.strerror or error}", hint) from None

@@ -1,0 +1,97 @@
+"""A line of mpirun as people write it -> its ranks, variables, parameters and program, where that is beyond doubt."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from taco_launch.inventory.profile import WORDS
+
+# What the inventory and the profile say here, and what only changes what mpirun prints.
+_HOSTS = ("H", "host", "hostfile", "machinefile", "default-hostfile")
+_PROFILE = ("bind-to", "map-by", "report-bindings", "display-map", "display-allocation", "tag-output", "verbose")
+_HINT = "write it as a job file (`taco-launch submit --schema`); what else mpirun is to be told stands in a profile"
+
+
+class UnclearError(Exception):
+    """The line cannot be taken for a job: `index` is the word in doubt, `problem` why, `hint` what to do."""
+
+    def __init__(self, index: int, problem: str, hint: str = _HINT) -> None:
+        """Keep what is wrong."""
+        super().__init__(problem)
+        self.index = index
+        self.problem = problem
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class MpirunLine:
+    """What a line says; each with the index of its word.
+
+    `np` is None where the line says none; `env` and `mca` hold (name, value, index); `unused` the options that are
+    passed over, as they stand there; the program begins at `program`.
+    """
+
+    np: tuple[int, int] | None
+    env: tuple[tuple[str, str, int], ...]
+    mca: tuple[tuple[str, str, int], ...]
+    unused: tuple[str, ...]
+    program: int
+
+
+def read(words: Sequence[str], variables: Mapping[str, str]) -> MpirunLine:
+    """Read the words of a line, mpirun the first; `variables` are those that it is started with.
+
+    A bare `-x NAME` has its value from there; of one that is not there the ranks have their container's own.
+
+    Raises:
+        UnclearError: the line is none of mpirun, or an option is not known beyond doubt.
+    """
+    if words[0].rpartition("/")[2] not in ("mpirun", "mpiexec", "orterun"):
+        raise UnclearError(0, "is not mpirun, and what else starts the ranks is not known")
+    line = _Options(variables)
+    at = 1
+    while at < len(words) and words[at].startswith("-"):
+        count = WORDS.get(words[at].lstrip("-"), 1)
+        if at + count > len(words):
+            raise UnclearError(at, "has no value")
+        line.add(words[at : at + count], at)
+        at += count
+    if at == len(words):
+        raise UnclearError(at - 1, "is the last word, and no program stands behind mpirun's options")
+    if ":" in words[at:]:
+        raise UnclearError(at + list(words[at:]).index(":"), "begins a second program, and a job has one")
+    return MpirunLine(line.np, tuple(line.env), tuple(line.mca), tuple(line.unused), at)
+
+
+class _Options:
+    """Gathers what the options of a line say."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = variables
+        self.np: tuple[int, int] | None = None
+        self.env: list[tuple[str, str, int]] = []
+        self.mca: list[tuple[str, str, int]] = []
+        self.unused: list[str] = []
+
+    def add(self, words: Sequence[str], at: int) -> None:
+        """Take one option with its values; `at` is the index of its first word."""
+        option = words[0].lstrip("-")
+        if option in ("np", "n", "c"):
+            if not re.fullmatch("[1-9][0-9]{0,5}", words[1]):
+                raise UnclearError(at + 1, "is not a number of ranks")
+            self.np = int(words[1]), at + 1
+        elif option == "x":
+            self._variable(words[1], at + 1)
+        elif option in ("mca", "gmca"):
+            self.mca.append((words[1], words[2], at + 1))
+        elif option in (*_HOSTS, *_PROFILE):
+            self.unused.append(" ".join(words))
+        elif option != "allow-run-as-root":  # added where it is needed
+            raise UnclearError(at, "is an option of mpirun that has no counterpart in a job")
+
+    def _variable(self, word: str, at: int) -> None:
+        name, equals, value = word.partition("=")
+        if equals or name in self._variables:
+            self.env.append((name, value if equals else self._variables[name], at))
+        else:
+            self.unused.append(f"-x {name}")

@@ -1,0 +1,1 @@
+"""Metrics of a cluster's jobs and slots, as Prometheus reads them."""

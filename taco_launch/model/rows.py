@@ -1,0 +1,107 @@
+"""A job as one line of a table: what `list` and `top job` show of each, made of its spec and its record alone."""
+
+from dataclasses import dataclass, fields
+from typing import Any, List, Optional, Sequence, Tuple
+
+from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.model.slots import is_gpu
+
+_HINT = "\nhint: "
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """One job; times are seconds since the epoch, as in the record, and so is `reason`, but for its hint.
+
+    `waited` is how many seconds it took from its submission to its first start, None where it never began. `requested`
+    is how many slots it asks for, None where its hosts' own facts say that; `allocated` how many it has at this moment.
+    `gpus` says whether the slots that it has or had are GPUs. `hosts` is where its ranks are or were.
+    """
+
+    name: str
+    id: str
+    state: JobState
+    reason: str
+    launcher: str
+    queue: str
+    priority: int
+    owner: str
+    cluster: str
+    np: int
+    requested: Optional[int]
+    allocated: int
+    gpus: bool
+    hosts: Tuple[str, ...]
+    submitted: Optional[float]
+    started: Optional[float]
+    ended: Optional[float]
+    exit_code: Optional[int]
+    attempt: int
+    waited: Optional[float]
+
+    @property
+    def nodes(self) -> Tuple[str, ...]:
+        """The hosts that it is on at this moment."""
+        return () if self.state.is_terminal or self.state.waits else self.hosts
+
+
+FIELDS = tuple(entry.name for entry in fields(JobRow))
+_STATE, _HOSTS = FIELDS.index("state"), FIELDS.index("hosts")
+
+
+def row_of(spec: JobSpec, record: JobRecord) -> JobRow:
+    """Give the line of a job."""
+    on_hosts = not (record.state.is_terminal or record.state.waits)
+    return JobRow(
+        name=spec.name,
+        id=record.id,
+        state=record.state,
+        reason=record.reason.partition(_HINT)[0],
+        launcher=spec.launcher,
+        queue=spec.policy.queue,
+        priority=spec.policy.priority,
+        owner=spec.owner,
+        cluster=spec.cluster,
+        np=record.np,
+        requested=_requested(spec, record),
+        allocated=record.np if on_hosts else 0,
+        gpus=any(is_gpu(slot) for share in record.shares for slot in share.slots),
+        hosts=record.hosts,
+        submitted=record.submitted,
+        started=record.started,
+        ended=record.ended,
+        exit_code=record.exit_code,
+        attempt=record.attempt,
+        waited=_waited(record),
+    )
+
+
+def encoded(row: JobRow) -> List[Any]:
+    """Give a line as JSON values, in the order of `FIELDS`."""
+    values = [getattr(row, name) for name in FIELDS]
+    values[_STATE], values[_HOSTS] = row.state.value, list(row.hosts)
+    return values
+
+
+def decoded(values: Sequence[Any]) -> JobRow:
+    """Give the line that `encoded` gave these values for."""
+    given = list(values)
+    given[_STATE], given[_HOSTS] = JobState(given[_STATE]), tuple(given[_HOSTS])
+    return JobRow(*given)
+
+
+def _waited(record: JobRecord) -> Optional[float]:
+    begun = next((change.time for change in record.transitions if change.state is JobState.STARTING), None)
+    return None if begun is None or record.submitted is None else max(0.0, begun - record.submitted)
+
+
+def _requested(spec: JobSpec, record: JobRecord) -> Optional[int]:
+    if spec.np is not None:
+        return spec.np
+    if spec.slots_per_host is not None:
+        return spec.slots_per_host * (len(spec.hosts) if spec.host_count is None else spec.host_count)
+    if record.np:  # it was told when it was placed
+        return record.np
+    if spec.host_count is not None or any(host.slots is None for host in spec.hosts):
+        return None
+    return sum(host.slots or 0 for host in spec.hosts)

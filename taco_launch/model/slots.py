@@ -1,0 +1,68 @@
+"""The slots of a host: what they are called, and who has each of them at a moment."""
+
+from dataclasses import dataclass, replace
+from typing import Mapping, Optional, Sequence, Tuple
+
+
+@dataclass(frozen=True)
+class SlotHolder:
+    """The job that has a slot.
+
+    `id` is the mark of its present attempt, `since` when it took the slot (seconds since the epoch). `job` is empty where
+    a job has it that has not said its name yet.
+    """
+
+    job: str
+    id: str
+    since: float
+    cluster: str = ""
+    owner: str = ""
+
+
+@dataclass(frozen=True)
+class SlotState:
+    """One slot: a GPU's UUID, or `slot-N`.
+
+    `foreign` says in words why it is given to nobody though no job has it: processes that are not ours on that GPU, or
+    what is not known ("used by process 4711 (python3 of alice)"); it is empty where the slot can be had.
+    """
+
+    name: str
+    holder: Optional[SlotHolder] = None
+    foreign: str = ""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a job may take it."""
+        return self.holder is None and not self.foreign
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """Who has the slots of a host; `host` is how it calls itself, `gpus` how many GPUs it has."""
+
+    host: str
+    slots: Tuple[SlotState, ...]
+    gpus: int = 0
+
+    @property
+    def free(self) -> int:
+        """How many slots a job may take."""
+        return sum(slot.is_free for slot in self.slots)
+
+    def without(self, refused: Mapping[str, str]) -> "Occupancy":
+        """Give it with slots that cannot be had besides: (name, why)."""
+        slots = tuple(
+            replace(slot, foreign=refused.get(slot.name, "")) if slot.is_free else slot for slot in self.slots
+        )
+        return replace(self, slots=slots)
+
+
+def names(uuids: Sequence[str], slots: int) -> Tuple[str, ...]:
+    """Name the slots of a host: its GPUs by their UUIDs, in the driver's order, those beyond them `slot-N`."""
+    return (*uuids, *(f"slot-{number}" for number in range(len(uuids), slots)))[:slots]
+
+
+def is_gpu(name: str) -> bool:
+    """Say whether a slot is a GPU."""
+    return name.startswith("GPU-")

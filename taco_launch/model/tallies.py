@@ -1,0 +1,56 @@
+"""What has become of jobs, counted: numbers that only grow, whatever is removed."""
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from typing import Optional, Tuple
+
+from taco_launch.model.jobs import JobState
+from taco_launch.model.rows import JobRow
+
+# Seconds that a job may wait in its queue, the upper bounds of the histogram: from at once to a day.
+BOUNDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long the jobs of a queue have waited for their first start, if it came: seconds in all, and jobs by `BOUNDS`.
+
+    `counts` has one number for each bound, of the jobs above the bound before and up to this one, and one for those
+    above the last.
+    """
+
+    queue: str
+    seconds: float = 0.0
+    counts: Tuple[int, ...] = (0,) * (len(BOUNDS) + 1)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many jobs were submitted, and how many of them ended how; a lost job counts as failed."""
+
+    created: int = 0
+    successful: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    waits: Tuple[Waits, ...] = ()
+
+    def with_job(self, row: JobRow) -> "Tally":
+        """Count one more job, as it stands now."""
+        state = row.state
+        return replace(
+            self,
+            created=self.created + 1,
+            successful=self.successful + (state is JobState.SUCCEEDED),
+            failed=self.failed + (state in (JobState.FAILED, JobState.LOST)),
+            cancelled=self.cancelled + (state is JobState.CANCELLED),
+            waits=self._waits(row.queue, row.waited),
+        )
+
+    def _waits(self, queue: str, seconds: Optional[float]) -> Tuple[Waits, ...]:
+        by_queue = {waits.queue: waits for waits in self.waits}
+        before = by_queue.setdefault(queue, Waits(queue))
+        if seconds is not None:
+            counts = list(before.counts)
+            counts[bisect_left(BOUNDS, seconds)] += 1
+            by_queue[queue] = Waits(queue, before.seconds + max(seconds, 0.0), tuple(counts))
+        return tuple(by_queue[name] for name in sorted(by_queue))

@@ -1,0 +1,268 @@
+"""Which of the jobs that wait may begin, and what is due when: pure.
+
+First in first out by priority and submission. A later job passes one that waits only where it cannot delay it, in
+whatever order the jobs that run may end.
+"""
+
+from dataclasses import dataclass
+from typing import AbstractSet, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+
+from taco_launch.errors import CANNOT_PLACE, DEADLINE, PlacementError
+from taco_launch.model.jobs import JobRecord, JobState, Policy
+from taco_launch.model.plans import HostSlots, Wanted
+from taco_launch.placement import place
+
+# A job that has more than so many before it on its hosts waits without a look at each of them.
+_MOST_PASSED = 64
+
+# The slots of a host in their order: who holds each, "" where it is free.
+Room = Tuple[str, ...]
+Rooms = Mapping[str, Room]
+# The numbers of the slots that a job would take on each host.
+Taken = Mapping[str, Tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A job that waits: what it asks for, on which hosts, and the most slots that it takes of each (None: all).
+
+    `tried` says that its hosts have been asked already, and had no place.
+    """
+
+    name: str
+    priority: int
+    submitted: float
+    wanted: Wanted
+    hosts: Tuple[Tuple[str, Optional[int]], ...]
+    tried: bool = False
+
+
+def order(jobs: Iterable[Waiting]) -> List[Waiting]:
+    """Give the jobs in the order in which they begin: the higher priority first, then who came first."""
+    return sorted(jobs, key=lambda job: (-job.priority, job.submitted, job.name))
+
+
+def begin(
+    jobs: Sequence[Waiting],
+    rooms: Rooms,
+    *,
+    trying: AbstractSet[str] = frozenset(),
+    resting: AbstractSet[str] = frozenset(),
+    down: AbstractSet[str] = frozenset(),
+) -> Tuple[str, ...]:
+    """Name the jobs that may begin now; `jobs` are in their order, `rooms` the hosts whose slots are known.
+
+    Of the jobs in `trying` the hosts are being asked at this moment: nobody behind begins on any of them. Those in
+    `resting` are not to begin yet. Hosts in `down` do not answer: a job that cannot begin without them keeps nobody.
+    A job with nobody before it begins unseen when its hosts have not been asked yet, and are not known; so does one that
+    can never fit, wherever it stands: it will be refused.
+    """
+    rooms = dict(rooms)
+    before: List[Waiting] = []
+    claimed: Set[str] = set()  # by those before
+    asked: Set[str] = set()  # by those that are being tried
+    found: List[str] = []
+    for job in jobs:
+        names = [host for host, _most in job.hosts]
+        first = claimed.isdisjoint(names)
+        if job.name in trying:
+            asked.update(names)
+        elif job.name in resting:
+            pass
+        elif not job.tried and _never_fits(job, rooms):
+            found.append(job.name)
+            continue
+        elif asked.isdisjoint(names):
+            taken = _fit(job, rooms)
+            if taken is not None and (first or may_pass(taken, job, before, rooms)):
+                found.append(job.name)
+                _hold(rooms, taken, job.name)
+                continue
+            if first and not job.tried and any(host not in rooms for host in names):
+                found.append(job.name)
+                asked.update(names)
+        if not _keeps_nobody(job, rooms, down):
+            before.append(job)
+            claimed.update(names)
+    return tuple(found)
+
+
+def may_pass(taken: Taken, job: Waiting, before: Sequence[Waiting], rooms: Rooms) -> bool:
+    """Say whether a job that would take these slots delays none of those before it, whoever of the holders ends first.
+
+    Let one of those want n slots of its hosts, of which f are free and the job would take b. With the slots s of the
+    holders that have ended meanwhile, and t slots of those before it that have begun, it begins when f + s - t >= n. Only
+    where f + s - t - b < n <= f + s - t for some s and t is it delayed. Every sum of s and t that there may be is a bit
+    of a number.
+    """
+    names = {host for host, _most in job.hosts}
+    sharing = [other for other in before if not names.isdisjoint(host for host, _most in other.hosts)]
+    if len(sharing) > _MOST_PASSED:
+        return False
+    return not any(_delays(taken, other, sharing[:index], rooms) for index, other in enumerate(sharing))
+
+
+def _delays(taken: Taken, other: Waiting, earlier: Sequence[Waiting], rooms: Rooms) -> bool:
+    """Say whether a job that takes these slots may delay another, which waits behind `earlier`."""
+    ours = sum(len(taken.get(host, ())) for host, _most in other.hosts)
+    if not ours:
+        return False
+    np = _ranks(other.wanted)
+    if np is None or not all(host in rooms and _is_plain(rooms[host], most, np) for host, most in other.hosts):
+        return True
+    counts: Dict[str, int] = {}
+    free = 0
+    for host, _most in other.hosts:
+        free += rooms[host].count("")
+        for holder in filter(None, rooms[host]):
+            counts[holder] = counts.get(holder, 0) + 1
+    ended = 1
+    for count in counts.values():
+        ended |= ended << count
+    wanted = _begun(other, earlier, free + sum(counts.values()))
+    low = np - free
+    while wanted:
+        bit = wanted & -wanted
+        wanted ^= bit
+        at = low + bit.bit_length() - 1
+        if (ended >> max(at, 0)) & ((1 << max(ours + min(at, 0), 0)) - 1):
+            return True
+    return False
+
+
+def _begun(job: Waiting, earlier: Sequence[Waiting], most: int) -> int:
+    """Give the bits of how many of a job's slots those before it may have, once some of them have begun."""
+    sums = 1
+    for other in earlier:
+        np = _ranks(other.wanted)
+        if other.hosts == job.hosts and np is not None:
+            sums |= sums << np
+        elif not {host for host, _most in other.hosts}.isdisjoint(host for host, _most in job.hosts):
+            count = most if np is None else min(np, most)
+            for number in range(count.bit_length()):  # every count up to that one
+                sums |= sums << min(1 << number, count)
+            sums |= sums << count
+    return sums & ((1 << (most + 1)) - 1)
+
+
+def _ranks(wanted: Wanted) -> Optional[int]:
+    """Give how many slots of its hosts a job wants, None where not any so many will do: it counts hosts, or wants all."""
+    return wanted.np if wanted.hosts is None and wanted.slots_per_host is None else None
+
+
+def _wants_every_host(wanted: Wanted) -> bool:
+    return wanted.hosts is None and (wanted.np is None or wanted.slots_per_host is not None)
+
+
+def _is_plain(room: Room, most: Optional[int], np: int) -> bool:
+    """Say whether all free slots of a host count for a job, which takes `most` of it: so it is where those are enough."""
+    return most is None or most >= min(len(room), np)
+
+
+def _view(job: Waiting, rooms: Rooms) -> List[HostSlots]:
+    """Give what a job may take of the hosts whose slots are known."""
+    found = []
+    for host, most in job.hosts:
+        if host in rooms:
+            room = rooms[host]
+            bound = len(room) if most is None else most
+            found.append(HostSlots(host, min(room.count(""), bound), min(len(room), bound)))
+    return found
+
+
+def _fit(job: Waiting, rooms: Rooms) -> Optional[Taken]:
+    """Give the slots that a job would take now, None where it finds no place."""
+    view = _view(job, rooms)
+    if (_ranks(job.wanted) or 0) > sum(entry.slots for entry in view):
+        return None
+    if len(view) < len(job.hosts) and _wants_every_host(job.wanted):
+        return None
+    try:
+        placement = place(job.wanted, view)
+    except PlacementError:
+        return None
+    found = {}
+    for share in placement.shares:
+        numbers = [number for number, holder in enumerate(rooms[share.host]) if not holder]
+        found[share.host] = tuple(numbers[: share.ranks])
+    return found
+
+
+def _never_fits(job: Waiting, rooms: Rooms) -> bool:
+    """Say whether there are too few slots even if nobody had any of them; not where that is not known of a host."""
+    sizes = []
+    for host, most in job.hosts:
+        size = len(rooms[host]) if host in rooms and most is None else most
+        if size is None:
+            return False
+        sizes.append(HostSlots(host, size))
+    return not _has_place(job.wanted, sizes)
+
+
+def _keeps_nobody(job: Waiting, rooms: Rooms, down: AbstractSet[str]) -> bool:
+    """Say whether a job cannot begin before a host comes back that does not answer."""
+    if down.isdisjoint(host for host, _most in job.hosts):
+        return False
+    if any(host not in rooms and host not in down for host, _most in job.hosts):
+        return False
+    if _wants_every_host(job.wanted):
+        return True
+    return not _has_place(job.wanted, [HostSlots(entry.host, entry.all) for entry in _view(job, rooms)])
+
+
+def _has_place(wanted: Wanted, slots: Sequence[HostSlots]) -> bool:
+    try:
+        place(wanted, slots)
+    except PlacementError:
+        return False
+    return True
+
+
+def _hold(rooms: Dict[str, Room], taken: Taken, name: str) -> None:
+    for host, numbers in taken.items():
+        rooms[host] = tuple(name if number in numbers else holder for number, holder in enumerate(rooms[host]))
+
+
+class Limit(NamedTuple):
+    """When a job that waits is over, and how."""
+
+    time: float
+    exit_code: int
+    reason: str
+
+
+def limit(policy: Policy, record: JobRecord) -> Optional[Limit]:
+    """Give the end of a waiting job's time: of that for waiting, or of that for all its attempts; None: there is none.
+
+    The time for waiting begins with the submission, the last resumption, or when the next attempt may begin. Times are
+    seconds since the epoch.
+    """
+    found = []
+    since = waits_since(record)
+    if record.state is JobState.SUSPENDED or since is None:
+        return None
+    if policy.queue_timeout is not None:
+        given = f"no place within the {policy.queue_timeout:g} s that it was to wait"
+        if not policy.queue_timeout:
+            given = "no place at once, and it was not to wait"
+        found.append(Limit(since + policy.queue_timeout, CANNOT_PLACE, given))
+    if policy.timeout is not None and record.started is not None:
+        given = f"took longer than the {policy.timeout:g} s that it was given for all attempts"
+        found.append(Limit(record.started + policy.timeout, DEADLINE, given))
+    return min(found, default=None)
+
+
+def waits_since(record: JobRecord) -> Optional[float]:
+    """Give since when a job has waited for its slots; None where it does not, or waits for something else."""
+    if record.state not in (JobState.QUEUED, JobState.RESTARTING):
+        return None
+    if record.state is JobState.RESTARTING:
+        return record.not_before
+    return record.transitions[-1].time if record.transitions else record.submitted
+
+
+def removal(policy: Policy, record: JobRecord) -> Optional[float]:
+    """Give when the record of a job that has ended is to be removed; None: it stays."""
+    if policy.ttl is None or record.ended is None:
+        return None
+    return record.ended + policy.ttl

@@ -1,0 +1,108 @@
+"""Following a job's logs while it is written, over attempts; and what a follower is told of the job itself."""
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from taco_launch import state
+from taco_launch.agent import records, tail, wake
+from taco_launch.agent.folders import Jobs
+from tests.agent.tried import Made, make
+from tests.conftest import eventually
+
+
+class Following:
+    """A call in a thread of its own, and what it gave so far."""
+
+    def __init__(self, jobs: Jobs, request: Mapping[str, Any]) -> None:
+        self.frames: list[dict[str, Any]] = []
+        self.raw = b""
+        self._thread = threading.Thread(target=self._run, args=(jobs, request), daemon=True)
+        self._thread.start()
+
+    def _run(self, jobs: Jobs, request: Mapping[str, Any]) -> None:
+        for frame in tail.logs(jobs, "/agent.pyz", {"name": "j", "follow": True, **request}):
+            if isinstance(frame, bytes):
+                self.raw += frame
+            else:
+                self.frames.append(frame)
+
+    def all_of(self, key: str) -> list[Any]:
+        return [frame[key] for frame in self.frames if key in frame]
+
+    def join(self) -> None:
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def supervised(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
+    """A job of one attempt, with a supervisor as far as its lock tells."""
+    monkeypatch.setattr(wake, "ensure", lambda _jobs, _agent: None)
+    found = make(jobs.path.parent)
+    lock = records.try_lock(found.folder)
+    assert lock is not None
+    found.begin()
+    yield found
+    os.close(lock)
+
+
+@pytest.mark.parametrize("whose", [{"rank": 1}, {"instance": "j-worker-0"}, {"host": "n2"}, {}])
+def test_following_over_attempts(jobs: Jobs, supervised: Made, whose: dict[str, Any]) -> None:
+    followed = Following(jobs, whose)
+    one = Following(jobs, {**whose, "attempt": 1})
+    supervised.write(1, b"first\n")
+    supervised.write(2, b"other\n")
+    eventually(lambda: b"first\n" in followed.raw or whose == {"host": "n2"})
+    supervised.begin()
+    supervised.write(1, b"second\n")
+    supervised.write(3, b"last\n")
+    supervised.end()
+    followed.join()
+    one.join()
+    expected: dict[str, tuple[bytes, bytes]] = {
+        "rank": (b"first\n", b"[taco-launch: attempt 2]\nsecond\n"),
+        "instance": (b"n1/1 | first\n", b"[taco-launch: attempt 2]\nn2/1 | second\n"),
+        "host": (b"n2/2 | other\n", b"n2/1 | second\n"),
+        "": (b"n1/1 | first\nn2/2 | other\n", b"[taco-launch: attempt 2]\nn2/1 | second\nn3/3 | last\n"),
+    }
+    first, second = expected[next(iter(whose), "")]
+    assert (one.raw, followed.raw) == (first, first + second)
+    assert followed.frames[-1]["job"]["record"]["state"] == "SUCCEEDED"
+    if "rank" in whose:  # a call that broke off within the first attempt has all the same
+        again = Following(jobs, {**whose, "log": 1, "offset": 2})
+        again.join()
+        assert again.raw == (first + second)[2:]
+
+
+def test_a_half_line_is_shown_as_it_comes_only_without_times(jobs: Jobs, supervised: Made) -> None:
+    plain, timed = Following(jobs, {"rank": 0}), Following(jobs, {"rank": 0, "timestamps": True})
+    supervised.write(0, b"Epoch 1 ...")
+    eventually(lambda: plain.raw == b"Epoch 1 ...")
+    supervised.write(0, b" done\n")
+    eventually(lambda: timed.raw == b"2023-11-14T22:13:20.010Z Epoch 1 ... done\n")
+    supervised.end()
+    plain.join()
+    timed.join()
+
+
+def test_who_follows_is_told_why_it_waits_and_that_it_began(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    woken = []
+    monkeypatch.setattr(wake, "ensure", lambda _jobs, agent: woken.append(agent))
+    made = make(jobs.path.parent)
+    followed = Following(jobs, {})
+    eventually(lambda: followed.all_of("waiting") == [[]])
+    records.Events(made.folder).add(state.WAITING, hosts=[["n1", "0 of 2 free"]])
+    eventually(lambda: followed.all_of("waiting") == [[], [["n1", "0 of 2 free"]]])
+    lock = records.try_lock(made.folder)
+    made.begin()
+    eventually(lambda: followed.all_of("began"))
+    made.end()
+    followed.join()
+    assert lock is not None
+    os.close(lock)
+    assert woken[0] == "/agent.pyz"
+    assert followed.all_of("state") == ["QUEUED", "STARTING"]

@@ -1,0 +1,296 @@
+"""What `run` and `submit` ask for: flags, a job file under them, and the JobSpec that the head is sent."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taco_launch.cli.main import cli
+from taco_launch.inventory.durations import MOST_SECONDS, parse_duration
+from taco_launch.model.codec import from_json, to_json
+from taco_launch.model.jobs import CleanUp, JobRecord, JobSpec, JobState, Policy, Restart
+from taco_launch.remote.head import Head
+from tests.cli.test_cli import call
+
+Submit = Callable[..., tuple[JobSpec, Result]]
+
+CLUSTER = """
+cluster: c
+hosts: {"gpu[1-4]": {slots: 8}}
+groups: {nightly: [gpu2, gpu3]}
+container: {image: "registry/taco:1"}
+network: {interface: eth0, rdma: off}
+host_loss_timeout: 45
+versions: {openmpi: "4.1.4", nccl: "2.18.3", horovod: "0.28.1"}
+"""
+JOB = """
+name: vgg16
+command: python3 train.py --epochs 10
+np: 16
+env: {OMP_NUM_THREADS: 4, LEVEL: low}
+knobs: {NCCL_DEBUG: info}
+mca: {btl_tcp_if_include: eth0}
+transport: tcp
+light: true
+runPolicy:
+  cleanPodPolicy: All
+  ttlSecondsAfterFinished: 2d
+  activeDeadlineSeconds: 3600
+  backoffLimit: 3
+  restartPolicy: ExitCode
+  gracePeriodSeconds: 5
+  schedulingPolicy: {queue: night, priority: 10, scheduleTimeoutSeconds: 15m}
+"""
+OF_FILE = Policy(
+    grace=5,
+    timeout=3600,
+    host_loss_timeout=45,
+    queue="night",
+    priority=10,
+    queue_timeout=900,
+    clean_up=CleanUp.ALL,
+    restart=Restart.EXIT_CODE,
+    backoff_limit=3,
+    ttl=172800,
+)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(CLUSTER)
+    (tmp_path / "job.yaml").write_text(JOB)
+    return file
+
+
+@pytest.fixture
+def submit(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> Submit:
+    """Submit to a head that takes everything; gives the spec that it was sent, and what the command line said."""
+
+    def answer(_head: Head, op: str, **request: Any) -> list[dict[str, Any]]:
+        assert op == "submit"
+        sent.append(from_json(JobSpec, request["spec"]))
+        record = JobRecord("id", JobState.QUEUED)
+        return [{"accepted": "it"}, {"job": {"spec": request["spec"], "record": to_json(record), "folder": "/f"}}]
+
+    sent: list[JobSpec] = []
+    monkeypatch.setattr(Head, "call", answer)
+    monkeypatch.chdir(cluster.parent)
+
+    def submitted(*words: str, stdin: str | None = None) -> tuple[JobSpec, Result]:
+        result = CliRunner(env={"TACO_LAUNCH_INVENTORY": None}).invoke(
+            cli, ["-i", str(cluster), "submit", *words], input=stdin
+        )
+        assert result.exit_code == 0, result.output
+        return sent.pop(), result
+
+    return submitted
+
+
+PLAIN = Policy(host_loss_timeout=45)
+
+
+@pytest.mark.parametrize(
+    ("flags", "policy"),
+    [
+        ("", PLAIN),
+        ("--queue night --priority -5", replace(PLAIN, queue="night", priority=-5)),
+        ("--queue-timeout 3h", replace(PLAIN, queue_timeout=10800)),
+        ("--no-wait", replace(PLAIN, queue_timeout=0)),
+        ("--no-wait --queue-timeout 0", replace(PLAIN, queue_timeout=0)),
+        ("--clean-up none --ttl 2d", replace(PLAIN, clean_up=CleanUp.NONE, ttl=172800)),
+        ("--timeout 15m --grace 0 --host-loss-timeout 90s", Policy(grace=0, timeout=900, host_loss_timeout=90)),
+        ("--backoff-limit 3", replace(PLAIN, restart=Restart.ON_FAILURE, backoff_limit=3)),
+        ("--backoff-limit 0", PLAIN),
+        ("--restart exit-code", replace(PLAIN, restart=Restart.EXIT_CODE, backoff_limit=6)),
+        (
+            "--restart exit-code --backoff-limit 1 --backoff 1.5",
+            replace(PLAIN, restart=Restart.EXIT_CODE, backoff_limit=1, backoff=1.5),
+        ),
+        ("--restart never", PLAIN),
+        ("--suspend --log-max-bytes 4096", replace(PLAIN, suspend=True, log_max_bytes=4096)),
+    ],
+)
+def test_flags_become_the_policy(flags: str, policy: Policy, submit: Submit) -> None:
+    spec, _result = submit(*flags.split(), "--", "true")
+    assert spec.policy == policy
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--no-wait --queue-timeout 3h", "--no-wait and --queue-timeout: a job either waits or not"),
+        ("--no-wait --suspend", "--no-wait and --suspend: a job either waits or not"),
+        ("--restart never --backoff-limit 3", "--backoff-limit and --restart never: the job is never tried again"),
+        ("--backoff 5s", "--backoff: the job is never tried again"),
+        ("--np 4 --hosts 2", "--np and --hosts: each says how many ranks there are"),
+        ("--np 4 --slots-per-host 2", "--np and --slots-per-host: each says how many ranks there are"),
+        ("--queue night/1", "--queue: 'night/1': is not a queue name"),
+        ("--hosts gpu1,gpu2", "'gpu1,gpu2' is not a number of hosts; which ones is said with -H"),
+        ("--hosts 0", "0 is not in the range x>=1"),
+        ("--priority high", "'high' is not a valid integer"),
+        ("--ttl 2w", "'2w': must be seconds, or a number and s, m, h or d: 90, 90s, 15m, 3h, 2d"),
+        ("--ttl -1", "'-1': must be seconds"),
+        ("--timeout 0", "'0': must be at least 0.001s"),
+        ("--host-loss-timeout 0s", "'0s': must be at least 1s"),
+        ("--restart always", "'always' is not one of 'never', 'on-failure', 'exit-code'"),
+        ("-f nosuch.yaml", "nosuch.yaml: 1 fault\n  -f: 'nosuch.yaml': cannot be read: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_asked_for(flags: str, said: str, cluster: Path) -> None:
+    result = call("-i", str(cluster), "submit", *flags.split(), "--", "true")
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize("verb", ["run", "submit", "bench run --np 1"])
+def test_without_a_command(verb: str, cluster: Path) -> None:
+    result = call("-i", str(cluster), *verb.split())
+    assert result.exit_code == 2
+    assert "Missing the command: -- COMMAND..." in result.stderr
+
+
+def test_a_file_is_a_whole_job(submit: Submit) -> None:
+    spec, result = submit("-f", "job.yaml")
+    assert result.stdout == "vgg16\n"
+    assert (spec.name, spec.command, spec.np) == ("vgg16", ("python3", "train.py", "--epochs", "10"), 16)
+    assert spec.env == (("OMP_NUM_THREADS", "4"), ("LEVEL", "low"), ("NCCL_DEBUG", "INFO"))
+    assert spec.mca == (("btl_tcp_if_include", "eth0"),)
+    assert (spec.asked.transport, spec.asked.light) == ("tcp", True)
+    assert spec.policy == OF_FILE
+
+
+@pytest.mark.parametrize(
+    ("flags", "changed"),
+    [
+        ("--name b -- other 1", {"name": "b", "command": ("other", "1")}),
+        ("--hosts 2", {"np": None, "host_count": 2}),
+        ("--slots-per-host 2", {"np": None, "slots_per_host": 2}),
+        ("--grace 0 --no-wait", {"policy": replace(OF_FILE, grace=0, queue_timeout=0)}),
+        ("--suspend", {"policy": replace(OF_FILE, suspend=True)}),
+        ("--restart never", {"policy": replace(OF_FILE, restart=Restart.NEVER, backoff_limit=0)}),
+        ("--backoff-limit 1", {"policy": replace(OF_FILE, backoff_limit=1)}),
+        ("--clean-up running", {"policy": replace(OF_FILE, clean_up=CleanUp.RUNNING)}),
+        ("-x LEVEL=high", {"env": (("OMP_NUM_THREADS", "4"), ("LEVEL", "high"), ("NCCL_DEBUG", "INFO"))}),
+        ("-x NCCL_DEBUG=WARN", {"env": (("OMP_NUM_THREADS", "4"), ("LEVEL", "low"), ("NCCL_DEBUG", "WARN"))}),
+        ("--mca btl_tcp_if_include eth1", {"mca": (("btl_tcp_if_include", "eth1"),)}),
+    ],
+)
+def test_the_command_line_goes_before_the_file(flags: str, changed: dict[str, Any], submit: Submit) -> None:
+    alone, _ = submit("-f", "job.yaml")
+    spec, _ = submit("-f", "job.yaml", *flags.split())
+    expected = replace(alone, **changed)
+    assert replace(spec, env=tuple(sorted(spec.env))) == replace(expected, env=tuple(sorted(expected.env)))
+
+
+def test_what_a_flag_turns_off(submit: Submit) -> None:
+    spec, _ = submit("-f", "job.yaml", "--no-light", "--transport", "auto")
+    assert (spec.asked.light, spec.asked.transport) == (False, "auto")
+
+
+def test_a_file_that_does_not_wait_is_suspended(submit: Submit) -> None:
+    file = "command: x\nrunPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 0}}\n"
+    assert submit("-f", "-", stdin=file)[0].policy.queue_timeout == 0
+    assert submit("-f", "-", "--suspend", stdin=file)[0].policy == replace(PLAIN, suspend=True)
+
+
+def test_a_file_that_never_restarts_under_a_limit(submit: Submit) -> None:
+    spec, _ = submit("-f", "-", "--backoff-limit", "2", stdin="command: x\nrunPolicy: {restartPolicy: Never}\n")
+    assert (spec.policy.restart, spec.policy.backoff_limit) == (Restart.ON_FAILURE, 2)
+
+
+def test_hosts_of_a_file_and_a_group(submit: Submit) -> None:
+    spec, _ = submit("-f", "-", stdin="command: x\nhost: gpu4,nightly:4\nhosts: 2\nslotsPerHost: 4\n")
+    assert [(host.name, host.slots) for host in spec.hosts] == [("gpu4", 8), ("gpu2", 4), ("gpu3", 4)]
+    assert (spec.np, spec.host_count, spec.slots_per_host) == (None, 2, 4)
+    spec, _ = submit("-f", "-", "--hosts", "3", stdin="command: x\nhosts: 2\nslotsPerHost: 4\n")
+    assert (spec.host_count, spec.slots_per_host) == (3, 4)
+    spec, _ = submit("-f", "-", "--np", "3", stdin="command: x\nhosts: 2\nslotsPerHost: 4\n")
+    assert (spec.np, spec.host_count, spec.slots_per_host) == (3, None, None)
+
+
+def test_a_profile_lies_beside_its_file(submit: Submit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.yaml").write_text('profile: mine\nabout: a\noptions: [{add: "-np {np}", why: x}]\n')
+    (tmp_path / "with.yaml").write_text("command: x\nprofile: mine.yaml\n")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    spec, _ = submit("-f", "../with.yaml")
+    assert spec.profile.name == "mine"
+
+
+def test_an_mpijob(submit: Submit) -> None:
+    guide = Path(__file__).parents[1] / "inventory" / "jobs" / "good_mpijob_of_the_guide.yaml"
+    spec, result = submit("-f", str(guide))
+    assert spec.command[:2] == ("python", "scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py")
+    assert (spec.name, spec.host_count, spec.slots_per_host) == ("tensorflow-benchmarks", 1, 2)
+    assert re.search(r"good_mpijob_of_the_guide\.yaml: not used here:\n  mpirun's -bind-to none\n", result.stderr)
+
+
+def test_the_image_that_a_file_wants(submit: Submit, cluster: Path) -> None:
+    submit("-f", "-", stdin="command: x\nimage: registry/taco:1\n")
+    other = cluster.with_name("other.yaml")
+    other.write_text("command: x\nimage: registry/taco:2\n")
+    wrong = call("-i", str(cluster), "submit", "-f", str(other))
+    assert wrong.exit_code == 2
+    assert "registry/taco:2: the training container of the inventory: is made from registry/taco:1" in wrong.stderr
+    none = call("run", "-f", str(other))
+    assert none.exit_code == 2
+    assert "registry/taco:2: the training container of the inventory: there is none" in none.stderr
+
+
+def test_a_suspended_job_is_not_followed(cluster: Path) -> None:
+    file = cluster.with_name("suspended.yaml")
+    file.write_text("command: x\nrunPolicy: {suspend: true}\n")
+    result = call("-i", str(cluster), "run", "-f", str(file))
+    assert result.exit_code == 2
+    assert "a job that is suspended has nothing to follow\nhint: submit it" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        ("--hosts 2 --slots-per-host 4", "-np 8 -H gpu1:4,gpu2:4"),
+        ("--hosts 2", "-np 16 -H gpu1:8,gpu2:8"),
+        ("-H nightly:2 --slots-per-host 1", "-np 2 -H gpu2:1,gpu3:1"),
+        ("-H gpu4,nightly --np 10", "-np 10 -H gpu4:8,gpu2:2"),
+        ("-f job.yaml --np 3", "-np 3 -H gpu1:3"),
+    ],
+)
+def test_the_line_of_a_dry_run(flags: str, line: str, cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(cluster.parent)
+    result = call("-i", str(cluster), "run", "--dry-run", *flags.split(), "--", "true")
+    assert f"mpirun {line} " in result.stdout, result.output
+
+
+def test_who_says_how_many_ranks_there_are(cluster: Path) -> None:
+    result = call(
+        "-i", str(cluster), *["run", "--dry-run", "--explain", "--hosts", "2", "--slots-per-host", "4", "--", "true"]
+    )
+    assert re.search(r"^8 +user +one process per rank; --hosts x --slots-per-host$", result.stdout, re.MULTILINE)
+
+
+def test_what_does_not_fit_is_exit_4(cluster: Path) -> None:
+    result = call("-i", str(cluster), "run", "--dry-run", "--hosts", "5", "--slots-per-host", "4", "--", "true")
+    assert result.exit_code == 4
+    assert "5 hosts with 4 slots each do not fit: 4 hosts have as many" in result.stderr
+    assert "hint: ask for at most --hosts 4" in result.stderr
+
+
+@given(st.floats(0, MOST_SECONDS / 86400, allow_nan=False).map(lambda number: round(number, 3)))
+def test_durations(number: float) -> None:
+    for unit, seconds in (("", 1), ("s", 1), ("m", 60), ("h", 3600), ("d", 86400)):
+        assert parse_duration(f"{number:.3f}{unit}") == pytest.approx(number * seconds)
+
+
+@given(st.text(st.characters(codec="ascii"), max_size=8) | st.sampled_from(["90S", "1 h", "-1", "inf", "nan", "1e3"]))
+def test_what_is_no_duration(text: str) -> None:
+    if re.fullmatch(r"\d+(\.\d+)?[smhd]?", text) and text.isascii():
+        return
+    with pytest.raises(ValueError, match="must be"):
+        parse_duration(text)

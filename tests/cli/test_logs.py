@@ -1,0 +1,110 @@
+"""logs: what is asked for on the command line, and what a terminal shows."""
+
+import io
+import sys
+import time
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from taco_launch.cli import render
+from taco_launch.cli.logs import logs
+from taco_launch.flows import jobs
+from taco_launch.flows.follow import Follow, Job
+from taco_launch.model.hosts import Host
+from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+
+JOB = Job(JobSpec("j", ("true",), (Host("n1", "10.0.0.1"),)), JobRecord("1", JobState.SUCCEEDED), "/f")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Follow]:
+    """What the head is asked for."""
+    found: list[Follow] = []
+
+    def follow(_head: object, what: Follow, *_more: Any, **_named: Any) -> Job:
+        found.append(what)
+        return JOB
+
+    monkeypatch.setattr(jobs, "follow", follow)
+    monkeypatch.delenv("TACO_LAUNCH_INVENTORY", raising=False)
+    return found
+
+
+def call(*args: str) -> Any:
+    return CliRunner().invoke(logs, list(args), standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("args", "what"),
+    [
+        ((), Follow("j", follow=False)),
+        (("-f", "-t", "5"), Follow("j", tail=5)),
+        (
+            ("--instance", "j-worker-0", "--timestamps"),
+            Follow("j", follow=False, instance="j-worker-0", timestamps=True),
+        ),
+        (("--host", "n1", "--attempt", "2"), Follow("j", follow=False, host="n1", attempt=2)),
+        (("--since", "10m"), Follow("j", follow=False, ago=600.0)),
+        (("--since", "1.5h"), Follow("j", follow=False, ago=5400.0)),
+        (("--since", "2026-11-21T14:02:00Z"), Follow("j", follow=False, since=1795269720.0)),
+        (("--since", "2026-11-21T16:02:00.250+02:00"), Follow("j", follow=False, since=1795269720.25)),
+        (("--since", "2026-11-21T14:02:00.123Z"), Follow("j", follow=False, since=1795269720.123)),
+    ],
+)
+def test_what_is_asked_for(asked: list[Follow], args: tuple[str, ...], what: Follow) -> None:
+    result = call(*args, "j")
+    assert result.exception is None, result.output
+    assert asked == [what]
+
+
+def test_a_time_without_a_zone_is_the_users_own(asked: list[Follow], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC-3")  # POSIX: three hours east
+    time.tzset()
+    try:
+        call("--since", "2026-11-21T14:02:00", "j")
+        call("--since", "2026-11-21", "j")
+        assert [what.since for what in asked] == [1795269720.0 - 3 * 3600, 1795219200.0 - 3 * 3600]
+        east = timezone(timedelta(hours=3))
+        for clock in ("00:00", "23:59:59"):  # one of them is still to come today: it is yesterday's
+            call("--since", clock, "j")
+            told = asked[-1].since
+            assert told is not None
+            assert time.time() - 86400 <= told <= time.time()
+            assert datetime.fromtimestamp(told, east).strftime("%H:%M:%S").startswith(clock)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "25:00", "2026-13-01", "10m ago", "-5m", "nan", "9999999999d"])
+def test_what_is_no_time(asked: list[Follow], text: str) -> None:
+    result = call("--since", text, "j")
+    assert isinstance(result.exception, click.BadParameter)
+    assert "14:02" in result.exception.message
+    assert asked == []
+
+
+def test_whose_output_is_said_once(asked: list[Follow]) -> None:
+    result = call("--rank", "0", "--host", "n1", "j")
+    assert str(result.exception) == "--rank and --host: each says whose output is meant"
+    assert asked == []
+
+
+def test_labels_are_coloured_with_their_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    out = io.BytesIO()
+    render.LogOutput(out).write(
+        b"n1/0 | a\n2026-11-21T14:02:00.123Z n1/1  | b\n-                        n1/mpirun | c | d\nno label | e\n"
+    )
+    assert out.getvalue() == (
+        b"\x1b[36mn1/0 |\x1b[0m a\n"
+        b"\x1b[33m2026-11-21T14:02:00.123Z n1/1  |\x1b[0m b\n"
+        b"\x1b[2m-                        n1/mpirun |\x1b[0m c | d\n"
+        b"no label | e\n"
+    )

@@ -1,0 +1,36 @@
+"""Hosts for the tests of a module, and a job's name for each of its tests."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import eventually
+from tests.e2e.cluster import NAMES, SYSTEM_PATH, Cluster
+from tests.e2e.hosts import hosts, why_not
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, agent: Path) -> Iterator[Cluster]:
+    reason = why_not()
+    python = shutil.which("python3", path=SYSTEM_PATH)
+    if reason or not python or not shutil.which("mpirun"):
+        pytest.skip(reason or "cannot: there is no python3 or no mpirun in the system's folders")
+    folder = tmp_path_factory.mktemp("hosts")
+    with hosts(NAMES, folder, keep=[Path(__file__).parent]) as made:
+        yield Cluster(made, agent, python)
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[str]:
+    """A name for a job; whatever is left of it is ended."""
+    job = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)[:50]
+    yield job
+    for on in range(len(NAMES)):
+        cluster.link(on, "up")
+    if any("job" in frame for frame in cluster.call("stop", name=job, by="the test", signal=15, grace=0)):
+        eventually(lambda: cluster.job(job)["ended"], 60)
+        cluster.call("delete", name=job)
+    for on, pid in cluster.victims():  # one test's failure is no other's
+        cluster.kill(pid, on)

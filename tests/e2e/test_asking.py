@@ -1,0 +1,74 @@
+"""Job files, suspended jobs and other people's jobs, with the real mpirun."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Taco, eventually
+
+pytestmark = pytest.mark.e2e
+
+JOB = """
+name: greet
+command: bash -c 'echo $GREETING $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE'
+hosts: 1
+slotsPerHost: 2
+env: {GREETING: hello}
+runPolicy:
+  schedulingPolicy: {queue: night, priority: 7, scheduleTimeoutSeconds: 1m}
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> str:
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB)
+    return str(file)
+
+
+def test_a_job_out_of_a_file(taco: Taco, job: str) -> None:
+    run = taco("run", "-f", job, "-x", "GREETING=hi")
+    assert run.returncode == 0, run.stderr
+    assert sorted(run.stdout.splitlines()) == ["localhost/0 | hi 0 of 2", "localhost/1 | hi 1 of 2"]
+    policy = taco.job("greet")["spec"]["policy"]
+    assert (policy["queue"], policy["priority"], policy["queue_timeout"]) == ("night", 7, 60)
+    again = taco("submit", "-f", job)
+    assert again.returncode == 2
+    assert "job greet: the name is taken: SUCCEEDED" in again.stderr
+
+
+def test_a_file_on_standard_input(taco: Taco) -> None:
+    run = taco("run", "-f", "-", "--np", "1", input=JOB.replace("greet", "other"))
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "localhost/0 | hello 0 of 1\n"
+
+
+def test_suspended_from_the_beginning_and_again(taco: Taco, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    program = f"echo x >> {ran}; [ $(wc -l < {ran}) = 2 ] || sleep 60"
+    assert (
+        taco("submit", "--name", "s", "--np", "1", "--suspend", "--grace", "1", "--", "sh", "-c", program).returncode
+        == 0
+    )
+    assert taco.job("s")["state"] == "SUSPENDED"
+    assert taco("resume", "s").returncode == 0
+    eventually(ran.exists)
+    suspended = taco("suspend", "s")
+    assert suspended.stderr.startswith("s: SUSPENDED: suspended by ")
+    assert taco("resume", "s").returncode == 0
+    assert taco.ended("s")["state"] == "SUCCEEDED"
+    assert ran.read_text() == "x\nx\n"
+    assert taco("resume", "s").returncode == 2
+    assert taco("suspend", "s").returncode == 2
+
+
+def test_another_users_job(taco: Taco) -> None:
+    assert taco("submit", "--name", "theirs", "--np", "1", "--", "sleep", "60").returncode == 0
+    taco.env["LOGNAME"] = "bob"
+    for verb in ("stop", "suspend", "delete"):
+        refused = taco(verb, "theirs")
+        assert refused.returncode == 2
+        assert "and nobody to ask" in refused.stderr
+    assert taco.job("theirs")["state"] in ("STARTING", "RUNNING")
+    assert taco("stop", "--yes", "theirs").returncode == 0
+    assert taco.job("theirs")["state"] == "CANCELLED"

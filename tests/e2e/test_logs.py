@@ -1,0 +1,195 @@
+"""Parts of the logs of real jobs: with the time of each line, since a time, by instance, host and attempt."""
+
+import datetime as dt
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.conftest import Taco, eventually
+
+pytestmark = pytest.mark.e2e
+
+STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) ", re.MULTILINE)
+# Each rank says its own clock's time, 0.3 s apart.
+TELLS = "import time\nfor _ in range(3): print(time.time(), flush=True); time.sleep(0.3)"
+
+
+def seconds(stamp: str) -> float:
+    return dt.datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=dt.timezone.utc).timestamp()
+
+
+def told(text: str) -> list[tuple[float, float]]:
+    """Give of each line the time before it, and the time that it tells."""
+    return [(seconds(STAMP.match(line)[1]), float(line.split()[-1])) for line in text.splitlines()]  # type: ignore[index]
+
+
+def test_times_are_those_of_the_ranks(taco: Taco) -> None:
+    assert taco("run", "--name", "t", "--np", "2", "--", sys.executable, "-c", TELLS).returncode == 0
+    merged = told(taco("logs", "--timestamps", "t").stdout)
+    single = told(taco("logs", "--timestamps", "--rank", "1", "t").stdout)
+    assert (len(merged), len(single)) == (6, 3)
+    for at, printed in merged + single:
+        assert -0.012 < at - printed < 0.25, (at, printed)
+    assert set(single) <= set(merged)
+    second = sorted(printed for _at, printed in single)[1]
+    since = dt.datetime.fromtimestamp(second - 0.1, tz=dt.timezone.utc).isoformat()
+    assert told(taco("logs", "--rank", "1", "--since", since, "--timestamps", "t").stdout) == single[1:]
+    assert len(taco("logs", "--since", "1h", "-t", "2", "t").stdout.splitlines()) == 2
+    assert taco("logs", "--since", "0s", "t").stdout == ""
+
+
+def test_instances_and_hosts(taco: Taco) -> None:
+    run = taco("run", "--name", "i", "--np", "2", "--", "sh", "-c", "echo rank $RANK")
+    assert run.returncode == 0
+    whole = sorted(run.stdout.splitlines())
+    assert sorted(taco("logs", "--instance", "i-worker-0", "i").stdout.splitlines()) == whole
+    assert sorted(taco("logs", "--host", "localhost", "i").stdout.splitlines()) == whole
+    assert taco("logs", "--instance", "i-launcher", "i").stdout == ""
+    assert taco("run", "--name", "one", "--np", "1", "--", "echo", "alone").returncode == 0
+    assert taco("logs", "--instance", "one-worker-0", "one").stdout == "alone\n"
+    wrong = taco("logs", "--instance", "i-worker-1", "i")
+    assert wrong.returncode == 2
+    assert "i-launcher, i-worker-0" in wrong.stderr
+
+
+def test_a_job_that_is_tried_again(taco: Taco, tmp_path: os.PathLike[str]) -> None:
+    # The third attempt is the one that lives.
+    script = (
+        f"n=$(cat {tmp_path}/n$RANK 2>/dev/null || echo 1); echo $((n+1)) >{tmp_path}/n$RANK; echo try $n; [ $n = 3 ]"
+    )
+    argv = ["--name", "r", "--np", "2", "--backoff-limit", "5", "--backoff", "0.1", "--", "sh", "-c", script]
+    assert taco("submit", *argv).returncode == 0
+    follower = taco.start("logs", "-f", "--rank", "0", "r")
+    fixed = taco.start("logs", "-f", "--attempt", "2", "--rank", "1", "r")
+    job = taco.ended("r")
+    assert (job["state"], job["attempt"]) == ("SUCCEEDED", 3), job
+    out, _err = follower.communicate(timeout=30)
+    tries = [b"try 1\n", b"[taco-launch: attempt 2]\n", b"try 2\n", b"[taco-launch: attempt 3]\n", b"try 3\n"]
+    # It may have begun to look when the second attempt ran.
+    assert out.endswith(tries[-1])
+    assert b"".join(tries).endswith(out)
+    out, err = fixed.communicate(timeout=30)
+    assert out == b"try 2\n" or b"it has had no attempt 2" in err
+    whole = taco("logs", "r").stdout
+    parts = re.split(r"\[taco-launch: attempt \d\]\n", whole)
+    own = [sorted(line for line in part.splitlines() if "/mpirun | " not in line) for part in parts]
+    assert own == [[f"localhost/{rank} | try {number}" for rank in range(2)] for number in (1, 2, 3)]
+    for number in (1, 2, 3):
+        assert taco("logs", "--attempt", str(number), "--rank", "1", "r").stdout == f"try {number}\n"
+        assert taco("logs", "--attempt", str(number), "r").stdout == parts[number - 1]
+    assert taco("logs", "--rank", "0", "r").stdout == "try 3\n"
+    assert taco("logs", "--attempt", "4", "r").returncode == 2
+
+
+def test_following_with_times_and_since(taco: Taco, tmp_path: os.PathLike[str]) -> None:
+    script = f"echo old; sleep 1.5; echo new; while ! [ -e {tmp_path}/go ]; do sleep 0.05; done; echo last"
+    assert taco("submit", "--name", "f", "--np", "1", "--", "sh", "-c", script).returncode == 0
+    eventually(lambda: taco("logs", "f").stdout.endswith("| new\n"))
+    follower = taco.start("logs", "-f", "--since", "1s", "--timestamps", "f")
+    time.sleep(0.7)
+    with open(f"{tmp_path}/go", "w", encoding="ascii"):
+        pass
+    out, _err = follower.communicate(timeout=30)
+    lines = STAMP.sub("", out.decode()).splitlines()
+    assert lines in (["localhost/0 | new", "localhost/0 | last"], ["localhost/0 | last"])
+    assert len(STAMP.findall(out.decode())) == len(lines)
+
+
+def test_who_follows_a_job_that_waits_is_told_why(taco: Taco) -> None:
+    assert taco("submit", "--name", "first", "--", "sleep", "60").returncode == 0
+    assert taco("submit", "--name", "second", "--np", "1", "--", "echo", "mine").returncode == 0
+    followers = [taco.start(*verb, "second") for verb in (["logs", "-f"], ["wait"])]
+    time.sleep(2)
+    assert taco("submit", "--name", "held", "--np", "1", "--suspend", "--", "true").returncode == 0
+    held = taco.start("logs", "-f", "held")
+    time.sleep(2)
+    taco("stop", "--grace", "0", "first", "held")
+    for follower, printed in zip(followers, (b"localhost/0 | mine\n", b""), strict=True):
+        out, err = follower.communicate(timeout=30)
+        assert out == printed
+        assert err.startswith(b"job second: waiting: localhost: ")
+        assert b"held by job first since" in err
+    _out, err = held.communicate(timeout=30)
+    assert err.startswith(b"job held: SUSPENDED\n")
+
+
+def test_a_killed_rank_and_its_supervisor_leave_a_log_that_can_be_read(taco: Taco) -> None:
+    script = (
+        "import os, signal\nfor n in range(2000): print('line', n, flush=True)\nos.kill(os.getppid(), signal.SIGKILL)"
+    )
+    assert taco("run", "--name", "k", "--np", "1", "--", sys.executable, "-c", script).returncode == 137
+    lines = taco("logs", "--timestamps", "--rank", "0", "k").stdout.splitlines()
+    texts = [STAMP.sub("", line) for line in lines]
+    expected = [f"line {number}" for number in range(len(lines))]
+    assert texts[:-1] == expected[:-1]
+    assert expected[-1].startswith(texts[-1])  # the pipe was cut in the middle of what it held
+    assert all(STAMP.match(line) for line in lines)
+
+
+def test_metrics_of_jobs_that_come_and_go(taco: Taco, tmp_path: os.PathLike[str]) -> None:
+    def counted() -> dict[str, float]:
+        answer = taco("metrics")
+        assert answer.returncode == 0, answer.stderr
+        found = {}
+        for family in text_string_to_metric_families(answer.stdout):
+            for sample in family.samples:
+                found[sample.name + "".join(f" {value}" for _name, value in sorted(sample.labels.items()))] = (
+                    sample.value
+                )
+        return found
+
+    assert taco("run", "--name", "good", "--np", "1", "--queue", "day", "--", "true").returncode == 0
+    assert taco("run", "--name", "bad", "--np", "1", "--", "false").returncode == 1
+    assert taco("submit", "--name", "held", "--np", "1", "--suspend", "--", "true").returncode == 0
+    assert taco("submit", "--name", "now", "--np", "1", "--", "sleep", "60").returncode == 0
+    before = counted()
+    expected = {
+        "taco_launch_jobs_created_total": 4,
+        "taco_launch_jobs_successful_total": 1,
+        "taco_launch_jobs_failed_total": 1,
+        "taco_launch_job_info good-launcher local": 1,
+        "taco_launch_jobs SUSPENDED": 1,
+        "taco_launch_queue_length default": 0,
+        "taco_launch_queue_wait_seconds_count day": 1,
+        "taco_launch_queue_wait_seconds_count default": 2,
+        "taco_launch_slots localhost allocated": 1,
+        "taco_launch_slots localhost foreign": 0,
+    }
+    assert {name: before.get(name) for name in expected} == expected
+    assert 0 < before["taco_launch_queue_wait_seconds_sum day"] < 10
+    assert taco("stop", "--grace", "0", "now").returncode == 0
+    assert taco("delete", "good", "bad", "now", "held").returncode == 0
+    after = counted()
+    for name, value in before.items():
+        if name.endswith("_total") or "queue_wait" in name:
+            assert after[name] >= value, name
+    assert after["taco_launch_jobs_cancelled_total"] == 2
+    assert not [name for name in after if "job_info" in name]
+    path = f"{tmp_path}/taco.prom"
+    assert taco("metrics", "--textfile", path).returncode == 0
+    assert subprocess.run(["grep", "-c", "^taco_launch_jobs_created_total 4$", path], check=False).returncode == 0
+
+
+@pytest.mark.enable_socket
+def test_metrics_over_http(taco: Taco) -> None:
+    server = taco.start("metrics", "--listen", "0")
+    try:
+        assert server.stderr is not None
+        url = server.stderr.readline().decode().split()[-1]
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/metrics", url)
+        for created in (0, 1):
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+                assert f"\ntaco_launch_jobs_created_total {created}\n" in answer.read().decode()
+            assert taco("run", "--name", f"j{created}", "--np", "1", "--", "true").returncode == 0
+        server.send_signal(2)
+        assert server.wait(10) == 130
+    finally:
+        server.kill()
+        server.communicate()

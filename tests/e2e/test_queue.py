@@ -1,0 +1,351 @@
+"""The queue with real jobs on this machine: order, words, ends, attempts; whoever is killed, no job is lost or stuck."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taco_launch.agent import processes
+from tests.conftest import Taco, eventually
+
+pytestmark = pytest.mark.e2e
+
+# A rank that locks a file of its own number: two that have the same at once are seen.
+WITNESS = """
+import fcntl, os, sys, time
+slots = os.environ["SLOTS_FOLDER"]
+for number in range(int(sys.argv[1])):
+    lock = open(f"{slots}/{number}", "w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        break
+    except OSError:
+        continue
+else:
+    sys.exit("more ranks than slots run at once")
+time.sleep(0.1)
+open(f"{slots}/done-{os.environ['TACO_LAUNCH_JOB']}-{os.environ['RANK']}", "w").close()
+"""
+
+
+def submit(taco: Taco, name: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    done = taco("submit", "--name", name, *words)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def hold(taco: Taco, name: str = "holder", np: int = 2, *options: str) -> None:
+    """Start a job that has its slots until it is stopped."""
+    submit(taco, name, "--np", str(np), *options, "--", "sleep", "600")
+    eventually(lambda: taco.job(name)["state"] == "RUNNING", what=f"{name} to run")
+
+
+def kinds(taco: Taco, name: str) -> list[str]:
+    lines = (taco.folder(name) / "events.jsonl").read_text(encoding="ascii").splitlines()
+    return [json.loads(line)["kind"] for line in lines]
+
+
+def began(taco: Taco, name: str) -> float:
+    lines = (taco.folder(name) / "events.jsonl").read_text(encoding="ascii").splitlines()
+    return next(float(event["time"]) for event in map(json.loads, lines) if event["kind"] == "placed")
+
+
+def schedulers(taco: Taco) -> list[int]:
+    """Give the processes that schedule for this test."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"schedule" in words and any(word.startswith(os.fsencode(taco.state)) for word in words):
+            found.append(int(entry.name))
+    return found
+
+
+# --- order
+
+
+def test_a_job_waits_for_its_slots_and_is_told_why(taco: Taco) -> None:
+    hold(taco)
+    process = taco.start("run", "--name", "next", "--np", "1", "--", "echo", "mine")
+    eventually(lambda: taco("get", "next").returncode == 0 and taco.job("next")["waiting"])
+    job = taco.job("next")
+    assert job["state"] == "QUEUED"
+    ((host, why),) = job["waiting"]
+    assert host == "localhost"
+    assert why.startswith("0 of 2 free, 2 held by job holder since ")
+    assert taco("stop", "holder").returncode == 0
+    out, err = process.communicate(timeout=30)
+    assert out == b"localhost/0 | mine\n"
+    assert b"job next: waiting: localhost: 0 of 2 free, 2 held by job holder since " in err
+    assert process.returncode == 0
+
+
+def test_first_in_first_out_by_priority(taco: Taco) -> None:
+    hold(taco)
+    for name, priority in (("a", 0), ("b", 0), ("c", 5)):
+        submit(taco, name, "--np", "2", "--priority", str(priority), "--", "true")
+    assert {name: taco.job(name)["state"] for name in "abc"} == dict.fromkeys("abc", "QUEUED")
+    assert taco("stop", "holder").returncode == 0
+    assert {taco.ended(name)["state"] for name in "abc"} == {"SUCCEEDED"}
+    assert sorted("abc", key=lambda name: began(taco, name)) == ["c", "a", "b"]
+
+
+def test_who_passes_delays_nobody(taco: Taco) -> None:
+    hold(taco, "three", 3, "-H", "localhost:4")
+    submit(taco, "big", "--np", "3", "-H", "localhost:4", "--", "true")
+    submit(taco, "all", "--np", "4", "-H", "localhost:4", "--", "true")
+    submit(taco, "small", "--np", "1", "-H", "localhost:4", "--", "true")
+    # It would not be in the way of `big`, but of `all`, which needs every slot.
+    time.sleep(2)
+    assert taco.job("small")["state"] == "QUEUED"
+    taco("stop", "all")
+    assert taco.ended("small")["state"] == "SUCCEEDED"
+    assert taco.job("big")["state"] == "QUEUED"
+
+
+def test_what_can_never_fit_is_refused_wherever_it_stands(taco: Taco) -> None:
+    hold(taco)
+    submit(taco, "waits", "--np", "1", "--", "true")
+    for name in ("first", "second"):
+        refused = taco("run", "--name", name, "--np", "3", "--", "true")
+        assert refused.returncode == 4
+        assert "3 ranks do not fit" in refused.stderr
+        assert not taco.folder(name).exists()
+
+
+def test_no_wait(taco: Taco) -> None:
+    hold(taco)
+    for more in ((), ("waits",)):
+        for name in more:
+            submit(taco, name, "--np", "1", "--", "true")
+        refused = taco("run", "--name", "hasty", "--np", "1", "--no-wait", "--", "true")
+        assert refused.returncode == 4
+        assert "0 of 2 free, 2 held by job holder since " in refused.stderr
+        assert not taco.folder("hasty").exists()
+
+
+def test_the_queue_deadline(taco: Taco) -> None:
+    hold(taco)
+    submit(taco, "late", "--np", "1", "--queue-timeout", "2", "--", "true")
+    assert taco("wait", "late").returncode == 4
+    job = taco.job("late")
+    assert (job["state"], job["exit_code"], job["started"]) == ("FAILED", 4, None)
+    assert job["reason"].startswith("no place within the 2 s that it was to wait\n  localhost: 0 of 2 free")
+
+
+def test_many_submits_at_once(taco: Taco, tmp_path: Path) -> None:
+    slots = tmp_path / "slots"
+    slots.mkdir()
+    script = tmp_path / "witness.py"
+    script.write_text(WITNESS, encoding="ascii")
+    names = [f"many-{number}" for number in range(50)]
+
+    def one(name: str) -> int:
+        words = ("--name", name, "--np", "1", "-x", f"SLOTS_FOLDER={slots}", "--", sys.executable, str(script), "2")
+        return taco("submit", *words, timeout=120).returncode
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(one, names)) == {0}
+    ended = {name: taco.ended(name, 120)["state"] for name in names}
+    assert ended == dict.fromkeys(names, "SUCCEEDED")
+    assert len(list(slots.glob("done-*"))) == 50
+    eventually(lambda: not schedulers(taco), what="the scheduler to end with the queue")
+
+
+# --- stop, suspend
+
+
+def test_stop_of_a_job_that_waits(taco: Taco) -> None:
+    hold(taco)
+    for name in ("first", "second"):
+        submit(taco, name, "--np", "1", "--", "true")
+    for name in ("second", "first"):
+        assert taco("stop", name).returncode == 0
+        job = taco.job(name)
+        assert (job["state"], job["exit_code"], job["started"]) == ("CANCELLED", 143, None)
+        assert not (taco.folder(name) / "caller.json").exists()
+    assert taco("delete", "first", "second").returncode == 0
+
+
+@pytest.mark.parametrize("busy", [True, False], ids=["waiting", "being placed"])
+def test_ctrl_c_before_a_job_has_its_place(taco: Taco, busy: bool) -> None:
+    if busy:
+        hold(taco)
+    process = taco.start("run", "--name", "mine", "--np", "2", "--", "sleep", "600")
+    eventually(lambda: taco.folder("mine").exists())
+    if busy:
+        eventually(lambda: "waiting" in kinds(taco, "mine"))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert taco.job("mine")["state"] == "CANCELLED"
+
+
+def test_suspend_and_resume(taco: Taco) -> None:
+    hold(taco, "mine", 2)
+    assert taco("suspend", "mine").returncode == 0
+    eventually(lambda: taco.job("mine")["state"] == "SUSPENDED")
+    assert taco("run", "--name", "other", "--np", "2", "--", "true").returncode == 0  # its slots are free
+    assert taco("resume", "mine").returncode == 0
+    eventually(lambda: taco.job("mine")["state"] == "RUNNING")
+    assert taco.job("mine")["attempt"] == 2
+    assert taco("resume", "mine").returncode == 2
+    assert taco("stop", "mine").returncode == 0
+    refused = taco("suspend", "mine")
+    assert refused.returncode == 2
+    assert "it is CANCELLED" in refused.stderr
+
+
+def test_a_job_that_is_submitted_to_wait(taco: Taco) -> None:
+    submit(taco, "later", "--np", "1", "--suspend", "--", "true")
+    assert taco.job("later")["state"] == "SUSPENDED"
+    assert not schedulers(taco)  # nobody has to look after it
+    assert taco("resume", "later").returncode == 0
+    assert taco.ended("later")["state"] == "SUCCEEDED"
+
+
+def test_suspend_of_a_job_that_waits(taco: Taco) -> None:
+    hold(taco)
+    for name in ("a", "b"):
+        submit(taco, name, "--np", "1", "--", "true")
+    assert taco("suspend", "a").returncode == 0
+    assert taco.job("a")["state"] == "SUSPENDED"
+    assert taco("stop", "holder").returncode == 0
+    assert taco.ended("b")["state"] == "SUCCEEDED"  # it keeps nobody
+    assert taco.job("a")["state"] == "SUSPENDED"
+    assert taco("stop", "a").returncode == 0
+    assert taco.job("a")["state"] == "CANCELLED"
+
+
+# --- attempts
+
+AGAIN = 'echo attempt; [ -e "$WITNESS" ] && exit 0; touch "$WITNESS"; exit 7'
+
+
+def test_a_job_that_fails_is_tried_again(taco: Taco, tmp_path: Path) -> None:
+    words = ("--restart", "on-failure", "--backoff-limit", "2", "--backoff", "0.5", "-x", f"WITNESS={tmp_path}/seen")
+    run = taco("run", "--name", "again", "--np", "1", *words, "--", "sh", "-c", AGAIN)
+    assert run.returncode == 0, run.stderr
+    lines = [line for line in run.stdout.splitlines() if "/mpirun" not in line]
+    assert lines == ["localhost/0 | attempt", "[taco-launch: attempt 2]", "localhost/0 | attempt"]
+    job = taco.job("again")
+    assert (job["state"], job["attempt"], job["mark"]) == ("SUCCEEDED", 2, f"{job['id']}.2")
+    assert [change["state"] for change in job["transitions"]] == [
+        "QUEUED",
+        "STARTING",
+        "RUNNING",
+        "RESTARTING",
+        "STARTING",
+        "RUNNING",
+        "SUCCEEDED",
+    ]
+    assert (taco.folder("again") / "logs/attempt-2/rank-0.0.log").read_bytes() == b"attempt\n"
+    assert (taco.folder("again") / "logs/rank-0.0.log").read_bytes() == b"attempt\n"
+
+
+def test_the_number_of_attempts_is_bounded(taco: Taco) -> None:
+    words = ("--restart", "on-failure", "--backoff-limit", "1", "--backoff", "0.1")
+    run = taco("run", "--name", "fails", "--np", "1", *words, "--", "sh", "-c", "exit 7")
+    assert run.returncode == 7
+    assert kinds(taco, "fails").count("restarting") == 1
+
+
+def test_the_time_of_a_job_is_that_of_all_attempts(taco: Taco) -> None:
+    words = ("--restart", "on-failure", "--backoff-limit", "9", "--backoff", "60", "--timeout", "3")
+    submit(taco, "slow", "--np", "1", *words, "--", "sh", "-c", "exit 7")
+    assert taco.ended("slow", 15)["exit_code"] == 124
+    assert kinds(taco, "slow")[-2:] == ["restarting", "ended"]
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_supervisor_that_is_killed(taco: Taco, tmp_path: Path, restart: bool) -> None:
+    words = ("--restart", "on-failure", "--backoff-limit", "1", "--backoff", "0.1") if restart else ()
+    script = '[ -e "$WITNESS" ] && exit 0; touch "$WITNESS"; exec sleep 600'
+    submit(taco, "mine", "--np", "1", *words, "-x", f"WITNESS={tmp_path}/seen", "--", "sh", "-c", script)
+    eventually((tmp_path / "seen").exists)
+    submit(taco, "next", "--np", "2", "--", "true")
+    needle = f"run\0{taco.folder('mine')}\0".encode()
+    (pid,) = [int(p.name) for p in Path("/proc").glob("[0-9]*") if needle in _cmdline(p)]
+    os.kill(pid, signal.SIGKILL)
+    assert taco.ended("mine")["state"] == ("SUCCEEDED" if restart else "LOST")
+    assert taco.ended("next")["state"] == "SUCCEEDED"
+
+
+def _cmdline(entry: Path) -> bytes:
+    try:
+        return (entry / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+# --- what stays, and how long
+
+
+def test_a_record_is_removed_after_its_time(taco: Taco) -> None:
+    submit(taco, "short", "--np", "1", "--ttl", "2", "--", "true")
+    taco.ended("short")
+    eventually(lambda: not taco.folder("short").exists(), 10)
+    eventually(lambda: not schedulers(taco))
+
+
+def lives(witness: Path) -> bool:
+    """Say whether a process lives whose number is in a file."""
+    entry = processes.identify(int(witness.read_text(encoding="ascii")))
+    return entry is not None and entry.state != "Z"
+
+
+STAYS = 'setsid sleep 600 >/dev/null 2>&1 & echo $! >"$WITNESS"'
+
+
+@pytest.mark.parametrize("policy", ["none", "running"])
+def test_what_a_job_leaves_running(taco: Taco, tmp_path: Path, policy: str) -> None:
+    witness = tmp_path / "pid"
+    words = ("--clean-up", policy, "-x", f"WITNESS={witness}", "--", "sh", "-c", STAYS)
+    assert taco("run", "--name", "leaves", "--np", "1", *words).returncode == 0
+    assert lives(witness) == (policy == "none")
+    # whoever takes its slots ends it first
+    assert taco("run", "--np", "2", "--", "true").returncode == 0
+    assert not lives(witness)
+
+
+def test_what_a_job_has_left_running_ends_with_its_record(taco: Taco, tmp_path: Path) -> None:
+    witness = tmp_path / "pid"
+    words = ("--clean-up", "none", "-x", f"WITNESS={witness}", "--", "sh", "-c", STAYS)
+    assert taco("run", "--name", "leaves", "--np", "1", *words).returncode == 0
+    assert taco("delete", "leaves").returncode == 0
+    assert not lives(witness)
+
+
+# --- the scheduler
+
+
+def test_kill_9_of_the_scheduler(taco: Taco) -> None:
+    hold(taco)
+    for name in ("a", "b"):
+        submit(taco, name, "--np", "2", "--", "true")
+    (pid,) = eventually(lambda: schedulers(taco))
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not schedulers(taco))
+    assert taco("list").returncode == 0  # any call starts it again
+    (again,) = eventually(lambda: schedulers(taco))
+    os.kill(again, signal.SIGKILL)
+    eventually(lambda: not schedulers(taco))
+    (taco.folder("holder") / "stop.json").write_text('{"by": "the test", "signal": 15, "grace": 0}', encoding="ascii")
+    # and so does the end of a job
+    eventually(lambda: _ended_in_file(taco, "b"), 30)
+    assert {taco.job(name)["state"] for name in "ab"} == {"SUCCEEDED"}
+    assert began(taco, "a") < began(taco, "b")
+    eventually(lambda: not schedulers(taco))
+
+
+def _ended_in_file(taco: Taco, name: str) -> Any:
+    return "ended" in kinds(taco, name)

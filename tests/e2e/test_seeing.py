@@ -1,0 +1,139 @@
+"""list, get, top, exec and prune over real jobs: one truth, in Arena's words."""
+
+import json
+import signal
+import subprocess
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.conftest import Taco, eventually
+
+pytestmark = pytest.mark.e2e
+
+
+def start(taco: Taco, name: str, *command: str) -> None:
+    done = taco("submit", "--name", name, "--np", "2", "--", *command)
+    assert done.returncode == 0, done.stderr
+    eventually(lambda: taco.job(name)["state"] != "STARTING", 20, f"{name} to run")
+
+
+def lines(taco: Taco, *args: str) -> list[list[str]]:
+    done = taco(*args)
+    assert done.returncode == 0, done.stderr
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+def processes(argument: str) -> list[str]:
+    """Find processes by what stands in their command lines."""
+    return subprocess.run(["pgrep", "-f", argument], capture_output=True, text=True, check=False).stdout.split()
+
+
+def gone(argument: str) -> bool:
+    return not processes(argument)
+
+
+def test_list_get_and_top_tell_the_same(taco: Taco) -> None:
+    start(taco, "done", "true")
+    taco.ended("done")
+    start(taco, "train", "sleep", "60")
+    listed, top, got = lines(taco, "list"), lines(taco, "top", "job"), lines(taco, "get", "train")
+    assert [row[:3] + row[4:] for row in listed[1:]] == [
+        ["train", "RUNNING", "MPIJOB", "localhost"],
+        ["done", "SUCCEEDED", "MPIJOB", "N/A"],
+    ]
+    assert [row[:5] + row[6:] for row in top[1:3]] == [
+        ["train", "2", "2", "RUNNING", "mpijob", "localhost"],
+        ["done", "2", "0", "SUCCEEDED", "mpijob", "N/A"],
+    ]
+    assert top[-1] == ["4"]
+    assert got[0] == ["STATUS:", "RUNNING"]
+    assert [row[:3] + row[4:] for row in got[6:8]] == [
+        ["train", "RUNNING", "MPIJOB", "train-launcher", "localhost"],
+        ["train", "RUNNING", "MPIJOB", "train-worker-0", "localhost"],
+    ]
+    document = yaml.safe_load(taco("get", "train", "-o", "yaml").stdout)
+    assert (document["kind"], document["status"]["conditions"][-1]["type"]) == ("MPIJob", "Running")
+    assert document["status"]["replicaStatuses"] == {"Launcher": {"active": 1}, "Worker": {"active": 1}}
+    node = json.loads(taco("top", "node", "--json").stdout)["nodes"][0]
+    assert (node["status"], node["role"]) == ("ready", "head")
+    assert [slot["holder"]["job"] for slot in node["slots"] if slot["holder"]] == ["train", "train"]
+    taco("stop", "train", "--grace", "0")
+    node = json.loads(taco("top", "node", "--json").stdout)["nodes"][0]
+    assert node["free"] == node["total"]
+
+
+def test_only_some_are_listed(taco: Taco) -> None:
+    start(taco, "a", "true")
+    taco.ended("a")
+    for options, names in (
+        (("--mine",), ["a"]),
+        (("--state", "succeeded", "--state", "FAILED"), ["a"]),
+        (("--state", "running"), []),
+        (("--queue", "default"), ["a"]),
+        (("--queue", "night"), []),
+    ):
+        assert [row[0] for row in lines(taco, "list", *options)[1:]] == names, options
+    assert "'done' is none of QUEUED" in taco("list", "--state", "done").stderr
+
+
+def test_exec(taco: Taco, tmp_path: Path) -> None:
+    taco.env["GREETING"] = "it's $HOME"
+    done = taco("submit", "--name", "e", "--np", "2", "-x", "GREETING", "--", "sleep", "60", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    eventually(lambda: taco.job("e")["state"] == "RUNNING")
+    script = 'echo "$RANK $WORLD_SIZE $TACO_LAUNCH_JOB $GREETING"; pwd; echo no >&2; exit 7'
+    told = taco("exec", "e", "--rank", "1", "--", "sh", "-c", script)
+    assert (told.stdout, told.stderr, told.returncode) == (f"1 2 e it's $HOME\n{tmp_path}\n", "no\n", 7)
+    assert taco("exec", "e", "--rank", "2", "--", "true").returncode == 2
+    assert taco("exec", "e", "--", "nosuchprogram").returncode == 127
+    assert taco.job("e")["state"] == "RUNNING"
+
+
+def test_what_exec_runs_ends_with_the_job_and_with_its_caller(taco: Taco) -> None:
+    start(taco, "e", "sleep", "60")
+    for end in ("interrupt", "stop"):
+        seconds = f"{3600 + ord(end[0])}.25"
+        process = taco.start(
+            "exec", "e", "--", "sh", "-c", f"trap '' TERM; echo on; sleep {seconds}; true", start_new_session=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"on\n"
+        command = f"sleep {seconds}"
+        eventually(partial(processes, command))
+        if end == "interrupt":
+            process.send_signal(signal.SIGINT)
+        else:
+            assert taco("stop", "e", "--grace", "1").returncode == 0
+        assert process.wait(20) in (130, 137)
+        process.communicate()
+        eventually(partial(gone, command), 10, f"{command} to be gone after {end}")
+    assert taco.job("e")["state"] == "CANCELLED"
+
+
+def test_watch(taco: Taco) -> None:
+    start(taco, "w", "true")
+    process = taco.start("list", "-w")
+    time.sleep(5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert (out.count(b"NAME  STATUS"), err.strip(), process.returncode) == (out.count(b"\n\n"), b"", 130)
+    assert out.count(b"NAME  STATUS") in (2, 3)
+    assert taco("get", "w", "-w", "--json").returncode == 2
+
+
+def test_prune(taco: Taco) -> None:
+    for name in ("a", "b"):
+        start(taco, name, "true")
+        taco.ended(name)
+    start(taco, "c", "sleep", "60")
+    assert lines(taco, "prune", "--since", "1h") == []
+    dry = taco("prune", "--since", "0", "--dry-run")
+    assert [line.split()[0] for line in dry.stdout.splitlines()[1:]] == ["b", "a"]
+    assert dry.stderr == "2 jobs would be removed\n"
+    assert taco("prune", "--since", "0").stderr == "2 jobs removed\n"
+    assert [row[0] for row in lines(taco, "list")[1:]] == ["c"]
+    assert taco("prune").returncode == 2

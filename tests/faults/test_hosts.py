@@ -1,0 +1,58 @@
+"""What hosts outlive, each with a job that goes on; and a reboot, which the job on that host does not outlive."""
+
+import pytest
+
+from tests.conftest import eventually
+from tests.faults.conftest import Wave
+from tests.faults.fates import ends, lives, started
+from tests.faults.site import Site, told
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+
+
+def reboot(site: Site) -> None:
+    name = started(site, "reboot", "gpu1", "gpu2")
+    with site.fault("gpu2", "reboot") as since:
+        # a lab host has the boot id of this machine: so it is told as its guard's end
+        ends(site, name, since, "FAILED", 1, "its guard on gpu2 was killed")
+    site.is_up("gpu2")
+
+
+def cut(site: Site) -> None:
+    """Five seconds without any packet harm nothing: not a tick of any rank is missing."""
+    name = started(site, "cut", "gpu1", "gpu3", seconds=14)
+    with site.fault("gpu3", "cut", "5s") as since:
+        job = site.one.ended(name)
+        assert (job["state"], job["exit_code"]) == ("SUCCEEDED", 0), told(job)
+    for number in ("0", "1"):
+        lines = [line for line in site.one.done("logs", "--rank", number, name).splitlines() if "tick" in line]
+        assert [int(line.split()[-1]) for line in lines] == list(range(len(lines))), lines
+        assert len(lines) > 100
+    lives(site, name, since)
+
+
+def sshd(site: Site) -> None:
+    """The container's sshd is stopped: who runs does not need it, who waits is told."""
+    name, behind = site.name("sshd"), site.name("sshd-behind")
+    site.one.submit(name, "-H", "gpu4:2", seconds=8)
+    site.one.runs(name)
+    site.one.submit(behind, "-H", "gpu4:2", seconds=1)
+    (main,) = site.pids("gpu4", f"clusters/{site.lab.name}/main.sh")
+    (server,) = site.pids("gpu4", f"sshd.* -f .*clusters/{site.lab.name}/ssh/sshd_config")
+    site.kill("gpu4", [main], "STOP")  # which would start another
+    try:
+        since = site.kill("gpu4", [server])
+        assert site.one.ended(name)["state"] == "SUCCEEDED"
+        eventually(lambda: "Connection refused" in str(site.one.job(behind)["waiting"]), 20, f"{behind} to say why")
+    finally:
+        site.kill("gpu4", [main], "CONT")
+    for each in (name, behind):
+        lives(site, each, since)
+
+
+CASES = {"reboot": reboot, "cut-5s": cut, "sshd-stopped": sshd}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_host(wave: Wave, case: str, request: pytest.FixtureRequest) -> None:
+    wave.result(case, request.node)

@@ -1,0 +1,92 @@
+"""200 submits from 8 processes, of two clusters that share their hosts: every job runs once, and no slot is used twice."""
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+
+from tests.conftest import eventually
+from tests.faults import witness
+from tests.faults.site import HOSTS, SLOTS, Person, Site, rank
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(900), pytest.mark.usefixtures("quiet")]
+
+SUBMITS, PROCESSES = 200, 8
+# Of the processes so many belong to the second cluster, which has another head.
+OF_TWO = 3
+ALL_SECONDS = 400
+
+
+@dataclass(frozen=True)
+class Use:
+    """A rank's use of its place, as it wrote that down: its job, its number, and the times (seconds since the epoch)."""
+
+    job: str
+    rank: int
+    begin: float
+    end: float
+
+
+def asked(number: int) -> tuple[str, ...]:
+    """Give the options of the job of a number: 1, 2 or 3 ranks, of three priorities, some on hosts of their choice."""
+    size: tuple[str, ...] = ("--np", str(1 + number % 3))
+    if number % 7 == 0:
+        size = ("--hosts", "2", "--slots-per-host", "1")
+    elif number % 5 == 0:
+        size = ("--np", "2", "-H", HOSTS[number % len(HOSTS)])
+    return *size, "--priority", str(number % 4 // 2), "--queue", f"queue-{number % 2}"
+
+
+def ranks(number: int) -> int:
+    return 2 if number % 7 == 0 or number % 5 == 0 else 1 + number % 3
+
+
+def submit(person: Person, name: str, process: int) -> None:
+    """Be one of the processes, which submits its share one by one."""
+    for number in range(process, SUBMITS, PROCESSES):
+        words = ("--name", f"{name}-{number}", *asked(number), "--", *rank(0.3 + number % 4 / 5))
+        person.done("submit", *words, seconds=ALL_SECONDS)
+
+
+def _uses(site: Site, host: str) -> Iterator[Use]:
+    for line in site.inside(host, f"cat {witness.FOLDER}/ran").splitlines():
+        job, number, begin, end = line.split()
+        yield Use(job, int(number), float(begin), float(end))
+
+
+def most_at_once(uses: list[Use]) -> int:
+    """Give how many places were used at the same time."""
+    changes = sorted([(use.begin, 1) for use in uses] + [(use.end, -1) for use in uses])
+    now = most = 0
+    for _time, change in changes:
+        now += change
+        most = max(most, now)
+    return most
+
+
+def test_many_submits_of_two_clusters(site: Site) -> None:
+    for host in HOSTS:
+        site.inside(host, f"rm -f {witness.FOLDER}/ran")
+    name = site.name("many")
+    people = [site.two] * OF_TWO + [site.one] * (PROCESSES - OF_TWO)
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        for done in [pool.submit(submit, person, name, process) for process, person in enumerate(people)]:
+            done.result()
+    wanted = {f"{name}-{number}": number for number in range(SUBMITS)}
+
+    def ended() -> bool:
+        return all(job["ended"] for person in (site.one, site.two) for job in person.jobs())
+
+    eventually(ended, ALL_SECONDS, "all jobs to end")
+    jobs = {job["name"]: job for person in (site.one, site.two) for job in person.jobs()}
+    assert jobs.keys() == wanted.keys()
+    assert Counter(job["state"] for job in jobs.values()) == {"SUCCEEDED": SUBMITS}
+    uses = {host: list(_uses(site, host)) for host in HOSTS}
+    ran = Counter((use.job, use.rank) for each in uses.values() for use in each)
+    assert ran == {(job, number): 1 for job, index in wanted.items() for number in range(ranks(index))}
+    assert {most_at_once(each) for each in uses.values()} == {SLOTS}  # full hosts, or this has shown nothing
+    for person in (site.one, site.two):
+        person.done("prune", "--since", "0s", "--all")
+        assert person.jobs() == []

@@ -1,0 +1,137 @@
+"""stop, and delete, of a job in every state that it can be in."""
+
+import signal
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.faults.site import HOSTS, JOBS, SETTLED_SECONDS, Site, told
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), pytest.mark.usefixtures("quiet")]
+
+# So many seconds a rank that is deaf to TERM has.
+GRACE = 3
+DEAF = "trap '' TERM; i=0; while [ $i -lt 300 ]; do sleep 1; i=$((i+1)); done"
+
+
+def _submit(site: Site, name: str, *words: str) -> None:
+    site.one.done("submit", "--name", name, "--np", "1", "--grace", str(GRACE), *words)
+
+
+def queued(site: Site, name: str) -> None:
+    _submit(site, name, "-H", "gpu4", "--", "true")
+
+
+def suspended(site: Site, name: str) -> None:
+    _submit(site, name, "--suspend", "-H", "gpu2", "--", "true")
+
+
+def starting(site: Site, name: str) -> None:
+    """The daemon of mpirun is frozen before it starts the rank."""
+    catch = "for i in $(seq 2000); do pkill -STOP -x orted && echo done && break; sleep 0.005; done"
+    with ThreadPoolExecutor(1) as pool:
+        caught = pool.submit(site.inside, "gpu3", catch)
+        _submit(site, name, "-H", "gpu3", "--", "sleep", "300")
+        assert caught.result() == "done"
+
+
+def running(site: Site, name: str) -> None:
+    _submit(site, name, "-H", "gpu1", "--", "sleep", "300")
+
+
+def stopping(site: Site, name: str) -> None:
+    _submit(site, name, "-H", "gpu1", "--", "sh", "-c", DEAF)
+    site.one.runs(name)
+    site.one.start("stop", "--yes", name)
+
+
+def restarting(site: Site, name: str) -> None:
+    _submit(site, name, "-H", "gpu2", "--backoff-limit", "3", "--backoff", "5m", "--", "false")
+
+
+def succeeded(site: Site, name: str) -> None:
+    _submit(site, name, "-H", "gpu2", "--", "true")
+
+
+def failed(site: Site, name: str) -> None:
+    _submit(site, name, "-H", "gpu2", "--", "false")
+
+
+def cancelled(site: Site, name: str) -> None:
+    _submit(site, name, "--suspend", "-H", "gpu2", "--", "true")
+    site.one.done("stop", "--yes", name)
+
+
+def lost(site: Site, name: str) -> None:
+    _submit(site, name, "-H", "gpu2", "--", "sleep", "300")
+    site.one.runs(name)
+    site.kill("gpu1", site.pids("gpu1", f"pyz run {JOBS}/{name} "))
+
+
+STATES: dict[str, Callable[[Site, str], None]] = {
+    "QUEUED": queued,
+    "SUSPENDED": suspended,
+    "STARTING": starting,
+    "RUNNING": running,
+    "STOPPING": stopping,
+    "RESTARTING": restarting,
+    "SUCCEEDED": succeeded,
+    "FAILED": failed,
+    "CANCELLED": cancelled,
+    "LOST": lost,
+}
+
+
+def _made(site: Site, holder: str) -> dict[str, str]:
+    """Make a job in each state, and one besides that has all of gpu4; give their names by state."""
+    site.one.submit(holder, "-H", "gpu4:2")
+    site.one.runs(holder)
+    names = {state: site.name(state.lower()) for state in STATES}
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(make, site, names[state]) for state, make in STATES.items()]:
+            done.result()
+
+    deadline = time.monotonic() + 30
+    there: dict[str, str] = {}
+    while there != {name: state for state, name in names.items()} and time.monotonic() < deadline:
+        there = {job["name"]: job["state"] for job in site.one.jobs() if job["name"] != holder}
+    assert there == {name: state for state, name in names.items()}
+    return names
+
+
+def _each(site: Site, verb: str, names: Iterable[str]) -> None:
+    """Have a person for each job do something with it, all at the same time."""
+    started = {name: site.one.start(verb, "--yes", name) for name in names}
+    for name, process in started.items():
+        said = process.communicate(timeout=SETTLED_SECONDS)[1]
+        assert process.returncode == 0, f"{verb} {name}: {said}"
+
+
+def _nothing_left(site: Site) -> None:
+    site.is_quiet()
+    assert site.one.jobs() == []
+    left = {host: site.inside(host, f"ls {JOBS}") for host in HOSTS}
+    assert not any(left.values()), left
+
+
+def test_stop(site: Site) -> None:
+    holder = site.name("holder")
+    names = _made(site, holder)
+    _each(site, "stop", names.values())
+    for state, name in names.items():
+        job = site.one.job(name)
+        ended = state in {"SUCCEEDED", "FAILED", "LOST"}
+        assert job["state"] == (state if ended else "CANCELLED"), told(job)
+        assert ended or job["exit_code"] == 128 + signal.SIGTERM, told(job)
+        assert not site.left_of(job), told(job)
+    site.one.done("delete", "--yes", holder, *names.values())
+    _nothing_left(site)
+
+
+def test_delete(site: Site) -> None:
+    holder = site.name("holder")
+    names = _made(site, holder)
+    _each(site, "delete", [holder, *names.values()])
+    _nothing_left(site)

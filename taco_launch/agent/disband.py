@@ -1,15 +1,19 @@
 """The end of a gang: every guard ends what is the job's, and what it has of the logs comes over."""
 
 import time
-from typing import Callable, Dict, List, Tuple
+from typing import Callable, Dict, List, Sequence, Tuple
 
+from taco_launch.agent import recovery
+from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.gang import GUARD_SECONDS, Gang, Note
-from taco_launch.agent.links import KILLED, Link
+from taco_launch.agent.links import KILLED, Link, RemoteLink
 from taco_launch.errors import FAILED
 from taco_launch.model.jobs import JobState
 
 # So long a guard has to hear that a job is over which has never begun; seconds.
 _A_MOMENT = 3.0
+# A host that was silent before has so long to answer once more: whoever waits for the job has waited for long already.
+_SILENT_SECONDS = 8.0
 
 
 def end_all(
@@ -53,6 +57,14 @@ def end_all(
                 stuck.append(remote.name)
         meanwhile()
     return [link.name for link in gang.links if link.name in stuck and "ended" in link.answers]
+
+
+def clear(links: Sequence[RemoteLink], agent: str, folder: JobFolder, mark: str) -> List[str]:
+    """End an attempt on hosts whose guards are gone; say what is left there, and what could not be reached."""
+    killed = [link.name for link in links if link.gone == KILLED]
+    silent = [link.name for link in links if link.gone != KILLED]
+    words = recovery.clear(killed, agent, folder, mark)
+    return words + recovery.clear(silent, agent, folder, mark, _SILENT_SECONDS)
 
 
 def end_of(link: Link, here: Link) -> Tuple[JobState, int, str]:

@@ -77,11 +77,14 @@ class Excerpt:
         if self._lines is None:
             return self._raw()
         self._lines.finished = final
-        pieces = [] if self._over else self._lines.read()
-        self.skipped, self._lines.skipped = self.skipped + self._lines.skipped, 0
-        if not pieces and not self.skipped:
-            return None
-        return b"".join(self._shown(text, at) for text, at in pieces)
+        if not self._lines.skipped:
+            pieces = [] if self._over else self._lines.read()
+            if pieces:
+                return b"".join(self._shown(text, at) for text, at in pieces)
+            if not self._lines.skipped:
+                return None
+        self.skipped, self._lines.skipped = self._lines.skipped, 0
+        return b""
 
     def _raw(self) -> Optional[bytes]:
         data = self._reader.read()

@@ -58,8 +58,8 @@ def close(folder: JobFolder, lock: int, roots: Iterable[Tuple[int, int]] = ()) -
     finally:
         os.close(lock)
     jobs = Jobs(folder.path.parent.parent)
-    if any(wake.needs_one(jobs.folder(name)) for name in jobs.pending()):
-        wake.wake(jobs, os.path.realpath(folder.agent))
+    wake.poke(jobs)
+    wake.ensure(jobs, os.path.realpath(folder.agent))
 
 
 def settle(folder: JobFolder, found: JobRecord) -> None:

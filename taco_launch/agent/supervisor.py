@@ -13,27 +13,25 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from taco_launch import state
-from taco_launch.agent import disband, facts, logs, processes, program, records, recovery, wake
+from taco_launch.agent import disband, ending, facts, logs, processes, program, records, recovery, wake
 from taco_launch.agent.folders import JobFolder, Jobs
 from taco_launch.agent.gang import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS, Gang
 from taco_launch.agent.launcher import IGNORED, drain, spawn, wake_on_child
-from taco_launch.agent.links import KILLED, Link, RemoteLink
+from taco_launch.agent.links import Link, RemoteLink
+from taco_launch.agent.orphans import Orphans
 from taco_launch.agent.ranks import WRAPPER_KILLED, Ranks
 from taco_launch.agent.refusal import UnusableError
-from taco_launch.agent.why import blamed, explained
 from taco_launch.errors import DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError
 from taco_launch.launch import mpirun
 from taco_launch.launch.env import launch_agent, local_env, mark, relevant
 from taco_launch.launch.needs import needs
 from taco_launch.model.codec import to_json
 from taco_launch.model.job_facts import JobFacts
-from taco_launch.model.jobs import CleanUp, Finding, HostRanks, JobSpec, JobState
+from taco_launch.model.jobs import CleanUp, HostRanks, JobSpec, JobState
 from taco_launch.model.plans import Placement
 
 # So long mpirun may take to end its daemons on other hosts when all ranks have ended.
 _LINGER_SECONDS = 10.0
-# A host that was silent before has so long to answer once more: whoever waits for the job has waited for long already.
-_SILENT_SECONDS = 8.0
 # mpirun may hear of a rank's end, and end by the same signal, before the guard has told of that.
 _SAME_MOMENT_SECONDS = 0.3
 
@@ -70,15 +68,9 @@ class _Supervisor:
         self._ranks = Ranks(self._folder, self._events, limit)
         self._launcher_log = logs.Writer(self._folder.launcher, limit)
         self._guard_process = guard_process
-        self._gang = Gang(
-            folder,
-            agent,
-            self._spec,
-            self._id,
-            lambda: guard_process.poll() is None,
-            self._hear_early,
-            self._record.left_out,
-        )
+        left_out = self._record.left_out
+        self._gang = Gang(folder, agent, self._spec, self._id, self._guard_lives, self._hear_early, left_out)
+        self._orphans = Orphans(guard_process, self._gang)
         self._mpirun: Optional[subprocess.Popen[bytes]] = None
         self._no_place: Optional[Union[PlacementError, UnusableError]] = None
         self._cut_short: Optional[Tuple[JobState, int, str]] = None
@@ -89,6 +81,9 @@ class _Supervisor:
         self._term = False
         self._over_at = 0.0
         self._lingered = False
+
+    def _guard_lives(self) -> bool:
+        return self._guard_process.poll() is None
 
     @property
     def is_over(self) -> bool:
@@ -104,10 +99,9 @@ class _Supervisor:
             if self._waits_after(error):
                 self._no_place = error
             else:
-                self._cut_short = (JobState.FAILED, error.exit_code, f"{error.message}\nhint: {error.hint}")
+                self._cut_short = (JobState.FAILED, error.exit_code, _told(error))
         except TacoLaunchError as error:
-            hint = f"\nhint: {error.hint}" if error.hint else ""
-            self._cut_short = self._cut_short or (JobState.FAILED, NO_JOB, f"{error.message}{hint}")
+            self._cut_short = self._cut_short or (JobState.FAILED, NO_JOB, _told(error))
         self._finish()
 
     def _waits_after(self, error: Union[PlacementError, UnusableError]) -> bool:
@@ -249,7 +243,7 @@ class _Supervisor:
 
     def _on_tick(self, begin: float) -> None:
         now = time.monotonic()
-        self._reap_orphans()
+        self._reap()
         self._events.flush()
         self._hear()
         timeout = self._spec.policy.timeout
@@ -324,13 +318,15 @@ class _Supervisor:
             "mpirun did not end by itself" if self._lingered else "",  # 5.0 now and then: openpmix/prrte#1839
         )
         if self._no_place is not None and self._cut_short is None:
-            what = self._no_place.message.split("\n")[0]
-            self._events.add(state.WAITING, what, hosts=self._no_place.reasons)
+            self._events.add(state.WAITING, self._no_place.message.split("\n")[0], hosts=self._no_place.reasons)
         elif self._cut_short is not None and self._cut_short[0] is JobState.SUSPENDED:
             self._events.add(state.SUSPENDED, "; ".join(filter(None, (self._cut_short[2], *notes))))
             self._folder.suspend.unlink(missing_ok=True)
         else:
-            self._record_end(failures, code, notes)
+            ranks, here = self._ranks, self._gang.here.name
+            blamed = tuple(ranks.failures[:failures])
+            end = ending.End(ranks.np, ranks.started, blamed, code, self._cut_short, self._lost_host, here, notes)
+            ending.record(self._folder, self._events, self._spec, end)
         while not self._events.flush():
             time.sleep(1)
 
@@ -347,40 +343,12 @@ class _Supervisor:
             self._gang.pump(self._note)
         return sum(end.reason == WRAPPER_KILLED for end in ranks.failures[:1])
 
-    def _record_end(self, failures: int, code: int, notes: Sequence[str]) -> None:
-        """Record how the attempt ended: of its ranks that failed the first `failures` count, `code` is mpirun's."""
-        ranks = self._ranks
-        failure = state.culprit(blamed(self._folder, ranks.failures[:failures]), code)
-        job_state, code, reason = state.verdict(ranks.np, len(ranks.started), failure, code, self._cut_short)
-        findings: Tuple[Finding, ...] = ()
-        if job_state is JobState.FAILED:
-            where = ranks.started.get(0, self._gang.here.name)
-            ended_itself = self._cut_short is None
-            reason, findings = explained(
-                self._folder, reason, failure, len(ranks.started), where, ended_itself=ended_itself
-            )
-        reason = "; ".join(filter(None, (reason, *notes)))
-        data: Dict[str, Any] = {}
-        if failure and not self._cut_short:
-            data.update(rank=failure.rank, host=failure.host)
-        host = failure.host if failure and not self._cut_short else self._lost_host
-        now = records.record(self._folder)
-        again = state.retry(self._spec.policy, now, job_state, code, host)
-        if again is not None:
-            more = {"delay": again.delay, "left_out": again.left_out, "exit_code": code}
-            self._events.add(state.RESTARTING, reason, **data, **more)
-            return
-        if findings:
-            data["findings"] = to_json(findings)
-        self._folder.caller.unlink(missing_ok=True)
-        records.ended(self._events, job_state, code, reason, **data)
-
     def _end_processes(self) -> str:
         """Have every guard end all that belongs to the job; do it without them where there is none. Say what is left."""
         stuck = disband.end_all(
             self._gang,
             self._note,
-            self._orphans(),
+            self._orphans.found(),
             whole=self._ranks.whole,
             meanwhile=self._meanwhile,
             begun=self._mpirun is not None,
@@ -403,16 +371,11 @@ class _Supervisor:
         ended = self._mpirun is not None and self._mpirun.poll() == 0 and self._cut_short is None
         return ended and self._ranks.all_well and self._spec.policy.clean_up is CleanUp.NONE
 
-    def _orphans(self) -> List[List[int]]:
-        """Give those of an mpirun that has ended: they are our children now, and all but our own are the job's."""
-        found = [entry for entry in processes.children(os.getpid()) if entry.pid not in self._own()]
-        return [[entry.pid, entry.start] for entry in found]
-
     def _left_here(self) -> str:
         if "ended" in self._gang.here.answers:
             return recovery.left(self._gang.here.answers["ended"])
         self._guard_process.kill()
-        known = [(int(pid), int(start)) for pid, start in (*self._orphans(), *self._ranks.roots)]
+        known = [(int(pid), int(start)) for pid, start in (*self._orphans.found(), *self._ranks.roots)]
         left = processes.end(self._id, known)
         return recovery.left({"left": [entry.pid for entry in left.found], "unknown": left.unknown})
 
@@ -423,28 +386,15 @@ class _Supervisor:
         if self._cut_short is None:
             self._cut_short = disband.end_of(links[0], self._gang.here)
             self._lost_host = links[0].name
-        killed = [link.name for link in links if link.gone == KILLED]
-        silent = [link.name for link in links if link.gone != KILLED]
-        words = recovery.clear(killed, self._agent, self._folder, self._id)
-        return words + recovery.clear(silent, self._agent, self._folder, self._id, _SILENT_SECONDS)
+        return disband.clear(links, self._agent, self._folder, self._id)
 
     def _meanwhile(self) -> None:
-        self._reap_orphans()
+        self._reap()
         self._ranks.step()
 
-    def _own(self) -> List[Optional[int]]:
-        """Give the processes that are ours alone."""
-        return [self._guard_process.pid, *(link.pid() for link in self._gang.remote)]
+    def _reap(self) -> None:
+        self._orphans.reap(None if self._mpirun is None else self._mpirun.pid)
 
-    def _reap_orphans(self) -> None:
-        """Collect orphans that came to us, leaving our own children to their Popen."""
-        self._guard_process.poll()
-        own = [*self._own(), None if self._mpirun is None else self._mpirun.pid]
-        while True:
-            try:
-                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return
-            if ended is None or ended.si_pid in own:
-                return
-            os.waitpid(ended.si_pid, 0)
+
+def _told(error: TacoLaunchError) -> str:
+    return f"{error.message}\nhint: {error.hint}" if error.hint else error.message

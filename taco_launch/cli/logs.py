@@ -79,8 +79,8 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
     An instance of one rank, and the launcher, are printed as they are, without labels. Of a job that was tried several
     times --rank and --instance show the last attempt, and with -f those that come.
 
-    The time of a line is when the line began, by the clock of the host that its rank ran on. How long ago something was
-    is counted by the clock of the head.
+    The time of a line is when the line began, to some 10 ms, by the clock of the host that its rank ran on. How long ago
+    something was is counted by the clock of the head.
 
     \b
     Examples:

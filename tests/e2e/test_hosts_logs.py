@@ -42,7 +42,7 @@ def test_times_of_a_host_that_was_cut_off_for_a_while(cluster: Cluster, name: st
         assert len(lines) == {"": 480, "host": 160, "rank": 80}["".join(asked)]
         # Those that came three seconds later over the net are no exception.
         assert max(map(late, lines)) < 0.5
-        assert min(map(late, lines)) > -0.012
+        assert min(map(late, lines)) > -0.025
 
 
 def test_instances_and_hosts(cluster: Cluster, name: str) -> None:

@@ -35,8 +35,8 @@ def test_times_are_those_of_the_ranks(taco: Taco) -> None:
     single = told(taco("logs", "--timestamps", "--rank", "1", "t").stdout)
     assert (len(merged), len(single)) == (6, 3)
     for at, printed in merged + single:
-        assert -0.012 < at - printed < 0.25, (at, printed)
-    assert set(single) <= set(merged)
+        assert -0.025 < at - printed < 0.25, (at, printed)
+    assert {printed for _at, printed in single} <= {printed for _at, printed in merged}
     second = sorted(printed for _at, printed in single)[1]
     since = dt.datetime.fromtimestamp(second - 0.1, tz=dt.timezone.utc).isoformat()
     assert told(taco("logs", "--rank", "1", "--since", since, "--timestamps", "t").stdout) == single[1:]

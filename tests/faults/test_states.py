@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,7 +12,7 @@ from tests.faults.site import HOSTS, JOBS, SETTLED_SECONDS, Site, told
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), pytest.mark.usefixtures("quiet")]
 
 # So many seconds a rank that is deaf to TERM has.
-GRACE = 3
+GRACE = 6
 DEAF = "trap '' TERM; i=0; while [ $i -lt 300 ]; do sleep 1; i=$((i+1)); done"
 
 
@@ -42,9 +42,8 @@ def running(site: Site, name: str) -> None:
 
 
 def stopping(site: Site, name: str) -> None:
+    """The rank is deaf to TERM. It is made last, and stopped when it runs: it lasts for the grace time only."""
     _submit(site, name, "-H", "gpu1", "--", "sh", "-c", DEAF)
-    site.one.runs(name)
-    site.one.start("stop", "--yes", name)
 
 
 def restarting(site: Site, name: str) -> None:
@@ -93,12 +92,20 @@ def _made(site: Site, holder: str) -> dict[str, str]:
         for done in [pool.submit(make, site, names[state]) for state, make in STATES.items()]:
             done.result()
 
+    _are_in(site, names, {names["STOPPING"]: "RUNNING"}, holder)
+    site.one.start("stop", "--yes", names["STOPPING"])
+    _are_in(site, names, {}, holder)
+    return names
+
+
+def _are_in(site: Site, names: Mapping[str, str], other: Mapping[str, str], holder: str) -> None:
+    """Wait until each job is in its state; `other` says of some that they are still in another."""
+    wanted = {**{name: state for state, name in names.items()}, **other}
     deadline = time.monotonic() + 30
     there: dict[str, str] = {}
-    while there != {name: state for state, name in names.items()} and time.monotonic() < deadline:
+    while there != wanted and time.monotonic() < deadline:
         there = {job["name"]: job["state"] for job in site.one.jobs() if job["name"] != holder}
-    assert there == {name: state for state, name in names.items()}
-    return names
+    assert there == wanted
 
 
 def _each(site: Site, verb: str, names: Iterable[str]) -> None:

@@ -48,7 +48,8 @@ def main(fakes: Fakes, folder: Path) -> Main:
     argv = (*fakes.sh, str(folder / "main.sh"))
     with subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         yield process
-        process.kill()
+        process.terminate()  # a KILL would leave its loop for the queue, which an engine would end with the container
+        process.wait(10)
 
 
 def environment(folder: Path) -> Path:

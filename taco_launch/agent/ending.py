@@ -1,0 +1,53 @@
+"""How an attempt ended, recorded: the end of its job, or that the job is tried again."""
+
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+
+from taco_launch import state
+from taco_launch.agent import records
+from taco_launch.agent.folders import JobFolder
+from taco_launch.agent.why import blamed, explained
+from taco_launch.model.codec import to_json
+from taco_launch.model.jobs import Finding, JobSpec, JobState, RankEnd
+
+
+class End(NamedTuple):
+    """What is known of an attempt when nothing of it is left.
+
+    `started` are its ranks that have started, each with its host; `failures` those to blame, the first first; `code` is
+    mpirun's, -n for signal n; `cut_short` is settled where we ended it; `lost_host` the host that was lost, if any;
+    `here` is the head's name; `notes` is what to say besides.
+    """
+
+    np: int
+    started: Mapping[int, str]
+    failures: Tuple[RankEnd, ...]
+    code: int
+    cut_short: Optional[Tuple[JobState, int, str]]
+    lost_host: str
+    here: str
+    notes: Tuple[str, ...]
+
+
+def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: End) -> None:
+    """Append the event; `folder` is that of the attempt. What the caller brought is removed with the last one."""
+    failure = state.culprit(blamed(folder, end.failures), end.code)
+    job_state, code, reason = state.verdict(end.np, len(end.started), failure, end.code, end.cut_short)
+    findings: Tuple[Finding, ...] = ()
+    if job_state is JobState.FAILED:
+        first = end.started.get(0, end.here)
+        ended_itself = end.cut_short is None
+        reason, findings = explained(folder, reason, failure, len(end.started), first, ended_itself=ended_itself)
+    reason = "; ".join(filter(None, (reason, *end.notes)))
+    data: Dict[str, Any] = {}
+    host = end.lost_host
+    if failure and not end.cut_short:
+        data, host = {"rank": failure.rank, "host": failure.host}, failure.host
+    again = state.retry(spec.policy, records.record(folder), job_state, code, host)
+    if again is not None:
+        more = {"delay": again.delay, "left_out": again.left_out, "exit_code": code}
+        events.add(state.RESTARTING, reason, **data, **more)
+        return
+    if findings:
+        data["findings"] = to_json(findings)
+    folder.caller.unlink(missing_ok=True)
+    records.ended(events, job_state, code, reason, **data)

@@ -5,6 +5,7 @@ TacoLaunchError (1)         what failed, where, the evidence; `hint` says what t
 ├── SpecError (2)           an inventory, host string, name or job spec is wrong: all its faults at once
 ├── PlacementError (4)      the job does not fit the hosts: a reason per host
 ├── HostError (5)           a host, or the agent on it, failed
+│   └── UnusableError (5)   a job is refused: hosts that it needs cannot be used, or lack what it asks for
 └── NoJobError (1)          there is no job of that name
 """
 
@@ -13,7 +14,7 @@ from typing import NamedTuple, Optional, Tuple
 OK = 0
 FAILED = 1
 USAGE = 2
-DRIFT = 3  # `setup --check`: a host is not as the inventory says
+DRIFT = 3  # `setup --check`: a host is not as the inventory says; set-up: hardware has a fault that it cannot mend
 CANNOT_PLACE = 4
 HOST_FAILED = 5
 DEADLINE = 124  # as timeout(1) reports it
@@ -92,6 +93,10 @@ class HostError(TacoLaunchError):
     """A host, or the agent on it, did not do what it was asked."""
 
     exit_code = HOST_FAILED
+
+
+class UnusableError(HostError):
+    """A job is refused for its hosts: they cannot be used, or lack what it asks for, and nobody's job is why."""
 
 
 class NoJobError(TacoLaunchError):

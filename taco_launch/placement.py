@@ -52,8 +52,8 @@ def _refused(wanted: int, total: int, free: Sequence[HostSlots]) -> PlacementErr
         more = f"{free[0].host}:{free[0].slots + 1},..."
     else:
         reasons = tuple((entry.host, _slots(entry.slots)) for entry in free)
-        # the first takes what is left over
-        given = [entry.slots + (wanted - total if index == 0 else 0) for index, entry in enumerate(free)]
+        each, over = divmod(max(0, wanted - total), len(free) or 1)  # shared out alike, the first ones take one more
+        given = [entry.slots + each + (index < over) for index, entry in enumerate(free)]
         more = ",".join(f"{entry.host}:{slots}" for entry, slots in zip(free, given))
     return PlacementError(message, reasons, f"{fewer}allow more ranks than cores or GPUs with -H {more}")
 

@@ -11,7 +11,7 @@ from taco_launch.agent import leases
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.links import Link, RemoteLink
 from taco_launch.agent.ssh import MOST_AT_ONCE
-from taco_launch.errors import HostError, PlacementError, TacoLaunchError
+from taco_launch.errors import HostError, PlacementError, TacoLaunchError, UnusableError
 from taco_launch.launch.needs import looks, needs
 from taco_launch.model.hosts import Host
 from taco_launch.model.job_facts import JobFacts, JobHost
@@ -33,10 +33,6 @@ _PAUSE_SECONDS = (0.05, 0.3)
 _STALL_SECONDS = 1.0
 
 Note = Callable[[Link, Dict[str, Any]], None]
-
-
-class UnusableError(HostError):
-    """Hosts of a job cannot be used, and nobody's job is why."""
 
 
 class Gang:

@@ -14,12 +14,12 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from taco_launch import state
 from taco_launch.agent import disband, facts, logs, processes, program, records, recovery
 from taco_launch.agent.folders import JobFolder
-from taco_launch.agent.gang import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS, Gang, UnusableError
+from taco_launch.agent.gang import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS, Gang
 from taco_launch.agent.launcher import IGNORED, drain, spawn, wake_on_child
 from taco_launch.agent.links import Link, RemoteLink
 from taco_launch.agent.streams import Keeper
 from taco_launch.agent.why import blamed, explained
-from taco_launch.errors import DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError
+from taco_launch.errors import DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError, UnusableError
 from taco_launch.launch import mpirun
 from taco_launch.launch.env import launch_agent, local_env, mark, relevant
 from taco_launch.launch.needs import needs

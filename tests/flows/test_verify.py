@@ -121,6 +121,20 @@ def test_nothing_is_wrong() -> None:
         assert Cluster(count).flaws() == ()
 
 
+def test_a_job_that_runs_has_other_ports() -> None:
+    """A job's mpirun listens on the first ports of the range, on all 16 that it is given."""
+    for given, ports in (
+        ((40000, 40999), "40500-40515"),
+        ((40000, 40001), "40001-40001"),
+        ((40000, 40000), "40000-40000"),
+    ):
+        cluster = Cluster(port_range=given)
+        cluster.inventory = replace(cluster.inventory, versions=(("openmpi", "4.1.4"),))
+        assert cluster.flaws() == ()
+        argv = cluster.hosts["gpu1"].seen[-1].argv
+        assert argv[argv.index("oob_tcp_dynamic_ipv4_ports") + 1] == ports
+
+
 def test_the_line_is_that_of_a_job() -> None:
     cluster = Cluster()
     assert cluster.flaws() == ()

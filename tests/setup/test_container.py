@@ -269,8 +269,10 @@ def test_a_bare_host_gets_it_and_then_there_is_nothing_to_do() -> None:
     assert [file.path for file in start.files] == [
         "/var/lib/taco-launch/clusters/hcc/main.sh",
         "/etc/taco-launch/hcc/wait.sh",
-        "/etc/systemd/system/taco-launch-hcc.service",
+        "/etc/taco-launch/hcc/unit.new",
     ]
+    assert start.args == (NAME, f"{NAME}.service", f"/etc/systemd/system/{NAME}.service", start.files[2].path)
+    assert start.files[2].shown == start.args[2]
     assert start.why == (
         "to be written: main.sh, wait.sh, taco-launch-hcc.service; it does not start at boot; "
         "the container does not run under it"
@@ -281,9 +283,9 @@ def test_a_bare_host_gets_it_and_then_there_is_nothing_to_do() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"shm_size": 1 << 30}, f"now with --shm-size={1 << 30}, without --shm-size={32 << 30}"),
-        ({"env": (("TOKEN", "geheim"),)}, "now with --env=TOKEN"),
-        ({"mounts": (("/d", "/d", "ro"),)}, "now with --mount=type=bind,source=/d,target=/d,readonly"),
+        ({"shm_size": 1 << 30}, f"from now on with --shm-size={1 << 30}, no longer with --shm-size={32 << 30}"),
+        ({"env": (("TOKEN", "geheim"),)}, "from now on with --env=TOKEN"),
+        ({"mounts": (("/d", "/d", "ro"),)}, "from now on with --mount=type=bind,source=/d,target=/d,readonly"),
         ({"image": "train:2"}, "it was made from train:1"),
     ],
 )

@@ -26,7 +26,7 @@ def having(facts: HostFacts, **docker: Any) -> HostFacts:
 
 def unit_of(found: list[Op]) -> str:
     start = found[-1]
-    return next(file.data.decode() for file in start.files if file.path.endswith(".service"))
+    return next(file.data.decode() for file in start.files if file.shown.endswith(".service"))
 
 
 def test_by_cdi_the_gpus_are_described_before_every_start() -> None:
@@ -40,7 +40,9 @@ def test_by_cdi_the_gpus_are_described_before_every_start() -> None:
 def test_another_way_is_another_container_and_said() -> None:
     facts = after(having(ready(devices=DEVICES), **RUNTIME))
     create, _start = ops(having(facts, **CDI))
-    assert create.why.startswith(f"now with {gpus.BY_CDI}, without {gpus.BY_RUNTIME}, without --env={gpus.VISIBLE}")
+    assert create.why.startswith(
+        f"from now on with {gpus.BY_CDI}, no longer with {gpus.BY_RUNTIME}, no longer with --env={gpus.VISIBLE}"
+    )
     assert "its 8 GPUs by CDI" in create.why
     assert create.disrupts == "container"
 

@@ -236,25 +236,6 @@ def test_what_nobody_asked_for_is_no_problem() -> None:
     assert len(ops(replace(ready(), gpu=NOT_ASKED))) == 2
 
 
-def test_a_container_is_not_made_anew_without_the_devices_it_has() -> None:
-    facts = after(with_toolkit(ready(devices=RDMA)))
-    assert isinstance(facts.made, Made)
-    assert isinstance(facts.docker, Docker)
-    gone = replace(facts, made=replace(facts.made, devices=("/dev/infiniband/rdma_cm",)))
-    found = problem(plan(gone))
-    assert found.message == f"{NAME} was made with /dev/infiniband/uverbs0, which this host does not show now"
-    assert "is the driver loaded?" in found.hint
-    assert f"docker rm --force {NAME}" in found.hint
-    for without in (
-        with_gpus((), facts),
-        replace(facts, gpu=Absent("no driver")),
-        replace(facts, docker=replace(facts.docker, toolkit=Absent())),
-    ):
-        assert "was made with the GPUs, which" in problem(plan(without)).message
-    (create, _start) = ops(facts, privileged=True)
-    assert create.name.startswith("recreate")
-
-
 # --- when it is made, and made anew
 
 

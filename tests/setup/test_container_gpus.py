@@ -10,7 +10,7 @@ from taco_launch.model.found import Absent
 from taco_launch.model.hardware import Board, Gpus
 from taco_launch.setup import gpus
 from taco_launch.setup.ops import Op
-from tests.setup.test_container import NAME, after, defined, ops, plan, ready
+from tests.setup.test_container import NAME, RDMA, after, defined, ops, plan, ready, with_gpus, with_toolkit
 from tests.setup.training import problem
 
 RUNTIME: dict[str, Any] = {"toolkit": "1.17.8", "toolkit_programs": ("nvidia-ctk",), "runtimes": ("nvidia", "runc")}
@@ -125,3 +125,22 @@ def test_a_unit_that_is_read_anew_would_take_the_gpus(
         (start,) = ops(replace(facts, made=replace(facts.made, files=other)), **more)
         assert start.disrupts == ("container" if restarts else "nothing")
         assert ("the container starts anew, as it would lose its GPUs" in start.why) == restarts
+
+
+def test_a_container_is_not_made_anew_without_the_devices_it_has() -> None:
+    facts = after(with_toolkit(ready(devices=RDMA)))
+    assert isinstance(facts.made, Made)
+    assert isinstance(facts.docker, Docker)
+    gone = replace(facts, made=replace(facts.made, devices=("/dev/infiniband/rdma_cm",)))
+    found = problem(plan(gone))
+    assert found.message == f"{NAME} was made with /dev/infiniband/uverbs0, which this host does not show now"
+    assert "is the driver loaded?" in found.hint
+    assert f"docker rm --force {NAME}" in found.hint
+    for without in (
+        with_gpus((), facts),
+        replace(facts, gpu=Absent("no driver")),
+        replace(facts, docker=replace(facts.docker, toolkit=Absent())),
+    ):
+        assert "was made with the GPUs, which" in problem(plan(without)).message
+    (create, _start) = ops(facts, privileged=True)
+    assert create.name.startswith("recreate")

@@ -26,6 +26,9 @@ for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
 done
 kill -s KILL -- "-$1"
 """
+# Where a message names a verb that asks hosts, the inventory belongs to what is typed.
+BARE = "taco-launch"
+_TYPED = re.compile(rf"\b{BARE} (?:-i FILE )?(?=(?:delete|facts|get|list|logs|run|setup|stop|submit|teardown|wait)\b)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # bash, where it is /bin/sh, lets nobody set the first six, and sets `_` itself for every program.
 _SHELLS_OWN = frozenset(("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID", "_"))
@@ -62,6 +65,14 @@ class Result:
 def shell(argv: Sequence[str]) -> str:
     """Give one line that bash, zsh or ksh read back as exactly `argv`; without odd characters any POSIX shell does."""
     return " ".join(_quote(word) for word in argv)
+
+
+def as_typed(text: str, typed: str) -> str:
+    """Give a message in which each `taco-launch VERB` or `taco-launch -i FILE VERB` is as it is `typed` here.
+
+    Where no inventory was named, the message stays as it is.
+    """
+    return text if typed == BARE else _TYPED.sub(lambda _match: f"{typed} ", text)
 
 
 def words(argv: Sequence[str]) -> str:

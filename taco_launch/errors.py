@@ -5,15 +5,16 @@ TacoLaunchError (1)         what failed, where, the evidence; `hint` says what t
 ├── SpecError (2)           an inventory, host string, name or job spec is wrong: all its faults at once
 ├── PlacementError (4)      the job does not fit the hosts: a reason per host
 ├── HostError (5)           a host, or the agent on it, failed
+│   └── UnusableError (5)   a job is refused: hosts that it needs cannot be used, or lack what it asks for
 └── NoJobError (1)          there is no job of that name
 """
 
-from typing import NamedTuple, Optional, Tuple
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 OK = 0
 FAILED = 1
 USAGE = 2
-DRIFT = 3  # `setup --check`: a host is not as the inventory says
+DRIFT = 3  # `setup --check`: a host is not as the inventory says; set-up: hardware has a fault that it cannot mend
 CANNOT_PLACE = 4
 HOST_FAILED = 5
 DEADLINE = 124  # as timeout(1) reports it
@@ -98,6 +99,18 @@ class HostError(TacoLaunchError):
     """A host, or the agent on it, did not do what it was asked."""
 
     exit_code = HOST_FAILED
+
+
+class UnusableError(HostError):
+    """A job is refused for its hosts, and nobody's job is why.
+
+    They cannot be used, with (host, why) in `reasons`; or they lack what it asks for, without any.
+    """
+
+    def __init__(self, message: str, hint: Optional[str] = None, reasons: Sequence[Tuple[str, str]] = ()) -> None:
+        """Keep the reasons."""
+        super().__init__(message, hint)
+        self.reasons = tuple(reasons)
 
 
 class NoJobError(TacoLaunchError):

@@ -86,8 +86,8 @@ def _refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> Placemen
         return PlacementError(message, _reasons(free), f"{fewer}{_OTHERS}")
     message = f"{ranks} not fit: there {'is' if total == 1 else 'are'} {_slots(total)}"
     fewer = f"ask for at most --np {total}, or " if total else ""
-    # The first takes what is left over.
-    given = [entry.all + (np - total if index == 0 else 0) for index, entry in enumerate(free)]
+    each, over = divmod(max(0, np - total), len(free) or 1)  # shared out alike, the first ones take one more
+    given = [entry.all + each + (index < over) for index, entry in enumerate(free)]
     listed = ",".join(f"{entry.host}:{slots}" for entry, slots in zip(free, given))
     more = listed if len(free) <= _MOST_TOLD else f"{free[0].host}:{free[0].all + 1},..."
     return PlacementError(

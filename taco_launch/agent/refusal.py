@@ -3,25 +3,12 @@
 from dataclasses import replace
 from typing import List, Mapping, Optional, Sequence, Tuple
 
-from taco_launch.errors import HostError, PlacementError, TacoLaunchError
+from taco_launch.errors import PlacementError, TacoLaunchError, UnusableError
 from taco_launch.model.hosts import Host
 from taco_launch.model.plans import HostSlots, Wanted
 from taco_launch.placement import place
 
 _LIST = "ask for other hosts with -H, or see who runs what: taco-launch list"
-
-
-class UnusableError(HostError):
-    """Hosts of a job cannot be used, and nobody's job is why; `reasons` holds (host, why)."""
-
-    def __init__(self, reasons: Sequence[Tuple[str, str]]) -> None:
-        """Build the message from the reason of each host."""
-        self.reasons = tuple(reasons)
-        told = [f"{host} cannot be used: {why}" for host, why in reasons]
-        lines = [f"  {host}: {why}" for host, why in reasons]
-        message = told[0] if len(told) == 1 else "\n".join((f"{len(told)} hosts cannot be used", *lines))
-        leave = f"leave {'it' if len(told) == 1 else 'them'} out with -H"
-        super().__init__(message, f"taco-launch setup --check tells what is wrong there; or {leave}")
 
 
 def ahead(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots]) -> List[Host]:
@@ -52,7 +39,7 @@ def refusal(
     usable = [reached[host.name] for host in hosts if host.name in reached]
     failed = [(host.name, unusable[host.name]) for host in hosts if host.name in unusable]
     if failed and _is_every(wanted):
-        return UnusableError(failed)
+        return _unusable(failed)
     try:
         place(wanted, usable)
     except PlacementError as error:
@@ -62,7 +49,7 @@ def refusal(
     if not failed:
         return found
     if found.never and _would_fit(wanted, hosts, reached):
-        return UnusableError(failed)
+        return _unusable(failed)
     told = {**dict(found.reasons), **dict(failed)}
     reasons = tuple((host.name, told[host.name]) for host in hosts if host.name in told)
     return PlacementError(found.message.split("\n")[0], reasons, found.hint, never=found.never)
@@ -75,6 +62,14 @@ def crowded(wanted: Wanted, usable: Sequence[HostSlots]) -> PlacementError:
     )
     ranks = "the job does" if wanted.np is None else f"{wanted.np} rank{' does' if wanted.np == 1 else 's do'}"
     return PlacementError(f"{ranks} not fit: others take the slots at the same moment", reasons, _LIST)
+
+
+def _unusable(reasons: Sequence[Tuple[str, str]]) -> UnusableError:
+    told = [f"{host} cannot be used: {why}" for host, why in reasons]
+    lines = [f"  {host}: {why}" for host, why in reasons]
+    message = told[0] if len(told) == 1 else "\n".join((f"{len(told)} hosts cannot be used", *lines))
+    leave = f"leave {'it' if len(told) == 1 else 'them'} out with -H"
+    return UnusableError(message, f"taco-launch setup --check tells what is wrong there; or {leave}", reasons)
 
 
 def _would_fit(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots]) -> bool:

@@ -20,8 +20,7 @@ from taco_launch.agent.launcher import IGNORED, drain, spawn, wake_on_child
 from taco_launch.agent.links import Link, RemoteLink
 from taco_launch.agent.orphans import Orphans
 from taco_launch.agent.ranks import WRAPPER_KILLED, Ranks
-from taco_launch.agent.refusal import UnusableError
-from taco_launch.errors import DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError
+from taco_launch.errors import DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError, UnusableError
 from taco_launch.launch import mpirun
 from taco_launch.launch.env import launch_agent, local_env, mark, relevant
 from taco_launch.launch.needs import needs
@@ -108,8 +107,9 @@ class _Supervisor:
         """Say whether a job without a place goes on waiting: not one that may not, or asks for what there never is."""
         if self._spec.policy.queue_timeout == 0:
             return False
-        hopeless = isinstance(error, UnusableError) or error.never
-        return not (self._is_new and hopeless)
+        if isinstance(error, UnusableError):  # hosts that failed may come back; what they lack, they will lack
+            return bool(error.reasons) and not self._is_new
+        return not (self._is_new and error.never)
 
     def on_term(self, _number: int, _frame: object) -> None:
         """Note a TERM, which may have come in the middle of anything."""

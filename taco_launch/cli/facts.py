@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from taco_launch.facts import SUBJECTS
 
 if TYPE_CHECKING:
     from taco_launch.facts.compare import Folded
+    from taco_launch.facts.health import Judged
     from taco_launch.model.facts import HostFacts
     from taco_launch.remote.access import Access
     from taco_launch.remote.fanout import Answer
@@ -145,7 +147,8 @@ def _gathered(
 ) -> "tuple[list[HostFacts], int]":
     """Ask the hosts, and show what they say; give it, and the exit code."""
     from taco_launch.facts.document import cluster
-    from taco_launch.flows.facts import gather
+    from taco_launch.facts.health import judged
+    from taco_launch.flows.facts import declared, gather
     from taco_launch.inventory.ranges import fold as short
     from taco_launch.inventory.select import named
     from taco_launch.remote.fanout import Answer, connect
@@ -181,7 +184,12 @@ def _gathered(
         ]
         render.data({**cluster(found), "failed": failed}, settings.output)
     elif found:
-        _show(found, wide=settings.output == "wide", several=len(chosen) > 1)
+        by_name = {host.name: host for host in chosen}
+        to_judge = [declared(facts, by_name[facts.host]) for facts in found]
+        wide = settings.output == "wide"
+        _show(
+            found, judged(to_judge, inventory.network.rdma, inventory.network.gdr), wide=wide, several=len(chosen) > 1
+        )
         for title, hosts in (
             ("No answer", [answer.host for answer in answers if answer.value is None]),
             ("Incomplete", [answer.host for answer in answers if answer.value and answer.error]),
@@ -197,6 +205,7 @@ def _gathered(
 def _captured(settings: Settings, sources: Sequence[Path], subjects: Sequence[str]) -> int:
     from taco_launch.facts import captured
     from taco_launch.facts.document import cluster, document
+    from taco_launch.facts.health import judged
     from taco_launch.facts.parse import only
     from taco_launch.flows import captures
 
@@ -212,7 +221,7 @@ def _captured(settings: Settings, sources: Sequence[Path], subjects: Sequence[st
             found["unknown"] += [{"where": name, "reason": reason} for name, reason in left_out]
         render.data(found, settings.output)
     elif understood:
-        _show(read, wide=settings.output == "wide", several=len(read) > 1)
+        _show(read, judged(read), wide=settings.output == "wide", several=len(read) > 1)
         gid = document(read[0])["gid"] if len(read) == 1 else None
         if gid and gid["hca"]:
             click.echo(f"\nGID index: {gid['gid_index']} on {gid['hca']}:{gid['port']} ({gid['why']})")
@@ -233,7 +242,7 @@ def _folded(found: "Sequence[HostFacts]") -> "tuple[Folded, ...]":
     return fold([(facts.host, rows(facts)) for facts in found])
 
 
-def _show(found: "Sequence[HostFacts]", *, wide: bool, several: bool) -> None:
+def _show(found: "Sequence[HostFacts]", health: "Judged", *, wide: bool, several: bool) -> None:
     from taco_launch.facts.compare import odd
     from taco_launch.inventory.ranges import fold as short
     from taco_launch.model.found import Unknown
@@ -257,7 +266,7 @@ def _show(found: "Sequence[HostFacts]", *, wide: bool, several: bool) -> None:
             lead = ["", ""]
     render.table(["SUBJECT", "FACT", "VALUE", *(["", "HOSTS"] if several else [])], shown)
     _show_fabric(found)
-    _show_health(found, wide=wide)
+    _show_health(health, wide=wide)
     told = tuple(odd(folded, short))
     if told:
         click.echo("\nHosts that differ:")
@@ -265,22 +274,28 @@ def _show(found: "Sequence[HostFacts]", *, wide: bool, several: bool) -> None:
         click.echo(render.printable(f"  {line}"))
 
 
-def _show_health(found: "Sequence[HostFacts]", *, wide: bool) -> None:
-    """Show what is to be looked at, and in one line what is right; `wide` adds whose rule it is."""
+def _show_health(told: "Judged", *, wide: bool) -> None:
+    """Show what is to be looked at, and in one line what is right; `wide` adds whose rule it is that was judged by.
+
+    What is unknown of several things for one reason is one line: a driver that gives no answer tells of none.
+    """
     from taco_launch.facts.health import OK as RIGHT
-    from taco_launch.facts.health import judged
+    from taco_launch.facts.health import UNKNOWN
     from taco_launch.inventory.ranges import fold as short
 
-    told = judged(found)
     if not told:
         return
     click.echo("\nHealth:")
+    alike: dict[tuple[str, str], list[str]] = {}
     for verdict, hosts in told:
         if verdict.level != RIGHT:
             hint = f" ({verdict.hint})" if verdict.hint else ""
-            source = f" [{verdict.source}]" if wide else ""
-            text = f"  {short(hosts)}: {verdict.level}: {verdict.name}: {verdict.text}{hint}{source}"
-            click.echo(render.printable(text))
+            source = f" [{verdict.source}]" if wide and verdict.level != UNKNOWN else ""
+            alike.setdefault((f"{short(hosts)}: {verdict.level}", f"{verdict.text}{hint}{source}"), []).append(
+                verdict.name
+            )
+    for (lead, text), what in alike.items():
+        click.echo(render.printable(f"  {lead}: {', '.join(what)}: {text}"))
     wrong = {verdict.name for verdict, _ in told if verdict.level != RIGHT}
     right = dict.fromkeys(verdict.name for verdict, _ in told if verdict.name not in wrong)
     if right:
@@ -290,6 +305,7 @@ def _show_health(found: "Sequence[HostFacts]", *, wide: bool) -> None:
 def _show_fabric(found: "Sequence[HostFacts]") -> None:
     """Say what a job between the hosts would use; nothing where there is no RDMA device."""
     from taco_launch.facts.fabric import fabric
+    from taco_launch.launch.between import between
     from taco_launch.model.found import NOT_ASKED, Absent, Unknown
 
     if any(facts.rdma == NOT_ASKED for facts in found):
@@ -299,6 +315,11 @@ def _show_fabric(found: "Sequence[HostFacts]") -> None:
         return
     click.echo("\nFor a job between them:" if len(found) > 1 else "\nFor a job:")
     rows = []
+    able = between(tuple(found)).rdma if len(found) > 1 else None
+    if able is not None and able.able is False:
+        rows.append(["  transport", "TCP", f"RDMA is not there on every host: {able.why}"])
+        own = tuple(each for each in made.host_env if not each.name.startswith("NCCL_IB_"))
+        made = replace(made, hcas=Absent(), gid_index=Absent(), address_range=Absent(), host_env=own)
     for name, choice in (
         ("interface", made.interface),
         ("NCCL_IB_HCA", made.hcas),

@@ -61,26 +61,45 @@ def lab() -> None:
 @talk_options
 @_name
 @click.option("--hosts", "size", type=int, metavar="N", help="How many hosts, gpu1 to gpuN. Default: 2.")
-@click.option("--slots", type=int, metavar="N", help="How many ranks each takes. Default: 2.")
+@click.option(
+    "--slots", type=int, metavar="N", help="How many ranks each takes. Default: 2, or as many as it has GPUs."
+)
 @click.option(
     "--gpus",
     type=click.Choice(MACHINES),
     help="The GPUs, NICs and drivers that are simulated in each, called simulated wherever they show. Default: none.",
 )
+@click.option(
+    "--release",
+    metavar="CODENAME",
+    help="Which release of this machine's distribution the hosts have, such as trixie. Default: the machine's own.",
+)
 @click.option("--image/--no-image", "train", default=True, help="Whether the registry gets a training image.")
 @click.pass_context
-def up(ctx: click.Context, *, lab: str, size: int | None, slots: int | None, gpus: str | None, train: bool) -> None:
+def up(
+    ctx: click.Context,
+    *,
+    lab: str,
+    size: int | None,
+    slots: int | None,
+    gpus: str | None,
+    release: str | None,
+    train: bool,
+) -> None:
     """Bring up hosts gpu1, gpu2, ... and a registry; where they are up, change nothing.
 
     Takes root, or the right to use the Docker Engine. Where there is no engine, one is installed and started. The first
     time images are made from this machine's package archives, of hosts in about a minute, for training on CPUs in about
-    two (from a checkout only). The training image stays in the registry, also for later labs.
+    two (from a checkout only). The training image stays in the registry, also for later labs. Hosts of another release
+    are made from the same archives, which have to be signed by keys that this machine has; registry and training image
+    stay as they are.
 
     \b
     Examples:
       taco-launch lab up --hosts 2 --gpus v100x8
       taco-launch -i lab inventory
       taco-launch lab up --name big --hosts 8 --slots 1
+      taco-launch lab up --name new --release trixie
     """
     from taco_launch.lab import up as flow
     from taco_launch.lab.hosts import WAKE
@@ -88,7 +107,7 @@ def up(ctx: click.Context, *, lab: str, size: int | None, slots: int | None, gpu
     settings = settings_of(ctx)
     try:
         talk = _talk(settings)
-        made = flow.up(flow.Wanted(lab, size, slots, gpus), os.environ, talk, train=train)
+        made = flow.up(flow.Wanted(lab, size, slots, gpus, release), os.environ, talk, train=train)
     except KeyboardInterrupt:
         option = option_of(lab)
         settings.talk(f"\nstopped: `taco-launch lab up{option}` goes on, `taco-launch lab down{option}` removes it")
@@ -305,6 +324,7 @@ def _data(found: "Status") -> dict[str, Any]:
                 "state": seen.state,
                 "address": seen.host.address,
                 "slots": 0 if seen.host.is_registry else seen.host.slots,
+                "release": None if seen.host.is_registry else seen.host.release or None,
                 "simulated_gpus": _gpus(seen.host),
                 "faults": list(seen.faults),
                 "ssh": seen.ssh,
@@ -324,7 +344,8 @@ def _data(found: "Status") -> dict[str, Any]:
 def _print(found: "Status", *, first: bool) -> None:
     if not first:
         click.echo()
-    click.echo(f"Lab:      {found.lab}{'' if found.complete else ' (cut short: taco-launch lab up goes on)'}")
+    of = next((f", of {seen.host.release}" for seen in found.hosts if seen.host.release), "")
+    click.echo(f"Lab:      {found.lab}{of}{'' if found.complete else ' (cut short: taco-launch lab up goes on)'}")
     click.echo(f"Registry: {found.registry}, user {found.user}, password in {found.password_file}")
     click.echo(f"Training: {found.image or f'no image (taco-launch lab up{option_of(found.lab)} puts one there)'}")
     login = f"docker login -u {found.user} --password-stdin {found.registry} <{found.password_file}"

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+from typing import Any
 
 import click
 
@@ -26,7 +27,8 @@ from taco_launch.cli import (
     teardown,
     trust,
 )
-from taco_launch.cli.options import Settings, inventory_option, output_options, talk_options
+from taco_launch.cli.options import Settings, inventory_option, output_options, settings_of, talk_options
+from taco_launch.command import as_typed
 from taco_launch.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError
 
 _EPILOG = """\b
@@ -42,7 +44,25 @@ run and wait give the job's own (signal n: 128+n), 125 when no rank ever ran, 12
 """
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}, epilog=_EPILOG)
+class _Verbs(click.Group):
+    """The verbs; what fails is told while it is known which inventory was named."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb.
+
+        Raises:
+            TacoLaunchError: it failed; what it says to type has the inventory in it.
+        """
+        try:
+            return super().invoke(ctx)
+        except TacoLaunchError as error:
+            error.hint = error.hint and as_typed(error.hint, settings_of(ctx).typed)
+            raise
+
+
+@click.group(
+    cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}, epilog=_EPILOG
+)
 @click.version_option(taco_launch.__version__, prog_name="taco-launch")
 @inventory_option
 @output_options

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import click
 
-from taco_launch.cli.options import Settings, colour_wanted
+from taco_launch.cli.options import Settings, colour_wanted, settings_of
+from taco_launch.command import as_typed
 from taco_launch.model.codec import to_json
 
 if TYPE_CHECKING:
@@ -41,12 +42,19 @@ def data(value: Any, output: str) -> None:
 
 
 def error(message: str, hint: str | None) -> None:
-    """Print an error and what to type next on stderr."""
+    """Print an error and what to type next on stderr, with the inventory that is in use."""
+    message, hint = typed(message), typed(hint or "")
     text = "\n".join(printable(line) for line in message.splitlines())
     colour = None if colour_wanted() else False
     click.echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True, color=colour)
     if hint:
         click.echo(f"{click.style('hint:', fg='cyan')} {printable(hint)}", err=True, color=colour)
+
+
+def typed(text: str) -> str:
+    """Give a message in which what is to be typed has the inventory that is in use."""
+    context = click.get_current_context(silent=True)
+    return as_typed(text, settings_of(context).typed) if context is not None else text
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> None:
@@ -151,7 +159,8 @@ def _image(container: "Container") -> str:
 
 def warning(settings: Settings, message: str) -> None:
     """Say on stderr what a user should know."""
-    settings.talk(f"{click.style('warning:', fg='yellow', bold=True)} {printable(message)}")
+    told = printable(as_typed(message, settings.typed))
+    settings.talk(f"{click.style('warning:', fg='yellow', bold=True)} {told}")
 
 
 def plan(found: "LaunchPlan", output: str, *, explain: bool) -> None:

@@ -52,7 +52,9 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
 @steps.hosts_option
 @click.option("--dry-run", is_flag=True, help="Show the plan, and do nothing.")
 @click.option(
-    "--check", is_flag=True, help="Do nothing; exit 3 where there would be something to do, or hardware has a fault."
+    "--check",
+    is_flag=True,
+    help="Do nothing; exit 3 where there would be something to do, hardware has a fault, or hosts differ in software.",
 )
 @click.option("--diff", "show_diff", is_flag=True, help="Show what would change in files; secrets are not shown.")
 @click.option(
@@ -99,9 +101,10 @@ def setup(
       taco-launch -i cluster.yaml setup --only docker --disrupt docker
 
     \b
-    Exit codes: 0 all hosts are ready (with --check: nothing to do), 2 usage or inventory, or nobody to ask, 3 there is
-    something to do, or hardware has a fault (--check), 5 a host failed, the proof found a fault (of --check: do the
-    containers have their GPUs), or others are to be told of a new host, 130 after Ctrl-C.
+    Exit codes: 0 all hosts are ready (with --check: nothing to do), 2 usage or inventory, or nobody to ask, 3 hardware has
+    a fault that set-up cannot mend and that is not in its way; with --check also: there is something to do, or hosts differ
+    in driver, OFED, toolkit or image; 5 a host failed or cannot be set up (its driver, OFED, a GPU that is gone), the proof
+    found a fault (of --check: do the containers have their GPUs), or others are to be told of a new host, 130 after Ctrl-C.
     """
     from taco_launch.flows.setup import Ask, Setup
     from taco_launch.inventory.select import named
@@ -122,10 +125,11 @@ def setup(
         if work.moved:
             settings.talk(work.moved)
         flaws = work.proved(plans) if check else ()
-        found = steps.findings(work.facts, inventory)
+        errors = {plan.host: "\n".join(problem.message for problem in plan.problems) for plan in plans}
+        found = steps.findings(work.facts, inventory, errors)
         code = _show(settings, work, plans, inventory, found, flaws, show_diff=show_diff, looking=check or dry_run)
         if check or dry_run or (not plans and settings.output not in ("json", "yaml")):
-            drift = any(not plan.empty for plan in plans) or found.faults
+            drift = any(not plan.empty for plan in plans) or found.faults or found.unlike
             ctx.exit(code or (DRIFT if check and drift else OK))
         if any(plan.ops for plan in plans) and not steps.agreed(plans, yes=yes):
             settings.talk("nothing was done")
@@ -136,7 +140,9 @@ def setup(
                 done = work.apply()
         except KeyboardInterrupt:
             ctx.exit(steps.interrupted(settings, inventory))
-    ctx.exit(steps.show_done(settings, done, inventory, time.monotonic() - begun, ("ready", "failed")))
+    seconds = time.monotonic() - begun
+    found = steps.findings(work.facts, inventory, {host: error.message for host, error in work.failed.items()})
+    ctx.exit(steps.show_done(settings, done, inventory, seconds, ("ready", "failed"), found))
 
 
 def _show(
@@ -173,6 +179,8 @@ def _show(
     if found.faults and not wrong:
         besides = "besides" if rows else "nothing to do for set-up, but"
         settings.talk(f"{besides} a fault of hardware that it cannot mend: {steps.names(found.faults)}, see above")
+    elif found.unlike and not rows and not wrong:
+        settings.talk(f"nothing to do for set-up, but hosts differ in {', '.join(found.unlike)}, see above")
     elif not rows and not wrong:
         settings.talk(f"nothing to do: {steps.names([plan.host for plan in plans])} as {inventory.source} says")
     return HOST_FAILED if wrong else OK
@@ -185,10 +193,13 @@ def _document(
     told: Sequence[tuple[str, tuple[str, ...]]],
 ) -> dict[str, Any]:
     problems = [
-        {"host": plan.host, "stage": problem.stage, "message": problem.message, "hint": problem.hint}
+        {"host": plan.host, "stage": problem.stage, "message": problem.message, "hint": render.typed(problem.hint)}
         for plan in plans
         for problem in plan.problems
     ]
-    failed = [{"host": host, "error": error.message, "hint": error.hint} for host, error in work.failed.items()]
+    failed = [
+        {"host": host, "error": error.message, "hint": error.hint and render.typed(error.hint)}
+        for host, error in work.failed.items()
+    ]
     document: dict[str, Any] = {"plan": list(rows), "problems": problems, "failed": failed}
     return document | ({"diffs": [{"host": host, "diffs": list(texts)} for host, texts in told]} if told else {})

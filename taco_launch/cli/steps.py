@@ -12,10 +12,11 @@ import click
 from taco_launch.cli import host_errors, render
 from taco_launch.cli.completion import complete_host_list
 from taco_launch.cli.options import Settings
-from taco_launch.errors import HOST_FAILED, INTERRUPTED, OK, HostError, TacoLaunchError, UsageError
+from taco_launch.errors import DRIFT, HOST_FAILED, INTERRUPTED, OK, HostError, TacoLaunchError, UsageError
 from taco_launch.setup import STAGES, Stage
 
 if TYPE_CHECKING:
+    from taco_launch.facts.compare import Folded
     from taco_launch.facts.health import Verdict
     from taco_launch.flows.apply import Step
     from taco_launch.flows.setup import Done
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from taco_launch.model.hosts import Inventory
     from taco_launch.setup.chain import Chain
 
+# How a host stands to which all was done, and of which something is broken all the same.
+_FAULT = "fault"
+# What all hosts of a job should have the same of; they may differ in what they are made of.
+_SAME = ("driver", "driver on disk", "OFED", "container toolkit", "training image")
 _STOPS = {
     "nothing": "",
     "container": "the training container stops",
@@ -94,10 +99,14 @@ def show_errors(
 
 @dataclass(frozen=True)
 class Findings:
-    """What is to be seen of hosts, and is not set-up's to change: verdicts with hosts, and lines of who differs."""
+    """What is to be seen of hosts, and is not set-up's to change: verdicts with hosts, and lines of who differs.
+
+    `unlike` names the software that hosts differ in, and should not.
+    """
 
     verdicts: "tuple[tuple[Verdict, tuple[str, ...]], ...]"
     odd: tuple[str, ...]
+    unlike: tuple[str, ...] = ()
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -128,8 +137,11 @@ class Findings:
             click.echo(render.printable(f"  {line}"))
 
 
-def findings(facts: "Sequence[HostFacts]", inventory: "Inventory") -> Findings:
-    """Judge hosts' hardware, and name the odd host out over all that hosts of one cluster should agree on."""
+def findings(facts: "Sequence[HostFacts]", inventory: "Inventory", told_of: Mapping[str, str]) -> Findings:
+    """Judge hosts' hardware, and name the odd host out over all that hosts of one cluster should agree on.
+
+    `told_of` is what errors say of hosts already: what stops set-up is not told as a remark besides.
+    """
     from taco_launch.facts.compare import fold, odd
     from taco_launch.facts.health import FAULT, PORTS, REMARK, judged
     from taco_launch.facts.summary import Row, rows
@@ -143,12 +155,22 @@ def findings(facts: "Sequence[HostFacts]", inventory: "Inventory") -> Findings:
             image = held(parse_reference(inventory.container.image), each.docker)
             own.append(Row("docker", "training image", image.id[: len("sha256:") + 12] if image else "none"))
         told.append((each.host, own))
-    verdicts = tuple(
-        entry
-        for entry in judged(facts)
-        if entry[0].level in (FAULT, REMARK) and (entry[0].name != PORTS or inventory.network.rdma != "off")
-    )
-    return Findings(verdicts, tuple(odd(fold(told), names)))
+    network = inventory.network
+    verdicts: list[tuple[Verdict, tuple[str, ...]]] = []
+    for verdict, hosts in judged(facts, network.rdma, network.gdr):
+        left = tuple(host for host in hosts if verdict.text not in told_of.get(host, ""))
+        if left and verdict.level in (FAULT, REMARK) and (verdict.name != PORTS or network.rdma != "off"):
+            verdicts.append((verdict, left))
+    folded = fold(told)
+    return Findings(tuple(verdicts), tuple(odd(folded, names)), tuple(_unlike(folded)))
+
+
+def _unlike(folded: "Sequence[Folded]") -> Iterator[str]:
+    """Name the software that hosts have, and not the same of; a host without GPUs has none of some."""
+    for row in folded:
+        versions = [text for text, _ in row.values if not text.startswith(("none", "unknown"))]
+        if row.differs and row.name in _SAME and len(versions) > 1:
+            yield row.name
 
 
 def agreed(plans: "Sequence[Chain]", *, yes: bool) -> bool:
@@ -170,33 +192,55 @@ def agreed(plans: "Sequence[Chain]", *, yes: bool) -> bool:
 def flaws_document(flaws: "Sequence[Flaw]") -> list[dict[str, Any]]:
     """Give what a proof found as JSON shows it."""
     return [
-        {"hosts": list(flaw.hosts), "what": flaw.what, "evidence": flaw.evidence, "hint": flaw.hint} for flaw in flaws
+        {"hosts": list(flaw.hosts), "what": flaw.what, "evidence": flaw.evidence, "hint": render.typed(flaw.hint)}
+        for flaw in flaws
     ]
 
 
-def show_done(settings: Settings, done: "Done", inventory: "Inventory", seconds: float, states: tuple[str, str]) -> int:
-    """Show how every host ended, in the words `states` of one that is right and one that failed; give the exit code."""
+def show_done(
+    settings: Settings,
+    done: "Done",
+    inventory: "Inventory",
+    seconds: float,
+    states: tuple[str, str],
+    found: Findings | None = None,
+) -> int:
+    """Show how every host ended, in the words `states` of one that is right and one that failed; give the exit code.
+
+    A host with a fault, of which `found` tells or the proof, is neither.
+    """
+    broken = found.faults if found else ()
+    faulty = {*broken, *(host for flaw in done.found for host in flaw.hosts)}
+    state = {
+        host.host: states[1] if host.error else _FAULT if host.host in faulty else states[0] for host in done.hosts
+    }
     if settings.output in ("json", "yaml"):
         hosts = [
-            {"host": host.host, "state": states[host.error is not None], "changes": host.changes}
-            | ({"error": host.error.message, "hint": host.error.hint} if host.error else {})
+            {"host": host.host, "state": state[host.host], "changes": host.changes}
+            | (
+                {"error": host.error.message, "hint": host.error.hint and render.typed(host.error.hint)}
+                if host.error
+                else {}
+            )
             for host in done.hosts
         ]
-        render.data({"hosts": hosts, "found": flaws_document(done.found), "logs": done.logs}, settings.output)
+        document = {"hosts": hosts, "found": flaws_document(done.found), "logs": done.logs}
+        render.data(document | (found.document() if found else {}), settings.output)
     else:
-        rows = [[host.host, states[host.error is not None], str(host.changes)] for host in done.hosts]
+        rows = [[host.host, state[host.host], str(host.changes)] for host in done.hosts]
         render.table(["HOST", "STATE", "CHANGES"], rows, numbers=("CHANGES",))
     failed = {host.host: host.error for host in done.hosts if host.error}
     show_errors(failed, (), inventory)
     for flaw in done.found:
         render.error(str(flaw), flaw.hint)
     logs = f"; logs in {done.logs}" if done.logs else ""
-    right = len(done.hosts) - len(failed)
+    right = list(state.values()).count(states[0])
     flaws = len(done.found)
     more = f", and {flaws} fault{'s were' if flaws != 1 else ' was'} found" if flaws else ""
+    more += f"; a fault of hardware that it cannot mend: {names(broken)}, see above" if broken else ""
     again = "; once that is mended, the same command goes on" if failed or flaws else ""
     settings.talk(f"{right} of {len(done.hosts)} hosts {states[0]} after {seconds:.0f} s{more}{logs}{again}")
-    return HOST_FAILED if failed or done.found else OK
+    return HOST_FAILED if failed or done.found else DRIFT if broken else OK
 
 
 def interrupted(settings: Settings, inventory: "Inventory") -> int:

@@ -22,6 +22,8 @@ _PASSING = (
     r"gpu\.gpus\[[^]]*\]\.ecc_uncorrected",
 )
 _SKIP = re.compile("|".join(f"(?:{each})" for each in _PASSING))
+# What is told along the GPUs and NICs of a topology: where those are others, it follows from them.
+_DEVICES, _ALONG = ("topology.gpus", "topology.nics"), ("topology.links", "topology.cpus", "topology.numa")
 # The kernel makes up names of these and addresses of those.
 _NAMELESS, _MADE_UP = ("veth",), ("bridge", "virtual", "veth")
 
@@ -55,7 +57,8 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Tuple[Change
     for subject in SUBJECTS:
         if _was_asked(before, subject) and _was_asked(after, subject):
             found += _differ(before[subject], after[subject], subject)
-    return tuple(each for each in found if not _SKIP.fullmatch(each.where))
+    follows = _ALONG if any(each.where in _DEVICES for each in found) else ()
+    return tuple(each for each in found if not _SKIP.fullmatch(each.where) and each.where not in follows)
 
 
 def _was_asked(document: Mapping[str, Any], subject: str) -> bool:

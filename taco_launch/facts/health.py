@@ -3,12 +3,15 @@
 from dataclasses import dataclass
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
+from taco_launch.facts import stops
 from taco_launch.model.facts import HostFacts, System
 from taco_launch.model.found import Absent, Found, Unknown, asked
 from taco_launch.model.hardware import Adapters, Board, Gpu, Gpus, Hca, Rdma
 
 OK, REMARK, FAULT, UNKNOWN = "ok", "remark", "fault", "unknown"
 # Where each rule is from. Nothing else of a rule is taken from there.
+_DRIVER = "NVIDIA driver installation guide: kernel module and libraries are of one version"
+_SETUP = "taco-launch setup: a training container is never made anew with fewer GPUs"
 _FABRIC = "NVIDIA Fabric Manager user guide: CUDA fails with error 802 without it; its version is the driver's"
 _MIG = "NVIDIA MIG user guide: no peer-to-peer between instances, and a process sees one"
 _AZURE = "Azure node health checks"
@@ -30,6 +33,8 @@ _OF_GPUS = (
     ("temperature", _AZURE),
 )
 PORTS = "RDMA ports"
+# Where it runs already, it looks at the GPUs when it starts.
+_PERSISTENCED = "systemctl enable nvidia-persistenced; systemctl restart nvidia-persistenced"
 # More than so many uncorrectable errors make a GPU one to be replaced; hotter than so many degrees is too hot.
 _MOST_ERRORS, _HOTTEST = 512, 85
 _BROKEN_CLOCKS = ("HwSlowdown", "HwThermalSlowdown", "HwPowerBrakeSlowdown")
@@ -50,12 +55,21 @@ class Verdict:
     hint: str = ""
 
 
-def verdicts(facts: HostFacts) -> Tuple[Verdict, ...]:
-    """Judge a host; of what nobody asked for, and of what is not there, nothing is said."""
-    found: List[Verdict] = []
+# Each different verdict, with the hosts that it is of.
+Judged = Tuple[Tuple[Verdict, Tuple[str, ...]], ...]
+
+
+def verdicts(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Tuple[Verdict, ...]:
+    """Judge a host; of what nobody asked for, and of what is not there, nothing is said.
+
+    What stops set-up is a fault here, in the same words; `rdma` and `gdr` are what the inventory says of them.
+    """
+    found = list(_stops(facts, rdma, gdr))
+    stopped = {each.name for each in found}
     if isinstance(facts.gpu, Gpus):
-        for judge in (_lost, _fabric_manager):
-            found += judge(facts.gpu)
+        found += () if stops.LOST in stopped else _lost(facts.gpu)
+        if stops.DRIVER not in stopped:
+            found += (*_driver(facts.gpu), *_fabric_manager(facts.gpu))
         if isinstance(facts.gpu.gpus, tuple) and facts.gpu.gpus:
             for each in (_mig, _memory, _remapping, _persistence, _clocks, _temperature):
                 found += each(facts.gpu.gpus)
@@ -67,19 +81,30 @@ def verdicts(facts: HostFacts) -> Tuple[Verdict, ...]:
         found += _acs(facts.gpu.board, facts.system)
     if isinstance(facts.rdma, Rdma):
         found += _ports(facts.rdma)
-        found += _ofed(facts.rdma)
+        found += () if stops.OFED in stopped else _ofed(facts.rdma)
     return tuple(found)
 
 
-def judged(hosts: Sequence[HostFacts]) -> Tuple[Tuple[Verdict, Tuple[str, ...]], ...]:
+def judged(hosts: Sequence[HostFacts], rdma: str = "auto", gdr: str = "auto") -> Judged:
     """Give each different verdict once with the hosts that it is of: faults first, then in the order of `verdicts`."""
     found: Dict[Verdict, List[str]] = {}
     for facts in hosts:
-        for verdict in verdicts(facts):
+        for verdict in verdicts(facts, rdma, gdr):
             found.setdefault(verdict, []).append(facts.host)
     order = (FAULT, REMARK, UNKNOWN, OK)
     ranked = sorted(found.items(), key=lambda entry: order.index(entry[0].level))
     return tuple((verdict, tuple(names)) for verdict, names in ranked)
+
+
+def _stops(facts: HostFacts, rdma: str, gdr: str) -> Iterator[Verdict]:
+    sources = {stops.DRIVER: _DRIVER, stops.LOST: _AZURE, stops.OFED: _OFED, stops.GONE: _SETUP}
+    for stop in (*stops.stops(facts, rdma, gdr), *stops.containers(facts)):
+        yield Verdict(stop.name, FAULT, stop.text, sources[stop.name], stop.hint)
+
+
+def _driver(of: Gpus) -> Iterator[Verdict]:
+    if isinstance(of.driver.loaded, str):
+        yield Verdict(stops.DRIVER, OK, f"{of.driver.loaded} is loaded", _DRIVER)
 
 
 def _silent(facts: HostFacts) -> Optional[Unknown]:
@@ -161,7 +186,7 @@ def _persistence(gpus: Sequence[Gpu]) -> Iterator[Verdict]:
     off = [gpu.index for gpu in gpus if gpu.persistence is False]
     if off:
         text = f"off on {_which(off)}: the driver starts anew for every process, which takes seconds"
-        yield Verdict("persistence", REMARK, text, _PERSISTENCE, "systemctl enable --now nvidia-persistenced")
+        yield Verdict("persistence", REMARK, text, _PERSISTENCE, _PERSISTENCED)
     else:
         yield from _plain("persistence", [gpu.persistence for gpu in gpus], "on", _PERSISTENCE)
 
@@ -239,7 +264,8 @@ def _acs(board: Board, system: Found[System]) -> Iterator[Verdict]:
     count = f"{len(board.acs)} PCI bridge{'s' if len(board.acs) > 1 else ''}"
     text = f"on at {count} ({few}): traffic between a GPU and an HCA below them goes up to the root complex"
     virtual = isinstance(system, System) and isinstance(system.virtualization, str)
-    hint = f"off in the BIOS, or for each of them at each boot: setpci -s {board.acs[0]} ECAP_ACS+0x6.w=0000"
+    bridges = "for each in $(lspci -D -d ::0604 | cut -d' ' -f1)"
+    hint = f"off in the BIOS, or at each boot: {bridges}; do setpci -s $each ECAP_ACS+0x6.w=0000; done"
     yield Verdict("ACS", REMARK, text, _ACS, f"leave it on in a virtual machine; else {hint}" if virtual else hint)
 
 

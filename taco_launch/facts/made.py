@@ -40,7 +40,7 @@ def parse_made(sections: Sections) -> Found[Made]:
     keys = files(sections, "made.keys")
     packages = _packages(answer(sections, "made.package"))
     status, of_init = limits.text("/proc/1/status"), limits.text("/proc/1/limits")
-    ours, engine = _units(answer(sections, "made.units"))
+    ours, engine = _units(answer(sections, "made.units"), answer(sections, "made.at_boot"))
     return Made(
         files=_files(answer(sections, "made.files")),
         devices=_devices(answer(sections, "made.devices")),
@@ -132,8 +132,12 @@ def _key(keys: Files, name: str) -> Found[str]:
     return match[1] if match else Unknown(f"{name}: {shown(text)} is not understood")
 
 
-def _units(text: Found[str]) -> Tuple[Found[_Unit], Found[_Unit]]:
-    """Read `systemctl show` of our unit and of docker.service: `KEY=VALUE` lines, an empty line between the two."""
+def _units(text: Found[str], at_boot: Found[str]) -> Tuple[Found[_Unit], Found[_Unit]]:
+    """Read `systemctl show` of our unit and of docker.service: `KEY=VALUE` lines, an empty line between the two.
+
+    `at_boot` has lines `UNIT STATE` of `systemctl is-enabled`, which looks at the files: systemd itself goes on telling the
+    UnitFileState that it knew before somebody changed them.
+    """
     if not isinstance(text, str):
         return text, text
     blocks: List[Dict[str, str]] = [{}]
@@ -147,6 +151,12 @@ def _units(text: Found[str]) -> Tuple[Found[_Unit], Found[_Unit]]:
     if len(ids) != 2 or not ids[0].startswith("taco-launch-") or ids[1] != "docker.service":
         wrong = Unknown(f"systemctl show: {shown(text)} is not understood")
         return wrong, wrong
+    for line in at_boot.split("\n") if isinstance(at_boot, str) else ():
+        unit, _, state = line.partition(" ")
+        if unit in ids and state == "not-found":
+            blocks[ids.index(unit)].pop("UnitFileState", None)
+        elif unit in ids and state:
+            blocks[ids.index(unit)]["UnitFileState"] = state
     return blocks[0], blocks[1]
 
 
@@ -170,7 +180,7 @@ def _active(unit: Found[_Unit]) -> Found[str]:
 
 def _enabled(unit: Found[_Unit]) -> Found[bool]:
     state = _value(unit, "UnitFileState")
-    return state.startswith("enabled") if isinstance(state, str) else state
+    return state == "enabled" if isinstance(state, str) else state  # `enabled-runtime` is so until a reboot
 
 
 def _command(running: Found[str], unit: Found[_Unit]) -> Found[str]:

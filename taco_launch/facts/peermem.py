@@ -7,6 +7,7 @@ from taco_launch.facts.plain import PROMPT, lines, shown
 from taco_launch.facts.sections import Sections, failure
 from taco_launch.model.found import Absent, Found, Unknown
 from taco_launch.model.hardware import PeerMemory
+from taco_launch.signatures.system import SYSTEM, words
 
 # NVIDIA's, with the driver since R470; and Mellanox's, before it
 MODULES = ("nvidia_peermem", "nv_peer_mem")
@@ -20,6 +21,8 @@ _NAMED = re.compile("nvidia[-_]peermem|nv_peer_mem")
 _FORBIDS = re.compile(r"\s*(?:blacklist\s|install\s+\S+\s+(?:/usr)?/s?bin/(?:true|false)\b)")
 # How it is loaded, by whoever asks for it (modprobe.d(5)).
 _HOW = re.compile(rf"\s*install\s+(?:{_NAMED.pattern})\s")
+# The entries that know a module that could not be loaded.
+_REFUSALS = tuple(each for each in SYSTEM if each.name in ("peermem-not-built", "peermem-symbols", "module-key"))
 _Places = Tuple[Tuple[str, str], ...]
 # The kernel that first let an HCA map GPU memory by DMA-BUF (ib_umem_dmabuf_get, Linux 5.12)
 _DMABUF_KERNEL = (5, 12)
@@ -88,25 +91,15 @@ def dmabuf(kernel: str, driver: str) -> Found[bool]:
 
 
 def why_not(text: str) -> Optional[Unknown]:
-    """Give what modprobe and the kernel say of a module that could not be loaded, and what that means.
-
-    Sources: nvidia-peermem.c gives EINVAL where it was built without OFED's symbols; issues 63 and 84 of
-    Mellanox/nv_peer_memory.
-    """
-    said = [
-        line.strip()
-        for line in lines(text)
-        if re.search(rf"could not insert '(?:{'|'.join(MODULES)}|nvidia-peermem)'", line)
-        or re.search(r"(?:nv_peer_mem|nvidia_peermem): Unknown symbol", line)
-    ]
-    if not said:
-        return None
-    meaning = ""
-    if any("Invalid argument" in line for line in said):
-        meaning = ": the NVIDIA driver was built without OFED's symbols; reinstall the driver after OFED"
-    elif any("Unknown symbol" in line for line in said):
-        meaning = ": OFED was changed after the module was built; build the module again"
-    return Unknown(f"{'; '.join(dict.fromkeys(said))}{meaning}")
+    """Give what modprobe and the kernel say of a module that could not be loaded, and what that means."""
+    said: Dict[str, str] = {}
+    for line in lines(text):
+        for known in _REFUSALS:
+            match = re.search(known.pattern, line)
+            if match and _NAMED.fullmatch(match["module"]):
+                meant = " ".join(words(known.name, **match.groupdict(), host="the host"))
+                said.setdefault(line.strip(), meant.rstrip("."))
+    return Unknown(f"{'; '.join(said)}: {next(iter(said.values()))}") if said else None
 
 
 def _loaded_of(names: Tuple[str, ...]) -> Found[str]:

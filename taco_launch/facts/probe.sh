@@ -687,6 +687,7 @@ look_at_made() {
   section made.limits grep -aHE '^(CapBnd|Max locked memory)' /proc/1/status /proc/1/limits
   section_of_systemd made.units systemctl show -p Id -p ActiveState -p UnitFileState -p ExecStart \
     "$unit.service" docker.service
+  section made.at_boot made_at_boot "$unit.service" docker.service
   section made.package made_package
   section_of made.engine made_engine /run/docker.pid
   section_of made.daemon_json cat /etc/docker/daemon.json
@@ -701,7 +702,8 @@ made_files() { # MODE|KIND|PATH of each, the target of links, the SHA256 of file
   # the last but one: where a version before had the unit of its firewall
   for place in "$state" "$etc" "/etc/systemd/system/$unit.service" \
     "/etc/systemd/system/taco-launch_${name}_firewall.service" "/etc/systemd/system/$unit-firewall.service" \
-    /etc/systemd/system/docker.service.d /etc/modules-load.d/taco-launch-peermem.conf; do
+    /etc/systemd/system/docker.service.d /etc/modules-load.d/taco-launch-peermem.conf \
+    /etc/modprobe.d/taco-launch-peermem.conf; do
     [ ! -e "$place" ] || set -- "$@" "$place"
   done
   [ $# -gt 0 ] || return 0
@@ -709,6 +711,13 @@ made_files() { # MODE|KIND|PATH of each, the target of links, the SHA256 of file
   root find "$@" \( -path "$state/clusters/*/*" ! -path "$cluster/*" -o -path "$etc/*/*" ! -path "$etc/$name/*" -o \
     -path "$state/*" ! -path "$state/clusters*" ! -path "$state/agent*" ! -path "$state/docker*" \) -prune -o -exec stat -c '%a|%F|%n' {} + -type l -exec \
     /bin/sh -c 'for link; do echo "$link -> $(readlink "$link")"; done' sh {} + -o -type f -exec sha256sum {} +
+}
+
+made_at_boot() { # made_at_boot UNIT...: `UNIT STATE` of each, by its files as they are now
+  there systemctl || return 0
+  for each; do
+    echo "$each $(limited 5 systemctl is-enabled "$each" 2>/dev/null)"
+  done
 }
 
 made_engine() { # made_engine PID_FILE: the command line of the engine that runs, a word a line

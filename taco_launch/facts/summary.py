@@ -182,10 +182,18 @@ def _interface(of: Interface) -> str:
     return f"{of.kind}, {of.state}, MTU {of.mtu}{speed}{master}"
 
 
+def _cdi_devices(names: Tuple[str, ...]) -> str:
+    """Name the one that stands for all of its kind, as a GPU has several names; say how many others there are."""
+    first = next((name for name in names if name.endswith("=all")), names[0] if names else "none")
+    others = len(names) - 1
+    return first if others < 1 else f"{first} and {others} other name{'s' if others > 1 else ''}"
+
+
 def _docker(of: Docker) -> Iterator[Row]:
     yield Row("docker", "engine", text(of.version, lambda version: f"{of.flavour} {version}"))
     yield Row("docker", "runtimes", text(of.runtimes, ", ".join))
     yield Row("docker", "container toolkit", text(of.toolkit))
+    yield Row("docker", "CDI devices", text(of.cdi, _cdi_devices), wide=not isinstance(of.cdi, tuple) or not of.cdi)
     storage = text(of.storage, lambda driver: f"{driver} on {text(of.root)}")
     yield Row("docker", "storage", storage, wide=True)
     cgroup = text(of.cgroup_version, lambda version: f"v{version} ({text(of.cgroup_driver)})")
@@ -280,7 +288,7 @@ def _peer_memory(of: PeerMemory) -> str:
         loaded = text(of.exists, lambda names: f"not loaded ({', '.join(names)} there)" if names else "no module")
     by = text(of.comes_back)
     if isinstance(of.loaded, Absent) and isinstance(of.comes_back, str):
-        return f"{loaded}: did not load at this boot, though {by} names it{dmabuf}"
+        return f"{loaded}: not loaded now, though {by} names it: it failed, or was unloaded{dmabuf}"
     back = "" if isinstance(of.comes_back, Absent) or by.startswith(_SKIPPED) else f", comes back by {by}"
     if isinstance(of.loaded, str) and isinstance(of.comes_back, Absent):
         back = ", gone after a reboot"

@@ -12,6 +12,7 @@ from taco_launch.model.hosts import Inventory
 from taco_launch.remote.fanout import Fanout
 from taco_launch.remote.transport import Transport, last_words
 from taco_launch.setup import gpus, paths
+from taco_launch.signatures.system import KEEPS_GPUS, words
 
 # A driver without persistence mode takes seconds for each GPU.
 _SECONDS = 120
@@ -23,6 +24,8 @@ docker exec "$1" nvidia-smi -L 2>&1
 echo "exit code $?"
 """
 _END = "exit code "
+# What NVML says where the devices are there, and the container may not use them.
+_LOST = "Failed to initialize NVML: Unknown Error"
 
 
 @dataclass(frozen=True)
@@ -80,12 +83,15 @@ def _look(host: Transport, container: str) -> tuple[_Side, _Side] | None:
 
 
 def _differences(host: str, cluster: str, outside: _Side, inside: _Side) -> Iterator[Flaw]:
-    unit, name = paths.unit(cluster), paths.container(cluster)
-    again = f"on {host}, when no job runs: systemctl restart {unit}; then: docker exec {name} nvidia-smi -L"
+    unit = paths.unit(cluster)
+    again = f"on {host}, when no job runs: systemctl restart {unit}; then this command again"
     if outside.code != "0":
         yield Flaw((host,), "cannot list its GPUs", outside.why, f"on {host}: nvidia-smi -L; dmesg | grep -i nvrm")
     elif inside.code != "0":
-        yield Flaw((host,), "gives its container no GPUs", inside.why, again)
+        cause, _ = words("gpu-access-lost", host=host)
+        lost = _LOST in inside.why
+        why, hint = (f"{inside.why}. {cause}", f"{again}. {KEEPS_GPUS}") if lost else (inside.why, again)
+        yield Flaw((host,), "gives its container no GPUs", why, hint)
     elif outside.lines != inside.lines:
         less = [line for line in outside.lines if line not in inside.lines]
         more = [line for line in inside.lines if line not in outside.lines]

@@ -4,36 +4,33 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Literal
 
 from taco_launch.agent.folders import state_folder
 from taco_launch.command import shell
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.facts import MADE
-from taco_launch.flows import image_copy, image_source
+from taco_launch.flows import image_copy, image_source, registry
 from taco_launch.flows import setup_sources as sources
 from taco_launch.flows.apply import Changes, Log, Step, apply
 from taco_launch.flows.facts import declared, gather
 from taco_launch.flows.gpu_proof import same_gpus
+from taco_launch.flows.shared import Shared
 from taco_launch.flows.verify import Flaw, verify
 from taco_launch.inventory.ranges import fold
-from taco_launch.model.facts import Docker, HostFacts, Made
+from taco_launch.model.facts import HostFacts
 from taco_launch.model.found import asked
 from taco_launch.model.hosts import Container, Host, Inventory
 from taco_launch.model.profiles import Profile
 from taco_launch.remote.fanout import Answer, Fanout
 from taco_launch.remote.transport import Transport
-from taco_launch.setup import gpus, paths
+from taco_launch.setup import paths
 from taco_launch.setup.chain import Chain, chain
 from taco_launch.setup.diff import diffs, wanted
-from taco_launch.setup.image import known, parse_reference, resolve
 from taco_launch.setup.image_copy import Given
-from taco_launch.setup.made import files_of
 from taco_launch.setup.ops import STAGES, Cluster, Op, Stage
 from taco_launch.setup.ssh_mesh import unaware
 from taco_launch.setup.stages import PLANS
-from taco_launch.setup.toolkit import whole
 
 SUBJECTS = ("system", "network", "docker", "gpu", "rdma", MADE)
 # What a stage may change of what is known of its host.
@@ -114,7 +111,7 @@ class Setup:
                 hint="name an image: container: {image: ...}",
             )
         if ask.pull:
-            _may_pull(inventory, inventory.container, chosen, ask)
+            registry.may_pull(inventory, chosen, ask.stages)
         self._inventory = inventory
         self._chosen = {host.name: host for host in chosen}
         self._fanout = fanout
@@ -125,9 +122,7 @@ class Setup:
         secret, key = sources.password(inventory, os.environ), sources.toolkit_key(inventory.toolkit)
         self._typed = shell(("taco-launch", "-i", inventory.source))
         self._cluster = Cluster(inventory, {}, ask.disrupt, password=secret, toolkit_key=key)
-        self._agent = sources.Agent()
-        self._packages = cache(sources.packages)  # they are looked for again in every stage
-        self._of_head = sources.HeadFiles(inventory.cluster)
+        self._shared = Shared(inventory, self._chosen)
         self._now: str | None = None
         self.failed: dict[str, TacoLaunchError] = {}
 
@@ -160,14 +155,7 @@ class Setup:
     @property
     def moved(self) -> str:
         """Say that the image's tag stands for another image at the registry by now; empty where it is not known to."""
-        container = self._inventory.container
-        if container is None or self._now is None:
-            return ""
-        reference = parse_reference(container.image)
-        if known(reference, self._now, self._facts).id:
-            return ""
-        typed = shell(("taco-launch", "-i", self._inventory.source, "setup", "--pull"))
-        return f"the registry has another {reference.name} by now; the hosts keep theirs unless told: {typed}"
+        return registry.moved(self._inventory, self._now, self._facts)
 
     def plan(self) -> tuple[Chain, ...]:
         """Plan all stages for each chosen host that answered, in inventory order."""
@@ -259,22 +247,8 @@ class Setup:
         return {name: ops for name, ops in work.items() if name not in self.failed}
 
     def _latest(self, seconds: int) -> str | None:
-        """Ask the registry by the first host with an engine, the head if it can.
-
-        None where no host has one, so that all is pulled anew, and where the inventory names a digest.
-        """
-        container = self._inventory.container
-        names = sorted(self._alive(), key=lambda name: name != self._inventory.head)
-        engines = [
-            name
-            for name in names
-            if isinstance(docker := self._facts[name].docker, Docker) and isinstance(docker.version, str)
-        ]
-        if container is None or not engines or parse_reference(container.image).digest is not None:
-            return None
-        (host,) = self._fanout.only(engines[:1]).transports
-        login = container.registry.user if container.registry else None
-        return sources.latest(host, parse_reference(container.image), login, self._cluster.password, seconds)
+        alive = {name: self._facts[name] for name in self._alive()}
+        return registry.latest(self._inventory, alive, self._fanout, self._cluster.password, seconds)
 
     def _gather(
         self,
@@ -329,57 +303,7 @@ class Setup:
     def _know(self) -> None:
         """Fill in what the plans of one host depend on of the others."""
         facts = {host.name: self._facts[host.name] for host in self._inventory.hosts if host.name in self._facts}
-        made = {name: each.made for name, each in facts.items() if isinstance(each.made, Made)}
-        alive = self._alive()
-        keeper = self._keeper(made)
-        if keeper is not None:
-            try:
-                is_head = keeper == self._inventory.head
-                self._of_head.read(self._fanout.only((keeper,)).transports[0], made[keeper], is_head=is_head)
-            except HostError as error:
-                self.failed[keeper] = error
-        bare = any(not isinstance(facts[name].docker, Docker) for name in alive)
-        engine, toolkit = self._inventory.engine, self._inventory.toolkit
-        wanting = any(gpus.gpus(self._chosen[name], facts[name]) and not whole(facts[name], toolkit) for name in alive)
-        self._cluster = replace(
-            self._cluster,
-            facts=facts,
-            digest=resolve(self._inventory, facts),
-            cluster_key=self._of_head.cluster_key,
-            host_keys=tuple((name, each.host_key) for name, each in made.items() if isinstance(each.host_key, str)),
-            known_hosts=self._of_head.known_hosts,
-            agent=self._agent.file(made[name] for name in alive if name in made),
-            packages=self._packages(engine.packages, "docker.packages") if bare else (),
-            toolkit_packages=self._packages(toolkit.packages, "toolkit.packages") if wanting else (),
-            peermem_packages=self._packages(self._inventory.peermem.packages, "peermem.packages"),
-        )
-
-    def _keeper(self, made: Mapping[str, Made]) -> str | None:
-        """Give the head, or where it does not answer another host that knows all host keys."""
-        head, known = self._inventory.head, paths.known_hosts(self._inventory.cluster)
-        there = [name for name in made if name not in self.failed]
-        if head in there:
-            return head
-        return next((name for name in there if known in (files_of(self._facts[name]) or {})), None)
-
-
-def _may_pull(inventory: Inventory, container: Container, chosen: Sequence[Host], ask: Ask) -> None:
-    """Refuse --pull where it means nothing, or would leave hosts with different images.
-
-    Raises:
-        UsageError: so it is.
-    """
-    if container.source != "registry":
-        raise UsageError(
-            f"--pull: container.image in {inventory.source} comes from {container.source}, not from a registry",
-            hint="without --pull, hosts get what that has now",
-        )
-    if parse_reference(container.image).digest is not None:
-        raise UsageError(f"--pull: container.image in {inventory.source} names a digest, which is the same for ever")
-    if "image" not in ask.stages:
-        raise UsageError("--pull: the stage image is not among those of --only")
-    if len(chosen) < len(inventory.hosts):
-        raise UsageError("--pull: all hosts have the same image, and --hosts names a part of them")
+        self._cluster = self._shared.known(self._cluster, self._fanout, facts, self.failed)
 
 
 def _asked(facts: HostFacts) -> tuple[str, ...]:

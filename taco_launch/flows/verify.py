@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any
 
@@ -266,7 +266,7 @@ def _train(head: Transport, cluster: _Cluster, seen: Mapping[str, _Seen], profil
     command = ("python3", "-I", "-S", "-c", _RANK, json.dumps(names))
     try:
         plan = _plan(cluster, tuple(seen), command, profile)
-    except UsageError as error:  # the network that the inventory asks for is not there
+    except (UsageError, HostError) as error:  # the network that the inventory asks for is not there
         return [Flaw(tuple(seen), "cannot run jobs as the inventory has them", error.message, error.hint or "")]
     limit = _LOOK_SECONDS + len(seen)
     env = (word for name, value in plan.env for word in ("--env", f"{name}={value}"))
@@ -318,7 +318,7 @@ def _plan(cluster: _Cluster, hosts: tuple[str, ...], command: tuple[str, ...], p
         hosts=tuple(host for host in inventory.hosts if host.name in hosts),
         head=inventory.head,
         profile=profile,
-        network=inventory.network,
+        network=replace(inventory.network, port_range=_upper(inventory.network.port_range)),
         container=inventory.container,
         versions=inventory.versions,
         mpirun=inventory.mpirun,
@@ -328,6 +328,11 @@ def _plan(cluster: _Cluster, hosts: tuple[str, ...], command: tuple[str, ...], p
     facts = over_ssh(JobFacts(root=True), spec, [cluster.facts[host] for host in hosts])
     placement = Placement(tuple(Share(host, 1) for host in hosts), "one rank on every host")
     return mpirun.plan(spec, "verify", placement, facts, (), paths.folder(inventory.cluster))
+
+
+def _upper(ports: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Give the upper half of a range of ports: the mpirun of a job listens on the first ones of it, on all that it is given."""
+    return ports and (ports[0] + (ports[1] - ports[0] + 1) // 2, ports[1])
 
 
 def _ranks(result: Result, plan: LaunchPlan) -> dict[int, tuple[int, Mapping[str, str | None]]]:

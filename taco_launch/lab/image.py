@@ -1,4 +1,4 @@
-"""The images of lab hosts: a plain minimal server of this machine's own distribution, and the same with a registry."""
+"""The images of lab hosts: a plain minimal server of a release of this machine's distribution, and one with a registry."""
 
 from taco_launch.errors import TacoLaunchError
 from taco_launch.lab import root
@@ -25,8 +25,10 @@ RUN apt-get update && apt-get install -y --no-install-recommends {packages} && a
 """
 
 
-def ensure(talk: Talk) -> tuple[str, str]:
-    """Give the tags of the host image and of the registry image; what is missing is made first.
+def ensure(release: str, talk: Talk) -> tuple[str, str]:
+    """Give the tags of the image of hosts of `release` and of the registry's, which is of this machine's own release.
+
+    What is missing is made first.
 
     A tag is the hash of all that an image is made of, so whatever a lab was made from before is there at once.
 
@@ -34,18 +36,23 @@ def ensure(talk: Talk) -> tuple[str, str]:
         TacoLaunchError: they cannot be made here, or what makes them failed.
     """
     here = root.machine()
-    base = f"{REPOSITORY}:host-{here.digest(*_PACKAGES, *_HOOKS)}"
+    host, base = _host(root.machine(release), talk), _host(here, talk)
     text = _REGISTRY_FILE.format(base=base, packages=" ".join(_REGISTRY_PACKAGES))
     registry = f"{REPOSITORY}:registry-{here.digest(text)}"
-    if ask("image", "inspect", base).code:
-        talk.say(f"making the image of a plain {here.archives[0].base} host (about 40 s, once)")
-        root.make(base, "host", _PACKAGES, _HOOKS, here, talk)
     if ask("image", "inspect", registry).code:
         talk.say("making the registry's image (about 10 s, once)")
         label = f"{IMAGE_KEY}=registry"
         # --network host: the build reaches the archives by the very way that this machine does
         docker_build("--network", "host", "--label", label, "--tag", registry, "-", stdin=text.encode())
-    return base, registry
+    return host, registry
+
+
+def _host(of: root.Machine, talk: Talk) -> str:
+    tag = f"{REPOSITORY}:host-{of.digest(*_PACKAGES, *_HOOKS)}"
+    if ask("image", "inspect", tag).code:
+        talk.say(f"making the image of a plain {of.archives[0].base} host (about 40 s, once)")
+        root.make(tag, "host", _PACKAGES, _HOOKS, of, talk)
+    return tag
 
 
 def kept() -> tuple[tuple[str, str], ...]:

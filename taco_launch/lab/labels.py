@@ -21,7 +21,8 @@ class LabHost:
     """One host of a lab.
 
     `size` is how many hosts the lab has besides the registry; `slots` and `gpus` (a machine that is simulated, or
-    `none`) are those of each of them. The registry's labels say so too, but it takes no ranks and has no GPUs.
+    `none`) are those of each of them, as is `release` (a code name of the distribution; empty: the machine's own). The
+    registry's labels say so too, but it takes no ranks, has no GPUs, and is of the machine's own release.
     """
 
     lab: str
@@ -30,6 +31,7 @@ class LabHost:
     size: int
     slots: int
     gpus: str
+    release: str = ""
 
     @property
     def is_registry(self) -> bool:
@@ -73,6 +75,7 @@ def to_labels(host: LabHost) -> tuple[tuple[str, str], ...]:
         (f"{KEY}.size", str(host.size)),
         (f"{KEY}.slots", str(host.slots)),
         (f"{KEY}.gpus", host.gpus),
+        (f"{KEY}.release", host.release),
     )
 
 
@@ -86,6 +89,7 @@ def from_labels(labels: Mapping[str, str]) -> LabHost | None:
             size=int(labels[f"{KEY}.size"]),
             slots=int(labels[f"{KEY}.slots"]),
             gpus=labels[f"{KEY}.gpus"],
+            release=labels.get(f"{KEY}.release", ""),
         )
     except (KeyError, ValueError):
         return None

@@ -1,4 +1,4 @@
-"""Root file systems of this machine's own distribution, made from this machine's own package archives as images."""
+"""Root file systems of this machine's own distribution, made as images from the archives that it has its packages from."""
 
 import hashlib
 import platform
@@ -21,6 +21,9 @@ _CERTIFICATES = "/usr/local/share/ca-certificates"
 _TRUST_HOOKS = (f"sync-in {_CERTIFICATES} {_CERTIFICATES}", 'chroot "$1" update-ca-certificates')
 # Documentation and translations make half of the time and a third of the room.
 _DPKG = ("path-exclude=/usr/share/doc/*", "path-exclude=/usr/share/man/*", "path-exclude=/usr/share/locale/*")
+# What apt says of an archive without a suite of this name, and of one whose signature it has no key for.
+_NO_SUITE = re.compile(r"E: The repository '(\S+) (\S+) \w+' does not have a Release file")
+_UNSIGNED = re.compile(r"E: The repository '(\S+) (\S+) \w+' is not signed")
 _APT_KEPT = re.compile(r'Acquire::(?:https?::Proxy|Check-Valid-Until|Check-Date) ".*";')
 
 
@@ -43,13 +46,27 @@ class Machine:
         return hashlib.sha256("\n".join(whole).encode()).hexdigest()[:12]
 
 
-def machine() -> Machine:
-    """Look at this machine.
+def machine(release: str = "") -> Machine:
+    """Look at this machine; with `release`, give its archives' suites of that release of its distribution.
+
+    Whether the archives have such suites shows when something is made of them.
 
     Raises:
         TacoLaunchError: it has no archives of Debian or Ubuntu.
     """
-    return Machine(_archives(), _apt_settings())
+    archives = _archives()
+    if release and release != own_release():
+        archives = tuple(source.of(release) for source in archives)
+    return Machine(archives, _apt_settings())
+
+
+def own_release() -> str:
+    """Give the code name of this machine's release (os-release(5)), empty where it has none."""
+    try:
+        found = re.search(r'^VERSION_CODENAME="?([a-z]+)', Path("/etc/os-release").read_text("utf-8"), re.MULTILINE)
+    except OSError:
+        return ""
+    return found[1] if found else ""
 
 
 def make(tag: str, kind: str, packages: Sequence[str], hooks: Sequence[str], here: Machine, talk: Talk) -> None:
@@ -77,18 +94,17 @@ def make(tag: str, kind: str, packages: Sequence[str], hooks: Sequence[str], her
 
 
 def _archives() -> tuple[sources.Source, ...]:
+    codename = own_release()
     try:
-        release = Path("/etc/os-release").read_text("utf-8")
         folder = Path("/etc/apt")
         files = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*.list"))]
         files += sorted((folder / "sources.list.d").glob("*.sources"))
         texts = [(path.name, path.read_text("utf-8", "replace")) for path in files if path.is_file()]
     except OSError as error:
         raise TacoLaunchError(f"{error.filename}: {error.strerror}") from None
-    codename = re.search(r'^VERSION_CODENAME="?([a-z]+)', release, re.MULTILINE)
-    found = sources.distributions_own(texts, codename[1] if codename else "")
+    found = sources.distributions_own(texts, codename)
     if not found:
-        what = f"of {codename[1]}" if codename else "of Debian or Ubuntu"
+        what = f"of {codename}" if codename else "of Debian or Ubuntu"
         raise TacoLaunchError(
             f"no package archive {what} (component main) in /etc/apt: lab hosts are made from this machine's own",
             hint="see man sources.list; on another system use a machine with Debian or Ubuntu",
@@ -126,8 +142,26 @@ def _run(argv: Sequence[str], stdin: str, talk: Talk) -> None:
             if line.startswith("I: "):
                 talk.show(f"making the image: {line[3:].strip()}")
     if process.returncode:
+        for line in said:
+            if told := _of_the_archive(line):
+                raise told
         errors = [line for line in said if line.startswith("E:")] or said[-3:]
         raise TacoLaunchError(
             "an image of the lab could not be made: mmdebstrap: " + "\n".join(errors),
             hint="see whether this machine reaches its package archives: apt-get update",
         )
+
+
+def _of_the_archive(line: str) -> TacoLaunchError | None:
+    """Read from what apt says that it is the archive that has not what is asked of it."""
+    if match := _NO_SUITE.match(line):
+        return TacoLaunchError(
+            f"{match[1]} has no suite {match[2]}",
+            hint=f"those that it has: {match[1].rstrip('/')}/dists/",
+        )
+    if match := _UNSIGNED.match(line):
+        return TacoLaunchError(
+            f"{match[1]} {match[2]}: this machine has no key that signs it",
+            hint="keys come with a newer package of key rings: apt-get install debian-archive-keyring (or ubuntu-keyring)",
+        )
+    return None

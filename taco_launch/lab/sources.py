@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _ALIASES = frozenset(("stable", "oldstable", "testing", "unstable", "sid"))
 _LINE = re.compile(r"deb\s+(?:\[(?P<options>[^]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)\s*(?P<components>[^#]*)")
@@ -27,6 +27,10 @@ class Source:
     def base(self) -> str:
         """The suite that this one belongs to: `bookworm` of `bookworm-security`."""
         return re.split("[-/]", self.suite, maxsplit=1)[0]
+
+    def of(self, release: str) -> "Source":
+        """Give the same archive's suite for another release: `trixie-security` instead of `bookworm-security`."""
+        return replace(self, suite=release + self.suite[len(self.base) :])
 
 
 def distributions_own(files: Iterable[tuple[str, str]], codename: str) -> tuple[Source, ...]:

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,8 +14,9 @@ from threading import Event
 from typing import TypeVar
 
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
-from taco_launch.lab import access, daemon, hosts, image, registry, repository, subnet, training
+from taco_launch.lab import access, daemon, hosts, image, registry, repository, root, subnet, training
 from taco_launch.lab.engine import Engine, ask, docker, execute, machine_lacks
+from taco_launch.lab.hardware import machines
 from taco_launch.lab.hosts import WAKE, Found, state_word
 from taco_launch.lab.labels import DEFAULT_NAME, KEY, NO_GPUS, REGISTRY, LabHost, check_lab_name, option_of
 from taco_launch.lab.talk import Talk
@@ -36,12 +38,13 @@ grep -qxF "$1" ~root/.ssh/authorized_keys || { echo "$1" >>~root/.ssh/authorized
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a user asks for; None leaves it as it is, or to the default (2 hosts of 2 slots, no GPUs)."""
+    """What a user asks for; None leaves it as it is, or to the default (2 hosts of 2 slots, or as many as GPUs; the own release)."""
 
     lab: str = DEFAULT_NAME
     size: int | None = None
     slots: int | None = None
     gpus: str | None = None
+    release: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def up(wanted: Wanted, environ: Mapping[str, str], talk: Talk, *, train: bool = 
     with one_at_a_time(talk):
         found_engine = daemon.ready(environ, folder, talk)
         there = hosts.find(wanted.lab)
-        wanted = settled(wanted, tuple(found.host for found in there))
+        wanted = settled(wanted, tuple(found.host for found in there), root.own_release())
         files = access.access(environ, os.geteuid(), wanted.lab)
         lab = _up(wanted, there, found_engine, files, talk)
         return replace(lab, changes=(*lab.changes, *_train(lab, files, environ, talk))) if train else lab
@@ -89,21 +92,25 @@ def check(wanted: Wanted) -> None:
         raise UsageError(f"--hosts {wanted.size}: a lab has 1 to {subnet.MAX_HOSTS} hosts")
     if wanted.slots is not None and not 1 <= wanted.slots <= _MAX_SLOTS:
         raise UsageError(f"--slots {wanted.slots}: a lab host has 1 to {_MAX_SLOTS} slots")
+    if wanted.release is not None and not re.fullmatch("[a-z]+", wanted.release):
+        raise UsageError(f"--release {wanted.release}: a code name has small letters only, as in /etc/os-release")
 
 
-def settled(wanted: Wanted, there: Sequence[LabHost]) -> Wanted:
-    """Fill in what a user left open, from the hosts that are there.
+def settled(wanted: Wanted, there: Sequence[LabHost], own: str) -> Wanted:
+    """Fill in what a user left open, from the hosts that are there; `own` is this machine's release.
 
     Raises:
         UsageError: what is asked for differs from them.
     """
     if not there:
-        return Wanted(wanted.lab, wanted.size or _DEFAULT_SIZE, wanted.slots or _DEFAULT_SLOTS, wanted.gpus or NO_GPUS)
+        size, slots = wanted.size or _DEFAULT_SIZE, wanted.slots or _slots(wanted.gpus)
+        return Wanted(wanted.lab, size, slots, wanted.gpus or NO_GPUS, wanted.release or own)
     first = there[0]
     pairs = (
         ("--hosts", wanted.size, first.size),
         ("--slots", wanted.slots, first.slots),
         ("--gpus", wanted.gpus, first.gpus),
+        ("--release", wanted.release, first.release or own),
     )
     differ = [f"{option} {asked} (it has {has})" for option, asked, has in pairs if asked not in (None, has)]
     if differ:
@@ -114,7 +121,12 @@ def settled(wanted: Wanted, there: Sequence[LabHost]) -> Wanted:
             hint=f"taco-launch lab down{name} && taco-launch lab up{name} {again}; or another lab beside it: "
             f"taco-launch lab up --name other {again}",
         )
-    return Wanted(wanted.lab, first.size, first.slots, first.gpus)
+    return Wanted(wanted.lab, first.size, first.slots, first.gpus, first.release or own)
+
+
+def _slots(gpus: str | None) -> int:
+    """Give the slots of a host of this kind: its GPUs, as an inventory of real hosts would have it."""
+    return next((len(machine.gpus) for machine in machines.ALL if machine.name == gpus), _DEFAULT_SLOTS)
 
 
 @contextmanager
@@ -137,17 +149,17 @@ def one_at_a_time(talk: Talk) -> Iterator[None]:
 
 def planned(wanted: Wanted, net: IPv4Network) -> tuple[LabHost, ...]:
     """Give all hosts of a lab, the registry last."""
-    size, slots, gpus = wanted.size or 0, wanted.slots or 0, wanted.gpus or NO_GPUS
+    size, slots, gpus, release = wanted.size or 0, wanted.slots or 0, wanted.gpus or NO_GPUS, wanted.release or ""
     hosts_ = tuple(
-        LabHost(wanted.lab, f"gpu{number}", subnet.host(net, number), size, slots, gpus)
+        LabHost(wanted.lab, f"gpu{number}", subnet.host(net, number), size, slots, gpus, release)
         for number in range(1, size + 1)
     )
-    return (*hosts_, LabHost(wanted.lab, REGISTRY, subnet.registry(net), size, slots, gpus))
+    return (*hosts_, LabHost(wanted.lab, REGISTRY, subnet.registry(net), size, slots, gpus, release))
 
 
 def _up(wanted: Wanted, there: Sequence[Found], engine: Engine, files: access.Access, talk: Talk) -> Lab:
     changes: list[str] = []
-    base, registry_image = image.ensure(talk)
+    base, registry_image = image.ensure(wanted.release or "", talk)
     net, made = _network(wanted.lab)
     changes += [f"network {net}"] * made
     lab = planned(wanted, net)

@@ -1,6 +1,6 @@
 """Refuses what is asked for of the network and is not there on every host of the job."""
 
-from taco_launch.errors import UsageError
+from taco_launch.errors import UnusableError
 from taco_launch.launch.decide import gdr, has_gpus, transport
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
@@ -11,28 +11,28 @@ def check_asked(spec: JobSpec, placement: Placement, facts: JobFacts) -> None:
     """Refuse RDMA, or GPUDirect RDMA, that the facts say is not there; on one host neither is of use, and is let be.
 
     Raises:
-        UsageError: with the hosts that lack it, why, and what to type instead.
+        UnusableError: with the hosts that lack it, why, and what to type instead.
     """
     between = facts.between
     if between is None or len(placement.shares) == 1:
         return
     asked, direct = transport(spec), gdr(spec)
     if asked.text == "rdma" and between.rdma.able is False:
-        raise UsageError(
+        raise UnusableError(
             f"RDMA is asked for ({asked.why}), and it is not there on every host: {between.rdma.why}",
             hint=f"put that right (taco-launch facts --only rdma,network shows it), or go without: {_without_rdma(asked.source)}",
         )
     if direct.text != "on" or asked.text == "tcp" or not has_gpus(facts):
         return
     if asked.text != "rdma" and between.rdma.able is False:
-        raise UsageError(
+        raise UnusableError(
             f"GPUDirect RDMA is asked for ({direct.why}), and there is no RDMA between the hosts: {between.rdma.why}",
             hint=f"put that right (taco-launch facts --only rdma,network shows it), or go without: {_without_gdr(direct.source)}",
         )
     if between.gdr.able is False:
-        raise UsageError(
+        raise UnusableError(
             f"GPUDirect RDMA is asked for ({direct.why}), and it is not there on every host: {between.gdr.why}",
-            hint=f"taco-launch -i FILE setup --only peermem loads the module; or go without: {_without_gdr(direct.source)}",
+            hint=f"taco-launch -i FILE setup --only peermem loads the module, or says why it does not load; or go without: {_without_gdr(direct.source)}",
         )
 
 

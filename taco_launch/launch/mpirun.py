@@ -34,7 +34,8 @@ def plan(
     the files will lie that the line names, empty for the folder it is typed in.
 
     Raises:
-        UsageError: mpirun cannot be given a host under the name it has, or what is asked for is not there.
+        UsageError: mpirun cannot be given a host under the name it has.
+        UnusableError: RDMA is asked for, and a host has none.
     """
     check_asked(spec, placement, facts)
     decisions = decide(spec, placement, facts, folder)

@@ -36,7 +36,7 @@ def _not_used(between: Between, decisions: Decisions, env: Mapping[str, Optional
             yield f"{told}); nothing on the line keeps NCCL off it: -x NCCL_IB_DISABLE=1 does"
     if decisions.conditions["no_gdr"].holds and decisions.conditions["no_gdr"].source == "fact":
         told = f"GPUDirect RDMA is not there on every host: {between.gdr.why}"
-        hint = "taco-launch -i FILE setup --only peermem loads the module; network: {gdr: off} says that none is wanted"
+        hint = "taco-launch -i FILE setup --only peermem loads the module, or says why it does not load; network: {gdr: off} says that none is wanted"
         if "NCCL_NET_GDR_LEVEL" in env:
             told = f"the job goes without GPUDirect RDMA, for it is not there on every host: {between.gdr.why}"
         yield f"{told} ({hint})"
@@ -50,7 +50,7 @@ def _inventory(spec: JobSpec, between: Between, decisions: Decisions) -> Iterato
         others = [f"{index} on {host}" for host, index in between.gids if index != declared]
         if others:
             yield (
-                f"network.gid_index: {declared}, and by the facts RoCE v2 over IPv4 is at {_some(others)}: "
+                f"network.gid_index: {declared}, and by the facts RoCE v2 over IPv4 is at {some(others)}: "
                 "is it still right?"
             )
 
@@ -61,13 +61,14 @@ def _differ(spec: JobSpec, decisions: Decisions) -> Iterator[str]:
         for name, value in pairs:
             by_name.setdefault(name, []).append(f"{host} {value}")
     for name, told in by_name.items():
-        shown = _some(told) if all(len(text) < _SHORT for text in told) else f"{told[0]}, ..."
+        shown = some(told) if all(len(text) < _SHORT for text in told) else f"{told[0]}, ..."
         yield (
             f"{name} differs from host to host ({shown}): taco-launch gives each rank its host's (--explain shows "
             "them); a pasted line cannot: write it into /etc/nccl.conf of each host"
         )
 
 
-def _some(texts: List[str]) -> str:
+def some(texts: List[str]) -> str:
+    """Give the first few of many."""
     more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return f"{', '.join(texts[:_SHOWN])}{more}"

@@ -7,7 +7,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 from taco_launch.launch import entries
 from taco_launch.launch.decide import Decisions, decide, versions
 from taco_launch.launch.entries import LeftOut
-from taco_launch.launch.network_remarks import network_remarks
+from taco_launch.launch.network_remarks import network_remarks, some
 from taco_launch.launch.replace import Option, tells_hosts
 from taco_launch.launch.separator import taken
 from taco_launch.model.job_facts import JobFacts
@@ -48,6 +48,7 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
         *_asked(draft),
         *_undone(draft),
         *_hosts(draft),
+        *_gpus(draft),
         *_reached(draft),
         *network_remarks(draft.spec, draft.facts, draft.decisions, dict(env)),
         *_interfaces(draft.options),
@@ -134,6 +135,23 @@ def _hosts(draft: Draft) -> Iterator[str]:
             "the line names no hosts: mpirun takes them from its default hostfile, as under the MPI Operator; to paste it "
             "elsewhere write that with --out DIR and set OMPI_MCA_orte_default_hostfile (5.0: PRTE_MCA_prte_default_hostfile)"
         )
+
+
+def _gpus(draft: Draft) -> Iterator[str]:
+    """Say where ranks share GPUs, and which host has fewer than the others that are to take as many ranks."""
+    have = {host.host: host.gpus for host in draft.facts.hosts if host.gpus}
+    placed = {share.host: share.ranks for share in draft.placement.shares if share.host in have}
+    crowded = [f"{host} has {have[host]} for {ranks}" for host, ranks in placed.items() if ranks > (have[host] or 0)]
+    if crowded:
+        yield f"ranks share GPUs: {some(crowded)}"
+    slots = {host.name: host.slots for host in draft.spec.hosts}
+    for host in placed:
+        most = max(have[other] or 0 for other in placed if slots[other] == slots[host])
+        if (have[host] or 0) < most:
+            yield (
+                f"{host} has {have[host]} GPUs, and other hosts of the job {most}: is one gone? "
+                f"taco-launch setup --check --hosts {host} tells"
+            )
 
 
 def _reached(draft: Draft) -> Iterator[str]:

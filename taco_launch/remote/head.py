@@ -2,14 +2,13 @@
 
 import io
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
 from taco_launch.agent import protocol
-from taco_launch.command import Command
+from taco_launch.command import BARE, Command, as_typed
 from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
 from taco_launch.model.hosts import Inventory
 from taco_launch.remote import bundle, seat
@@ -17,9 +16,6 @@ from taco_launch.remote.access import Access
 from taco_launch.remote.seat import Seat
 from taco_launch.remote.transport import Transport
 
-# Where a message names a verb that asks hosts, the inventory belongs to what is typed.
-_BARE = "taco-launch"
-_TYPED = re.compile(rf"\b{_BARE} (?:-i FILE )?(?=(?:delete|facts|get|list|logs|run|setup|stop|submit|wait)\b)")
 _HINT = "\nhint: "
 
 
@@ -46,7 +42,7 @@ class Head:
     Its calls may be made from several threads at once, as those of the transports are.
     """
 
-    def __init__(self, remote: Transport, where: Seat, typed: str = _BARE) -> None:
+    def __init__(self, remote: Transport, where: Seat, typed: str = BARE) -> None:
         """Speak by way of `remote` to the agent at its seat; `typed` is how taco-launch is called, for hints."""
         self.seat = where
         self.typed = typed
@@ -114,7 +110,7 @@ class Head:
     def _error(self, message: str, hint: str | None, exit_code: int) -> AgentError:
         # What is wrong with its host the agent says without a name: it knows none.
         host = f"{self.name}: " if exit_code == HOST_FAILED and self.seat.inherit else ""
-        return AgentError(f"{host}{message}", hint and self._as_typed(hint), exit_code)
+        return AgentError(f"{host}{message}", hint and as_typed(hint, self.typed), exit_code)
 
     def _complete(self, job: dict[str, Any]) -> None:
         """Have a job's hints and warnings say what to type here."""
@@ -122,12 +118,9 @@ class Head:
         for entry in (record, *job.get("events", ())):
             reason, begins, hint = entry.get("reason", "").partition(_HINT)
             if begins:
-                entry["reason"] = reason + begins + self._as_typed(hint)
+                entry["reason"] = reason + begins + as_typed(hint, self.typed)
         if record.get("warnings"):
-            record["warnings"] = [self._as_typed(warning) for warning in record["warnings"]]
-
-    def _as_typed(self, words: str) -> str:
-        return words if self.typed == _BARE else _TYPED.sub(lambda _match: f"{self.typed} ", words)
+            record["warnings"] = [as_typed(warning, self.typed) for warning in record["warnings"]]
 
     def _read(self, op: str, stdout: IO[bytes]) -> dict[str, Any]:
         try:

@@ -208,7 +208,7 @@ def why(op: Op, ran: Ran) -> str:
 
 def hint(ran: Ran) -> str:
     """Give the next step that an operation told on a line `hint: ` after its last `error: `; empty where it told none."""
-    return "; ".join(_told(ran)[1])[:_MOST]
+    return "; ".join(step.rstrip(".") for step in _told(ran)[1])[:_MOST]
 
 
 def _told(ran: Ran) -> tuple[list[str], list[str]]:

@@ -34,7 +34,7 @@ def chain(
 
     Of a stage that an operation before it `reveals` only that is said: a guess would announce what is then not done.
     """
-    broken = (*faults(host, facts, cluster.inventory), *full(facts, cluster.inventory))
+    broken = (*faults(facts, cluster.inventory), *full(facts, cluster.inventory))
     if broken:
         return Chain(host.name, (), broken)
     ops: list[Op] = []

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from taco_launch.facts.stops import GONE_HINT
 from taco_launch.model.facts import ContainerState, Docker, HostFacts, Made
 from taco_launch.model.hardware import Board, Gpus
 from taco_launch.model.hosts import Container, Host
@@ -95,8 +96,7 @@ def _gone(name: str, gone: tuple[str, ...], facts: HostFacts) -> Problem:
 
 def _fewer_hint(cluster: str) -> str:
     return (
-        "on the host: dmesg -T | grep -iE 'xid|nvrm' says why; a reset (nvidia-smi --gpu-reset) or a reboot may bring it "
-        "back. To go on without it, when no job runs there: "
+        f"on the host: {GONE_HINT}. To go on without it, when no job runs there: "
         f"docker rm --force {paths.container(cluster)}, then run setup again"
     )
 
@@ -167,10 +167,11 @@ def _start(definition: Definition, facts: HostFacts) -> Iterator[Op]:
         why.append("the container does not run under it")
     if not why:
         return
+    unit_file, new = paths.unit_file(definition.cluster), unit.changed_file(definition.cluster)
     stopped = (
         there is not None
         and there.state == "running"
-        and any(file.path == paths.unit_file(definition.cluster) for file in changed)
+        and any(file.path == unit_file for file in changed)
         and isinstance(facts.docker, Docker)
         and gpus.loses(definition.options, facts.docker)
     )
@@ -181,8 +182,8 @@ def _start(definition: Definition, facts: HostFacts) -> Iterator[Op]:
         f"start {unit_name}",
         "; ".join(why),
         scripts.text("idle.sh") + scripts.text("reload.sh") + scripts.text("start.sh"),
-        (name, unit_name),
-        changed,
+        (name, unit_name, unit_file, new),
+        tuple(replace(file, path=new, shown=unit_file) if file.path == unit_file else file for file in changed),
         disrupts="container" if stopped else "nothing",
         seconds=_START_SECONDS,
         expect=lambda facts: _started(facts, definition, changed),

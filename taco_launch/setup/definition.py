@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from taco_launch.facts import stops
 from taco_launch.model.facts import ContainerState, Docker, HostFacts, Made, System
 from taco_launch.model.found import Unknown, asked
 from taco_launch.model.hardware import Gpus
@@ -20,12 +21,11 @@ from taco_launch.setup.ops import File
 _CAPABILITIES = ("IPC_LOCK", "SYS_PTRACE")
 # Of /dev/infiniband: what libibverbs and librdmacm open; not umad and issm, which manage the fabric.
 _RDMA_DEVICE = re.compile(r"/dev/infiniband/(?:uverbs[0-9]+|rdma_cm)")
-_BY_CDI = "by CDI it keeps them: docker 28, or 25 and newer with docker.settings: {features: {cdi: true}}"
+_BY_CDI = "by CDI it keeps them: docker 28.2, or 25 and newer with docker.settings: {features: {cdi: true}}"
 _GPU_DEVICE = re.compile(r"/dev/nvidia(?:[0-9]+|ctl)")
-# Where a container of ours keeps its options, so that a plan can say which of them have changed.
+# Where a container of ours keeps its options, so that a plan can say which of them have changed. Beside it are the GPUs
+# that its host had then (facts/stops.py): `--device=nvidia.com/gpu=all` would take as many as are left.
 _OPTIONS_LABEL = "taco-launch.options"
-# And the GPUs that its host had then, by PCI address: `--device=nvidia.com/gpu=all` would take as many as are left.
-_GPUS_LABEL = "taco-launch.gpus"
 _ENV = "--env="
 # For the environment of the image, of which Linux lets a program have a few MiB at most (execve(2)).
 _RUN_BYTES = 16 << 20
@@ -71,7 +71,7 @@ class Definition:
             (paths.DEFINITION_LABEL, self.digest),
             (paths.IMAGE_LABEL, self.name),
             (_OPTIONS_LABEL, json.dumps(self.told)),
-            *(((_GPUS_LABEL, ",".join(self.gpus)),) if self.gpus else ()),
+            *(((stops.GPUS_LABEL, ",".join(self.gpus)),) if self.gpus else ()),
         )
 
     @property
@@ -126,7 +126,7 @@ def define(inventory: Inventory, container: Container, facts: HostFacts) -> Defi
         (*rdma, *gpus),
         (*remarks, *gpu_remarks, *limit_remarks),
         container.env,
-        _addresses(facts) if gpu_options and of_gpus.VISIBLE not in dict(container.env) else (),
+        stops.addresses(facts) if gpu_options and of_gpus.VISIBLE not in dict(container.env) else (),
     )
 
 
@@ -134,7 +134,7 @@ def changes(definition: Definition, there: ContainerState) -> str:
     """Say in what a container of ours differs from its definition; empty where it is the very same."""
     labels = dict(there.labels)
     if labels.get(paths.DEFINITION_LABEL) == definition.digest:
-        had, has = len(_gpus_of(there)), len(definition.gpus)
+        had, has = len(stops.gpus_of(there)), len(definition.gpus)
         return f"it was made with {had} GPU{'s' if had > 1 else ''}, and this host has {has}" if 0 < had < has else ""
     was = labels.get(paths.IMAGE_LABEL)
     if was != definition.name:
@@ -145,8 +145,8 @@ def changes(definition: Definition, there: ContainerState) -> str:
     more = [_shown(option) for option in definition.told if option not in before]
     less = [_shown(option) for option in before if option not in definition.told]
     differing = [f"with {'another value of ' if option in less else ''}{option}" for option in more]
-    differing += [f"without {option}" for option in less if option not in more]
-    return f"now {', '.join(differing)}" if differing else "its image or its main.sh has changed"
+    differing += [f"no longer with {option}" for option in less if option not in more]
+    return f"from now on {', '.join(differing)}" if differing else "its image or its main.sh has changed"
 
 
 def _before(there: ContainerState) -> tuple[str, ...] | None:
@@ -207,24 +207,7 @@ def lost(definition: Definition, there: ContainerState, facts: HostFacts) -> tup
 
 def fewer(definition: Definition, there: ContainerState) -> str:
     """Say which GPUs have gone since a container of ours was made; empty where there are as many, or it does not tell."""
-    before, now = _gpus_of(there), definition.gpus
-    lacking = len(before) - len(now)
-    if not now or lacking <= 0:
-        return ""
-    gone = [address for address in before if address not in now]
-    verb = "is" if lacking == 1 else "are"
-    # a host whose PCI addresses are others now tells no more than how many
-    who = f"GPU{'s' * (lacking > 1)} {', '.join(gone)}" if len(gone) == lacking else f"{lacking} of {len(before)} GPUs"
-    return f"{who} {verb} gone since the last setup (container made with {len(before)}, {len(now)} here now)"
-
-
-def _gpus_of(there: ContainerState) -> tuple[str, ...]:
-    return tuple(filter(None, dict(there.labels).get(_GPUS_LABEL, "").split(",")))
-
-
-def _addresses(facts: HostFacts) -> tuple[str, ...]:
-    gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.gpus, tuple) else ()
-    return tuple(gpu.pci if isinstance(gpu.pci, str) else f"number {gpu.index}" for gpu in gpus)
+    return stops.fewer(stops.gpus_of(there), definition.gpus)
 
 
 def _devices(facts: HostFacts, kind: re.Pattern[str]) -> tuple[str, ...]:
@@ -251,7 +234,8 @@ def _gpus(
     options = [option]
     if option == of_gpus.BY_RUNTIME and of_gpus.VISIBLE not in dict(container.env):
         options.append(f"{_ENV}{of_gpus.VISIBLE}=all")
-    told = f"its {len(gpus)} GPUs {of_gpus.how((option,))}"
+    undecided = of_gpus.undecided(facts.docker, inventory.toolkit) if isinstance(facts.docker, Docker) else ""
+    told = f"its {len(gpus)} GPUs {of_gpus.how((option,))}{undecided}"
     privileged = ("--privileged",) if container.privileged else ()
     if isinstance(facts.docker, Docker) and of_gpus.loses((option, *privileged), facts.docker):
         told += f", which any `systemctl daemon-reload` takes from it; {_BY_CDI}"

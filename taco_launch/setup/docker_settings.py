@@ -23,7 +23,10 @@ _PART = f"""\
 EnvironmentFile=-{PROXY_VALUES}
 """
 _PENDING = ("changes of an earlier set-up, which was interrupted",)
-_RUNNING = ("running", "paused", "restarting")
+# Where an engine with CDI looks for specifications that is not told otherwise.
+_CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+# States of containers that a restart of the engine stops.
+RUNNING = ("running", "paused", "restarting")
 _FOR_ALL = "ids in its containers would not be the host's, and containers here share the host's network and processes"
 
 
@@ -55,18 +58,20 @@ def settings(docker: Docker, made: Made, cluster: Cluster) -> Iterator[Op | Prob
 
 
 def taken(
-    stage: Stage, keys: dict[str, Any], docker: Docker, made: Made, cluster: Cluster, why: str
+    stage: Stage, keys: dict[str, Any], docker: Docker, made: Made, cluster: Cluster, why: str, *, has: bool = False
 ) -> Iterator[Op | Problem]:
     """Plan that daemon.json gets these keys, for another stage, and that an engine which runs takes them.
 
-    They are those that the engine lacks: where the file has them already, it is to read it anew.
+    They are those that the engine lacks: where the file has them already, it is to read it anew. With `has` they are in
+    force until the engine starts anew, so it does not have to.
     """
     merged = _merged(stage, made, keys)
     if isinstance(merged, Problem):
         yield merged
         return
-    changes = (_config(made, merged) or _Change("daemon.json: have the engine take it", ""),)
-    yield from _change(stage, tuple(replace(each, why=why) for each in changes), docker, made, cluster, merged)
+    change = _config(made, merged) or _Change("daemon.json: have the engine take it", "")
+    change = replace(change, why=why, restarts=() if has else change.restarts)
+    yield from _change(stage, (change,), docker, made, cluster, merged)
 
 
 def _merged(stage: Stage, made: Made, keys: dict[str, Any]) -> daemon_json.Merged | Problem:
@@ -207,7 +212,7 @@ def _stopped(stage: Stage, docker: Docker, keys: Sequence[str], cluster: Cluster
     if cluster.disrupt != "nothing":
         return None
     what = f"docker has to be restarted for {', '.join(keys)}"
-    hint = "stop them, or let them be stopped: setup --disrupt docker"
+    hint = "stop them, or let them be stopped: taco-launch -i FILE setup --disrupt docker"
     if not isinstance(docker.containers, tuple):
         return Problem(stage, f"{what}, and what runs there is not known: {docker.containers.reason}", hint=hint)
     names = [each.name for each in docker.containers if _runs(each)]
@@ -219,7 +224,7 @@ def _stopped(stage: Stage, docker: Docker, keys: Sequence[str], cluster: Cluster
 
 
 def _runs(container: ContainerState) -> bool:
-    return container.state in _RUNNING
+    return container.state in RUNNING
 
 
 def _not_taken(docker: Docker, engine: Engine) -> list[str]:
@@ -256,6 +261,18 @@ def _set(facts: HostFacts, merged: daemon_json.Merged) -> HostFacts:
     made, docker = facts.made, facts.docker
     if isinstance(docker, Docker) and (root := _moved_to(docker, merged)) is not None:
         facts = replace(facts, docker=replace(docker, root=root, images=(), containers=()))
+    facts = _with_cdi(facts, merged)
     if not isinstance(made, Made):
         return facts
     return replace(facts, made=replace(made, daemon_json=merged.text)) if merged.text.strip() else facts
+
+
+def _with_cdi(facts: HostFacts, merged: daemon_json.Merged) -> HostFacts:
+    """Give the facts of an engine that can have CDI, with what this daemon.json says of it."""
+    docker = facts.docker
+    features = daemon_json.read(merged.text).get("features") if "features" in merged.keys else None
+    on = features.get("cdi") if isinstance(features, dict) else None
+    if on is None or not isinstance(docker, Docker) or not isinstance(docker.cdi_folders, tuple):
+        return facts
+    folders = (docker.cdi_folders or _CDI_FOLDERS) if on is True else ()
+    return replace(facts, docker=replace(docker, cdi_folders=folders))

@@ -1,7 +1,8 @@
 """How the containers of a host get its GPUs: by CDI, by the runtime nvidia, or by the hook that the engine looks for.
 
 CDI comes first: systemd then knows of the devices, and leaves them to the container whatever it does (scripts/reload.sh).
-Then the runtime, which an engine takes while it runs; for the hook it has to be started anew, as it looks for that once.
+It came with Docker 25, and is on by itself from 28.2 on. Then the runtime, which an engine takes while it runs; for the
+hook it has to be started anew, as it looks for that once.
 """
 
 import re
@@ -22,6 +23,8 @@ VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _HOW = {BY_CDI: "by CDI", BY_RUNTIME: f"by the runtime {RUNTIME}", BY_HOOK: "by docker's hook"}
 # The first toolkit with `nvidia-ctk cdi generate`.
 _OLDEST = (1, 12)
+# The first engine whose feature cdi is on where daemon.json says nothing of it (release notes of 28.2.0).
+_CDI_UNASKED = (28, 2)
 
 
 def gpus(host: Host, facts: HostFacts) -> tuple[Gpu, ...]:
@@ -32,11 +35,35 @@ def gpus(host: Host, facts: HostFacts) -> tuple[Gpu, ...]:
 
 def by_cdi(docker: Docker, toolkit: Toolkit) -> bool:
     """Say whether containers get GPUs by CDI: the engine that runs takes it, the toolkit can, and it may be."""
-    if toolkit.cdi == "off" or not isinstance(docker.cdi_folders, tuple) or not isinstance(docker.toolkit, str):
+    return isinstance(docker.cdi_folders, tuple) and docker.cdi_folders != () and _describes(docker, toolkit)
+
+
+def by_cdi_if_on(docker: Docker, toolkit: Toolkit) -> bool:
+    """Say whether containers would get GPUs by CDI, were it not off in the engine that runs."""
+    return docker.cdi_folders == () and _describes(docker, toolkit)
+
+
+def undecided(docker: Docker, toolkit: Toolkit) -> str:
+    """Say what else than the runtime it may be, as long as no engine tells which it is; empty where that is known."""
+    open_ = toolkit.cdi == "auto" and not isinstance(docker.version, str)
+    return ", or by CDI where docker turns out to be 25 or newer" if open_ else ""
+
+
+def on_by_itself(docker: Docker) -> bool:
+    """Say whether an engine of this version has CDI without being told to."""
+    return isinstance(docker.version, str) and _numbers(docker.version) >= _CDI_UNASKED
+
+
+def _describes(docker: Docker, toolkit: Toolkit) -> bool:
+    """Say whether the toolkit can describe GPUs for CDI, and may."""
+    if toolkit.cdi == "off" or not isinstance(docker.toolkit, str):
         return False
     known = docker.toolkit_programs if isinstance(docker.toolkit_programs, tuple) else ()
-    version = tuple(int(number) for number in re.findall("[0-9]+", docker.toolkit)[:2])
-    return bool(docker.cdi_folders) and "nvidia-ctk" in known and version >= _OLDEST
+    return "nvidia-ctk" in known and _numbers(docker.toolkit) >= _OLDEST
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall("[0-9]+", version)[:2])
 
 
 def option(docker: Docker, toolkit: Toolkit) -> str:

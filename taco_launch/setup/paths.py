@@ -22,6 +22,8 @@ ENGINE_PROXY = f"{UNITS}/docker.service.d/taco-launch.conf"
 ENGINE_CONFIG = "/etc/docker/daemon.json"
 # What of GPUDirect RDMA is loaded at boot: modules-load.d(5).
 PEERMEM = "/etc/modules-load.d/taco-launch-peermem.conf"
+# How nvidia_peermem is loaded, where OFED is old: modprobe.d(5).
+PEERMEM_OPTIONS = "/etc/modprobe.d/taco-launch-peermem.conf"
 # That set-up installed nv_peer_mem, whose package brings a service which loads it at boot.
 NV_PEER_MEM = f"{STATE}/docker/nv_peer_mem"
 

@@ -11,6 +11,7 @@ from taco_launch.setup import daemon_json, firewall, paths, scripts
 from taco_launch.setup.docker_settings import MARKS
 from taco_launch.setup.image import held, parse_reference
 from taco_launch.setup.ops import File, Op, Problem
+from taco_launch.setup.peermem_ops import service_off
 
 # What set-up put into daemon.json, as docker_settings keeps it.
 ADDED = f"{MARKS}/added"
@@ -70,15 +71,17 @@ def plan(facts: HostFacts, cluster: str, image: str | None, added: str) -> Itera
         if _is_cluster(path, file) and path not in (paths.folder(cluster), paths.host_folder(cluster))
     ]
     if not others:
-        if paths.PEERMEM in files:
-            yield Op(
-                "peermem",
-                f"remove {paths.PEERMEM}",
-                "no other cluster uses it; what is loaded stays so until a reboot",
-                'rm -f -- "$1"\n',
-                (paths.PEERMEM,),
-            )
+        yield from _peermem(files)
         yield from _shared(facts.made, files, added)
+
+
+def _peermem(files: dict[str, MadeFile]) -> Iterator[Op]:
+    """Plan that nothing of ours loads a module at boot any more."""
+    stays = "no other cluster uses it; what is loaded stays so until a reboot"
+    if ours := [path for path in (paths.PEERMEM, paths.PEERMEM_OPTIONS) if path in files]:
+        yield Op("peermem", f"remove {' and '.join(ours)}", stays, 'rm -f -- "$@"\n', tuple(ours))
+    if paths.NV_PEER_MEM in files:
+        yield service_off(f"set-up installed it, and {stays}; the package stays")
 
 
 def _shared(made: Made, files: dict[str, MadeFile], added: str) -> Iterator[Op | Problem]:

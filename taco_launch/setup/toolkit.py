@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from taco_launch.model.facts import Docker, HostFacts, Made, System
 from taco_launch.model.found import Absent, Unknown
 from taco_launch.model.hosts import Host, Toolkit
 from taco_launch.setup import daemon_json, docker_settings, gpus, packages
+from taco_launch.setup.docker_settings import RUNNING
 from taco_launch.setup.ops import Cluster, File, Op, Problem
 from taco_launch.setup.scripts import text
 
@@ -43,6 +45,8 @@ _PROGRAMS = ("nvidia-ctk", _RUNTIME, *_HOOKS[:1])
 _REGISTERED = {"args": [], "path": _RUNTIME}
 # Where else dockerd may have a runtime from: its own command line, or another file than daemon.json.
 _ELSEWHERE = re.compile(rf"--add-runtime[= ]{gpus.RUNTIME}=|--config-file")
+# Where else it may be told whether it has CDI: dockerd's reference, --feature
+_FEATURES_ELSEWHERE = re.compile("--feature|--config-file")
 _GENERATE = 'nvidia-ctk cdi generate --output="$1"\n'
 
 
@@ -186,16 +190,8 @@ def _given(facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
     docker, made, toolkit = facts.docker, facts.made, cluster.inventory.toolkit
     assert isinstance(docker, Docker)
     assert isinstance(made, Made)
-    if gpus.by_cdi(docker, toolkit):
-        if not isinstance(docker.cdi, tuple) or gpus.ALL not in docker.cdi:
-            yield Op(
-                "toolkit",
-                f"describe the GPUs for CDI in {gpus.SPECIFICATION}",
-                why=f"docker gives GPUs to containers by CDI, and no specification names {gpus.ALL}",
-                script=_GENERATE,
-                args=(gpus.SPECIFICATION,),
-                expect=_described,
-            )
+    if gpus.by_cdi(docker, toolkit) or _may_have_cdi(docker, made, cluster):
+        yield from _by_cdi(docker, made, cluster)
         return
     running = isinstance(docker.runtimes, tuple) and gpus.RUNTIME in docker.runtimes
     there = _there(made)
@@ -207,19 +203,63 @@ def _given(facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
     # By our own hand, not by nvidia-ctk's: so it can be seen before it is done, is checked by the engine and taken back
     # if that refuses it, and `teardown` knows what was put in.
     lacks = "which it does not have" if not running else "which it has only until it starts anew"
-    why = f"docker gives GPUs to containers by the runtime {gpus.RUNTIME}, {lacks}"
+    why = f"docker gives GPUs to containers by the runtime {gpus.RUNTIME}, {lacks}{gpus.undecided(docker, toolkit)}"
     keys = {} if there else {"runtimes": {gpus.RUNTIME: _REGISTERED}}
     for each in docker_settings.taken("toolkit", keys, docker, made, cluster, why):
         yield each if isinstance(each, Problem) else replace(each, expect=_registered(each))
 
 
+def _may_have_cdi(docker: Docker, made: Made, cluster: Cluster) -> bool:
+    """Say whether CDI is to be switched on: the engine starts anew for that, so never under containers unasked.
+
+    Where GPUs are given in another way already, or somebody has said that CDI is off, that stays.
+    """
+    if not gpus.by_cdi_if_on(docker, cluster.inventory.toolkit) or cluster.inventory.toolkit.source == "none":
+        return False
+    idle = isinstance(docker.containers, tuple) and all(each.state not in RUNNING for each in docker.containers)
+    other = _there(made) or not isinstance(docker.runtimes, tuple) or gpus.RUNTIME in docker.runtimes
+    return (idle or cluster.disrupt != "nothing") and not other and not _told_of_cdi(made)
+
+
+def _by_cdi(docker: Docker, made: Made, cluster: Cluster) -> Iterator[Op | Problem]:
+    """Plan that the engine has CDI, now and whenever it starts, and that the GPUs are described for it."""
+    if not gpus.on_by_itself(docker) and cluster.inventory.toolkit.source != "none" and not _told_of_cdi(made):
+        has = bool(docker.cdi_folders)
+        lacks = "has on only until it starts anew" if has else "has, but off"
+        why = f"containers get GPUs by CDI, which Docker {docker.version} {lacks}"
+        for each in docker_settings.taken("toolkit", {"features": {"cdi": True}}, docker, made, cluster, why, has=has):
+            yield each
+            if isinstance(each, Problem):
+                return
+    if not isinstance(docker.cdi, tuple) or gpus.ALL not in docker.cdi:
+        yield Op(
+            "toolkit",
+            f"describe the GPUs for CDI in {gpus.SPECIFICATION}",
+            why=f"docker gives GPUs to containers by CDI, and no specification names {gpus.ALL}",
+            script=_GENERATE,
+            args=(gpus.SPECIFICATION,),
+            expect=_described,
+        )
+
+
+def _told_of_cdi(made: Made) -> bool:
+    """Say whether something tells the engine whether it has CDI: daemon.json, or its command line."""
+    command = made.engine_command if isinstance(made.engine_command, str) else ""
+    return "cdi" in _member(made, "features") or _FEATURES_ELSEWHERE.search(command) is not None
+
+
 def _there(made: Made) -> bool:
     """Say whether daemon.json has the runtime already, whoever put it there."""
+    return gpus.RUNTIME in _member(made, "runtimes")
+
+
+def _member(made: Made, key: str) -> dict[str, Any]:
+    """Give an object of daemon.json, empty where there is none that can be read."""
     try:
-        found = daemon_json.read(made.daemon_json if isinstance(made.daemon_json, str) else "").get("runtimes")
+        found = daemon_json.read(made.daemon_json if isinstance(made.daemon_json, str) else "").get(key)
     except daemon_json.NotOursError:
-        return False
-    return isinstance(found, dict) and gpus.RUNTIME in found
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _described(facts: HostFacts) -> HostFacts:

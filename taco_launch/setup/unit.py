@@ -38,6 +38,11 @@ def wait_script(cluster: str) -> str:
     return f"{paths.host_folder(cluster)}/wait.sh"
 
 
+def changed_file(cluster: str) -> str:
+    """Place the unit's text until scripts/start.sh makes it the unit's file."""
+    return f"{paths.host_folder(cluster)}/unit.new"
+
+
 def unit(definition: Definition) -> str:
     """Give the unit's text."""
     return _UNIT.format(

@@ -4,6 +4,13 @@ from typing import Tuple
 
 from taco_launch.signatures.entry import Kind, Signature
 
+# What keeps GPUs in containers for good: systemd knows of CDI's devices, and manages no cgroup of the driver cgroupfs.
+KEEPS_GPUS = (
+    "Each reload takes them again; for good, in the inventory: docker: { settings: { features: { cdi: true } } } with engine 25 or "
+    'newer, else docker: { settings: { exec-opts: ["native.cgroupdriver=cgroupfs"] } }; then taco-launch -i FILE setup --disrupt '
+    "docker"
+)
+
 SYSTEM = (
     Signature(
         "docker-not-running",
@@ -89,8 +96,8 @@ SYSTEM = (
         "gpu-access-lost",
         ("Failed to initialize NVML: Unknown Error",),
         "The container on {host} has lost its GPUs, as happens when systemd is reloaded on the host (daemon-reload).",
-        "Start the container again. For good: CDI (--device nvidia.com/gpu=all), or native.cgroupdriver=cgroupfs in "
-        "daemon.json.",
+        "Start the container again: docker restart NAME on {host} (set-up's: systemctl restart taco-launch-CLUSTER). "
+        f"{KEEPS_GPUS.replace('{', '{{').replace('}', '}}')}.",
     ),
     Signature(
         "driver-mismatch",
@@ -182,8 +189,10 @@ SYSTEM = (
         "kernel-headers",
         ("kernel headers for",),
         "The headers of the kernel {kernel}, which runs on {host}, are missing: dkms builds no module without them.",
-        "Install linux-headers-{kernel} (rpm systems: kernel-devel-{kernel}), or boot a kernel whose headers can be had; "
-        "then set-up again, or dkms autoinstall for what is not set-up's.",
+        "Install linux-headers-{kernel} (rpm systems: kernel-devel-{kernel}). Where no package source of the host has it, the "
+        "kernel is older than they are: name the distribution's archive of old packages as a source (snapshot.debian.org, "
+        "vault.centos.org), or install and boot its kernel of now with the headers; then set-up again, or dkms autoinstall "
+        "for what is not set-up's.",
         r"kernel headers for kernel (?P<kernel>\S+) cannot be found",
     ),
     Signature(

@@ -15,8 +15,7 @@ from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.gang import Gang
 from taco_launch.agent.holders import Holder
 from taco_launch.agent.leases import Leases
-from taco_launch.agent.refusal import UnusableError
-from taco_launch.errors import PlacementError
+from taco_launch.errors import PlacementError, UnusableError
 from taco_launch.model.hosts import Host
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec

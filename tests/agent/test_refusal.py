@@ -2,8 +2,8 @@
 
 import pytest
 
-from taco_launch.agent.refusal import UnusableError, ahead, crowded, refusal
-from taco_launch.errors import PlacementError
+from taco_launch.agent.refusal import ahead, crowded, refusal
+from taco_launch.errors import PlacementError, UnusableError
 from taco_launch.model.hosts import Host
 from taco_launch.model.plans import HostSlots, Wanted
 

@@ -11,12 +11,15 @@ from click.testing import CliRunner, Result
 
 from taco_launch.cli import host_errors
 from taco_launch.cli.main import cli
+from taco_launch.command import shell
 from taco_launch.errors import HostError, UsageError
 from taco_launch.model.facts import HostFacts
+from taco_launch.model.found import Unknown
 from taco_launch.model.hardware import Rdma
 from taco_launch.remote.fanout import Answer, Fanout
 from tests.conftest import Taco
 from tests.facts.hosts import host
+from tests.launch.machines import bond
 
 TOPO = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV2\t0-7\nGPU1\tNV2\t X \t0-7\n"
 GIDS = """DEV\tPORT\tINDEX\tGID\t\t\t\t\tIPv4  \t\tVER\tDEV
@@ -316,6 +319,28 @@ def test_a_file_that_is_no_document_is_refused_before_hosts_are_asked(
     done = played(play, "--compare", str(path))
     assert isinstance(done.exception, UsageError)
     assert words in str(done.exception)
+    if text == "hello":
+        typed = shell(("taco-launch", "-i", str(tmp_path / "cluster.yaml"), "facts", "--json"))
+        assert done.exception.hint == f"make it by: {typed}"
+
+
+def test_a_job_goes_by_tcp_where_a_host_has_no_rdma(played: Callable[..., Result]) -> None:
+    def play(report: Callable[[Answer[HostFacts]], None]) -> None:
+        for number in (1, 2):
+            facts = bond(number)
+            assert isinstance(facts.rdma, Rdma)
+            assert isinstance(facts.rdma.hcas, tuple)
+            (hca,) = facts.rdma.hcas
+            state = "DOWN" if number == down else "ACTIVE"
+            ports = tuple(replace(port, state=state) for port in hca.ports)
+            report(Answer(facts.host, replace(facts, rdma=replace(facts.rdma, hcas=(replace(hca, ports=ports),)))))
+
+    down = 0
+    assert "NCCL_IB_HCA" in played(play).stdout
+    down = 2
+    shown = played(play).stdout
+    assert "  transport  TCP    RDMA is not there on every host: gpu2: mlx5_" in shown
+    assert "NCCL_IB_" not in shown
 
 
 def test_verdicts_stand_below_the_facts(played: Callable[..., Result]) -> None:
@@ -324,11 +349,27 @@ def test_verdicts_stand_below_the_facts(played: Callable[..., Result]) -> None:
             report(Answer(f"gpu{number}", host(f"gpu{number}", "535.86.10" if number == 3 else "535.104.05")))
 
     done = played(play)
-    assert "\nHealth:\n  ok: MIG, ECC, RDMA ports\n" in done.stdout
+    assert "\nHealth:\n  ok: driver, MIG, ECC, RDMA ports\n" in done.stdout
     assert "\nHosts that differ:\n  gpu3: driver 535.86.10, 3 others 535.104.05\n" in done.stdout
     (first, *_) = json.loads(played(play, "--json").stdout)["hosts"]
     assert [(each["name"], each["level"]) for each in first["health"]] == [
+        ("driver", "ok"),
         ("MIG", "ok"),
         ("ECC", "ok"),
         ("RDMA ports", "ok"),
     ]
+
+
+def test_gpus_that_cannot_be_asked_are_one_line(played: Callable[..., Result]) -> None:
+    def play(report: Callable[[Answer[HostFacts]], None]) -> None:
+        for number in (1, 2, 3):
+            facts = host(f"gpu{number}")
+            report(Answer(facts.host, facts if number == 1 else replace(facts, gpu=Unknown("NVIDIA-SMI has failed"))))
+
+    for words in ((), ("-o", "wide")):
+        lines = played(play, *words).stdout.partition("\nHealth:\n")[2].splitlines()
+        assert lines[0] == (
+            "  gpu[2-3]: unknown: MIG, ECC, row remapping, persistence, clocks, temperature, PCIe width: "
+            "NVIDIA-SMI has failed"
+        ), "nothing was judged, so nobody's rule is named"
+        assert lines[1] == "  ok: driver, RDMA ports"

@@ -8,7 +8,8 @@ import pytest
 
 from taco_launch.flows import setup as flow
 from taco_launch.flows.verify import Flaw
-from taco_launch.model.facts import HostFacts
+from taco_launch.model.facts import Docker, HostFacts
+from taco_launch.model.found import Absent
 from taco_launch.model.hardware import Gpus, Rdma
 from taco_launch.remote.fanout import Fanout
 from taco_launch.setup.ops import Problem
@@ -19,7 +20,7 @@ from tests.facts.hosts import host as facts_of
 world = simulated.world
 
 
-def test_the_odd_host_and_remarks_on_hardware_are_named_and_change_no_exit_code(world: World) -> None:
+def test_the_odd_host_and_remarks_on_hardware_are_named_and_other_software_is_drift(world: World) -> None:
     setup(world, "--yes")
 
     def ailing(name: str, **more: Any) -> HostFacts:
@@ -32,16 +33,31 @@ def test_the_odd_host_and_remarks_on_hardware_are_named_and_change_no_exit_code(
     world.like["gpu3"] = ailing
     why = "off on GPUs 0-7: the driver starts anew for every process, which takes seconds"
     done = setup(world, "--check")
-    assert code(done) == 0
+    assert code(done) == 3
+    assert done.stderr.splitlines()[-1] == "nothing to do for set-up, but hosts differ in driver, see above"
+    assert code(setup(world, "--dry-run")) == code(setup(world, "--yes")) == 0
     assert done.stdout.splitlines() == [
         "Remarks on hardware, which set-up never changes:",
-        f"  gpu3: remark: persistence: {why} (systemctl enable --now nvidia-persistenced)",
+        f"  gpu3: remark: persistence: {why} (systemctl enable nvidia-persistenced; systemctl restart nvidia-persistenced)",
         "Hosts that differ:",
         "  gpu3: driver 535.86.10, 2 others 535.104.05",
     ]
     told = json.loads(setup(world, "--check", "--json").stdout)
     assert [(each["hosts"], each["name"]) for each in told["remarks"]] == [(["gpu3"], "persistence")]
     assert told["differences"] == ["gpu3: driver 535.86.10, 2 others 535.104.05"]
+
+    def without(name: str, **more: Any) -> HostFacts:
+        return replace(ailing(name, **more), gpu=Absent("no driver"), rdma=Absent("none"))
+
+    def with_toolkit(name: str, **more: Any) -> HostFacts:
+        facts = facts_of(name, **more)
+        assert isinstance(facts.docker, Docker)
+        return replace(facts, docker=replace(facts.docker, toolkit="1.17.0"))
+
+    world.like |= {"gpu1": with_toolkit, "gpu2": with_toolkit, "gpu3": without}
+    done = setup(world, "--check")
+    assert "gpu3: container toolkit none, 2 others 1.17.0" in done.stdout
+    assert code(done) == 0, "a host without GPUs has neither driver nor toolkit"
 
 
 def test_a_fault_of_hardware_is_drift_that_set_up_cannot_mend(world: World) -> None:
@@ -68,7 +84,10 @@ def test_a_fault_of_hardware_is_drift_that_set_up_cannot_mend(world: World) -> N
     assert "  gpu2: fault: lost GPUs: GPU is lost (" in done.stdout
     assert done.stderr.splitlines()[-1] == f"nothing to do for set-up, but {said}"
     assert code(setup(world, "--dry-run")) == 0
-    assert code(setup(world, "--yes")) == 0, "its hosts are as the inventory says"
+    done = setup(world, "--yes")
+    assert code(done) == 3, "its hosts are as the inventory says, and one of them is broken"
+    assert done.stdout.splitlines()[-2].split() == ["gpu2", "fault", "0"]
+    assert done.stderr.splitlines()[-1].startswith("2 of 3 hosts ready after 0 s; a fault of hardware that it cannot")
     (world.of("gpu1") / "agent").unlink()
     assert setup(world, "--check").stderr.splitlines()[-1] == f"besides {said}"
     setup(world, "--yes")
@@ -101,10 +120,38 @@ def test_a_check_asks_the_containers_for_their_gpus(world: World, monkeypatch: p
     for words in (("--dry-run",), ("--check", "--only", "docker"), ("--check", "--hosts", "gpu1")):
         assert code(setup(world, *words)) == 0
     assert asked[2:] == [("gpu1",)]
-    world.refused["gpu2", "image"] = Problem("image", "no room", "make some")
-    setup(world, "--check")
+    world.refused["gpu2", "image"] = Problem(
+        "image", "no room", "make some: taco-launch -i FILE setup --disrupt docker"
+    )
+    typed = f"make some: taco-launch -i {world.folder.parent}/cluster.yaml setup --disrupt docker"
+    assert f"\nhint: {typed}\n" in setup(world, "--check").stderr
+    assert json.loads(setup(world, "--check", "--json").stdout)["problems"][0]["hint"] == typed
+    del asked[-1:]
     assert asked[3:] == [("gpu1", "gpu3")]
     (world.of("gpu1") / "agent").unlink()
     (world.of("gpu3") / "toolkit").unlink()
     assert code(setup(world, "--check", "--hosts", "gpu[1,3]")) == 3
     assert asked[4:] == [("gpu1",)], "of what is to be done the plan tells"
+
+
+def test_what_stops_a_host_is_told_once(world: World) -> None:
+    setup(world, "--yes")
+
+    def unlike(name: str, **more: Any) -> HostFacts:
+        facts = facts_of(name, **more)
+        assert isinstance(facts.gpu, Gpus)
+        return replace(facts, gpu=replace(facts.gpu, driver=replace(facts.gpu.driver, installed="550.54.15")))
+
+    world.like["gpu2"] = unlike
+    said = "the kernel runs NVIDIA driver 535.104.05, and 550.54.15 is installed"
+    for word in ("--check", "--yes"):
+        done = setup(world, word)
+        assert code(done) == 5
+        assert said in done.stderr
+        assert said not in done.stdout
+    assert next(line.split() for line in done.stdout.splitlines() if line.startswith("gpu2 ")) == [
+        "gpu2",
+        "failed",
+        "0",
+    ]
+    assert "a fault of hardware" not in done.stderr

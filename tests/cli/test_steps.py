@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from taco_launch.cli import render, steps
 from taco_launch.cli.main import cli
 from taco_launch.cli.options import Settings
 from taco_launch.errors import HostError
+from taco_launch.facts.health import Verdict
 from taco_launch.flows import setup as setup_flow
 from taco_launch.flows import teardown as flow
 from taco_launch.flows.apply import Step
@@ -69,7 +71,20 @@ def test_the_last_line_counts_hosts_and_faults(tmp_path: Path, capsys: pytest.Ca
     flaw = Flaw(("gpu1",), "cannot reach gpu2", "timed out")
     goes_on = "; once that is mended, the same command goes on"
     assert said() == (0, "2 of 2 hosts ready after 3 s")
-    assert said(flaw) == (5, f"2 of 2 hosts ready after 3 s, and 1 fault was found{goes_on}")
+    assert said(flaw) == (5, f"1 of 2 hosts ready after 3 s, and 1 fault was found{goes_on}")
+    mended = "; a fault of hardware that it cannot mend: gpu2, see above"
+    failed = Verdict("fabric manager", "fault", "is failed", "NVIDIA")
+    broken = steps.Findings(((failed, ("gpu2",)),), ())
+    done = Done((Ready("gpu1", 1), Ready("gpu2", 0)), (), "")
+    assert steps.show_done(Settings(), done, inventory, 3, ("ready", "failed"), broken) == 3
+    told = capsys.readouterr()
+    assert [line.split()[:2] for line in told.out.splitlines()[1:]] == [["gpu1", "ready"], ["gpu2", "fault"]]
+    assert told.err == f"1 of 2 hosts ready after 3 s{mended}\n"
+    as_json = Settings(output="json")
+    assert steps.show_done(as_json, replace(done, found=(flaw,)), inventory, 3, ("ready", "failed"), broken) == 5
+    document = json.loads(capsys.readouterr().out)
+    assert [each["state"] for each in document["hosts"]] == ["fault", "fault"]
+    assert document["remarks"][0]["name"] == "fabric manager"
     assert said(error=HostError("gpu2: no")) == (5, f"1 of 2 hosts ready after 3 s{goes_on}")
 
 

@@ -14,6 +14,7 @@ from taco_launch.errors import Fault, PlacementError, SpecError, TacoLaunchError
         (errors.SpecError, 2),
         (errors.PlacementError, 4),
         (errors.HostError, 5),
+        (errors.UnusableError, 5),
         (errors.NoJobError, 1),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 
 from taco_launch.inventory import profile
 from taco_launch.model.hosts import Host, Network
-from taco_launch.model.job_facts import JobFacts
+from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import Asked
 from tests.core.planned import (
     BOND,
@@ -174,3 +174,18 @@ def test_logins_and_ports_that_a_pasted_line_has_not_are_named() -> None:
 
 def test_each_host_its_own_gid_index_is_said() -> None:
     assert any("differs from host to host (gpu1 3, gpu2 5)" in warning for warning in gids("2.9.9", 3, 5).warnings)
+
+
+def test_ranks_that_share_gpus_and_a_host_with_fewer_than_the_others() -> None:
+    def said(one: int | None, two: int | None, **fields: Any) -> list[str]:
+        hosts = (JobHost("gpu1", gpus=one), JobHost("gpu2", gpus=two))
+        made = plan(JobFacts(False, openmpi="4.1.4", hosts=hosts), **{"hosts": FAR, "network": BOND, **fields})
+        return [warning for warning in made.warnings if "GPUs" in warning]
+
+    assert said(8, 8) == said(0, 0) == said(None, 8) == said(8, 0) == []
+    gone = "gpu1 has 7 GPUs, and other hosts of the job 8: is one gone? taco-launch setup --check --hosts gpu1 tells"
+    assert said(7, 8) == ["ranks share GPUs: gpu1 has 7 for 8", gone]
+    assert said(7, 8, np=4) == [], "the other host takes no part"
+    uneven = (Host("gpu1", "10.0.0.1", slots=14), Host("gpu2", "10.0.0.2", slots=2))
+    assert said(8, 8, hosts=uneven) == ["ranks share GPUs: gpu1 has 8 for 14"]
+    assert said(4, 8, hosts=(Host("gpu1", "10.0.0.1", slots=4), FAR[1])) == [], "it is declared so"

@@ -124,10 +124,11 @@ def test_logs_f_resumes_and_tails(taco: Taco, tmp_path: Path) -> None:
     assert taco("submit", "--name", "t", "--np", "1", "--", "sh", "-c", script).returncode == 0
     eventually(lambda: taco("logs", "t").stdout == "localhost/0 | a\nlocalhost/0 | b\n")
     follower = taco.start("logs", "-f", "-t", "1", "t")
-    time.sleep(0.5)
+    assert follower.stdout is not None
+    assert follower.stdout.readline() == b"localhost/0 | b\n"
     go.touch()
     out, _err = follower.communicate(timeout=30)
-    assert out == b"localhost/0 | b\nlocalhost/0 | c\n"
+    assert out == b"localhost/0 | c\n"
     assert taco("logs", "-t", "0", "t").stdout == ""
 
 

@@ -90,6 +90,18 @@ def test_a_gpu_that_is_gone_renumbers_no_other() -> None:
     assert (gone.where, gone.after) == (f"gpu.gpus[{gpu.gpus[0].pci}]", None)
 
 
+def test_a_topology_of_fewer_gpus_is_told_by_those_alone() -> None:
+    def of(links: list[list[str]]) -> dict[str, Any]:
+        made = told(host("gpu1"))
+        cpus = ["0-7"] * len(links)
+        made["topology"] = {"gpus": [f"GPU{n}" for n in range(len(links))], "nics": [], "links": links, "cpus": cpus}
+        return {**made, "asked": [*made["asked"], "topology"]}
+
+    two = of([["X", "NV2"], ["NV2", "X"]])
+    assert [each.where for each in changes(two, of([["X"]]))] == ["topology.gpus"]
+    assert [each.where for each in changes(two, of([["X", "SYS"], ["SYS", "X"]]))] == ["topology.links"]
+
+
 def test_a_subject_that_was_not_asked_for_has_not_changed_and_one_that_is_gone_has() -> None:
     facts = host("gpu1")
     assert differ(replace(facts, gpu=NOT_ASKED), facts) == []

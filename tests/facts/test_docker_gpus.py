@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 
 from taco_launch.facts.parse import parse
 from taco_launch.facts.sections import read
+from taco_launch.facts.summary import rows
 from taco_launch.model.facts import Docker, Made
 from taco_launch.model.found import Absent, Unknown
+from tests.facts.hosts import host
 from tests.facts.shells import SCRIPT, each_shell, run, tool
 
 # As `nvidia-ctk cdi generate` writes them; some tools write JSON, on one line or on many.
@@ -71,6 +74,26 @@ def test_what_a_host_has(shell: tuple[str, ...], folder: Path) -> None:
     found = answer(shell, folder, {"CDISpecDirs": None})
     assert found.cdi == ("nvidia.com/gpu=0", "nvidia.com/gpu=all", "vendor.com/nic=mlx5_0")
     assert found.cdi_folders == ()
+
+
+@pytest.mark.parametrize(
+    ("cdi", "shown", "wide"),
+    [
+        (
+            ("nvidia.com/gpu=0", "nvidia.com/gpu=GPU-1", "nvidia.com/gpu=all"),
+            "nvidia.com/gpu=all and 2 other names",
+            False,
+        ),
+        (("nvidia.com/gpu=all", "vendor.com/nic=0"), "nvidia.com/gpu=all and 1 other name", False),
+        (("vendor.com/nic=0",), "vendor.com/nic=0", False),
+        ((), "none", True),
+    ],
+)
+def test_people_see_what_cdi_names(cdi: tuple[str, ...], shown: str, *, wide: bool) -> None:
+    facts = host("gpu1")
+    assert isinstance(facts.docker, Docker)
+    (row,) = (row for row in rows(replace(facts, docker=replace(facts.docker, cdi=cdi))) if row.name == "CDI devices")
+    assert (row.text, row.wide) == (shown, wide)
 
 
 PACKAGES = """m probe 1 1.000000000

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from taco_launch.facts.health import judged, verdicts
-from taco_launch.model.facts import HostFacts, System
+from taco_launch.model.facts import ContainerState, Docker, HostFacts, System
 from taco_launch.model.found import NOT_ASKED, Absent, Unknown
 from taco_launch.model.hardware import Adapters, Board, Gpus, PciDevice, Rdma
+from taco_launch.model.hosts import Container, Host, Inventory
+from taco_launch.setup.hardware import faults
 from tests.facts.hosts import host
 
 BOARD = Board(("0000:1b:00.0",), (), Absent("no GPU is behind one"), ())
@@ -42,7 +44,7 @@ def test_a_host_that_is_right_says_so_of_each_thing() -> None:
     found = verdicts(of(board=replace(BOARD, nvswitches=("0000:c4:00.0",))))
     assert {each.level for each in found} == {"ok"}
     assert {each.name for each in found} == {
-        *("fabric manager", "MIG", "ECC", "row remapping", "persistence", "clocks", "temperature"),
+        *("driver", "fabric manager", "MIG", "ECC", "row remapping", "persistence", "clocks", "temperature"),
         *("PCIe width", "IOMMU", "ACS", "RDMA ports", "OFED"),
     }
     assert all(each.source and not each.hint for each in found)
@@ -54,13 +56,13 @@ def test_how_acs_is_turned_off() -> None:
     for where in (Absent("bare metal"), "kvm"):
         found = verdicts(replace(facts, system=replace(facts.system, virtualization=where)))
         (hint,) = [each.hint for each in found if each.name == "ACS"]
-        assert "off in the BIOS, or for each of them at each boot: setpci -s 0000:17:00.0 ECAP_ACS+0x6.w=0000" in hint
+        assert "off in the BIOS, or at each boot: for each in $(lspci -D -d ::0604" in hint
         assert ("virtual machine" in hint) == (where == "kvm")
 
 
 def test_nothing_is_said_of_what_nobody_asked_for_or_what_is_not_there() -> None:
     names = {each.name for each in verdicts(host("gpu1"))}
-    assert names == {"MIG", "ECC", "RDMA ports"}  # of these the simplest of hosts tells
+    assert names == {"driver", "MIG", "ECC", "RDMA ports"}  # of these the simplest of hosts tells
     nothing = replace(host("cpu1"), gpu=Absent("no driver"), rdma=NOT_ASKED)
     assert verdicts(nothing) == ()
 
@@ -109,6 +111,69 @@ def test_a_fabric_manager_is_nothing_to_a_machine_without_switches() -> None:
     assert wrong(of(driver={"fabric_manager": "failed"})) == []
 
 
+def test_what_stops_set_up_is_a_fault_here_in_its_words_and_what_follows_of_it_is_none() -> None:
+    cluster = Inventory("c", "gpu1", (Host("gpu1", "10.0.0.1"),), Container("i"))
+    idle = {"fabric_manager": "failed"}
+    removed = Absent("modinfo: ERROR: Module nvidia not found.")
+    unlike = of(board=SWITCHED, driver={"installed": "535.129.03"})
+    assert isinstance(unlike.rdma, Rdma)
+    for facts, name, words in (
+        (of(board=SWITCHED, driver={"loaded": Absent("no"), **idle}), "driver", "is installed and not loaded"),
+        (unlike, "driver", "the kernel runs NVIDIA driver 535.104.05, and 535.129.03 is installed"),
+        (
+            without_programs(of(driver={"installed": removed})),
+            "driver",
+            "is loaded, and no longer on the disk: after a reboot",
+        ),
+        (without_programs(of()), "driver", "is loaded, and its programs are missing: nvidia-smi: not found"),
+        (
+            replace(of(), rdma=replace(unlike.rdma, ofed="MLNX_OFED_LINUX-5.8-2.0.3.0")),
+            "OFED",
+            "mlx5_core on the disk is 5.4",
+        ),
+    ):
+        found = [each for each in verdicts(facts) if each.level == "fault"]
+        assert [(each.name, words in each.text) for each in found] == [(name, True)]
+        ((told, hint),) = [(each.message, each.hint) for each in faults(facts, cluster)]
+        assert (told, hint) == (found[0].text, found[0].hint)
+        assert [each.name for each in verdicts(facts) if each.level == "ok" and each.name == name] == []
+    hint = next(each.hint for each in verdicts(unlike) if each.name == "driver")
+    assert hint.startswith("install nvidia-fabricmanager 535.129.03 (here it is 535.104.05, which does not go with")
+    assert (
+        next(each.hint for each in verdicts(of(driver={"installed": "535.129.03"})))
+        == "reboot the host when no job runs there"
+    )
+
+
+def without_programs(facts: HostFacts) -> HostFacts:
+    assert isinstance(facts.gpu, Gpus)
+    return replace(facts, gpu=replace(facts.gpu, gpus=Absent("nvidia-smi: not found")))
+
+
+def test_ofed_that_no_job_uses_is_no_fault() -> None:
+    facts = of()
+    assert isinstance(facts.rdma, Rdma)
+    facts = replace(facts, rdma=replace(facts.rdma, ofed="MLNX_OFED_LINUX-5.8-2.0.3.0"))
+    assert [each.name for each in verdicts(facts) if each.level == "fault"] == ["OFED"]
+    assert [each.name for each, _ in judged([facts], rdma="off") if each.level == "fault"] == []
+
+
+def test_a_gpu_that_is_gone_since_the_container_was_made_is_a_fault() -> None:
+    facts = of()
+    assert isinstance(facts.gpu, Gpus)
+    assert isinstance(facts.gpu.gpus, tuple)
+    assert isinstance(facts.docker, Docker)
+    labels = (("taco-launch.gpus", ",".join(str(each.pci) for each in facts.gpu.gpus)),)
+    docker = replace(facts.docker, containers=(ContainerState("taco-launch-c", "train", "running", labels),))
+    facts = replace(facts, docker=docker)
+    assert wrong(facts) == []
+    assert isinstance(facts.gpu, Gpus)
+    assert isinstance(facts.gpu.gpus, tuple)
+    less = replace(facts, gpu=replace(facts.gpu, gpus=facts.gpu.gpus[:-1]))
+    text = "taco-launch-c: GPU 0000:07:00.0 is gone since the last setup (container made with 8, 7 here now)"
+    assert wrong(less) == [("fault", "GPUs", text)]
+
+
 def test_a_gpu_that_is_lost_and_an_hca_with_too_few_lanes() -> None:
     facts = of()
     assert isinstance(facts.gpu, Gpus)
@@ -124,9 +189,10 @@ def test_gpus_that_nobody_can_ask_are_unknown_and_never_right(gpus: Any) -> None
     assert isinstance(facts.gpu, Gpus)
     silent = replace(facts, gpu=replace(facts.gpu, gpus=gpus))
     names = ("MIG", "ECC", "row remapping", "persistence", "clocks", "temperature", "PCIe width")
-    assert wrong(silent) == [("unknown", name, gpus.reason) for name in names]
+    unknown = [each for each in wrong(silent) if each[0] == "unknown"]
+    assert unknown == [("unknown", name, gpus.reason) for name in names]
     told = judged([facts, replace(silent, host="gpu2")])
-    assert {verdict.name for verdict, hosts in told if hosts == ("gpu2",)} == set(names)
+    assert {verdict.name for verdict, hosts in told if hosts == ("gpu2",)} - {"driver"} == set(names)
     whole = replace(facts, gpu=Unknown("no answer"))
     assert [name for _, name, _ in wrong(whole)] == list(names)
 

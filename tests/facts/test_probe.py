@@ -15,6 +15,7 @@ from taco_launch.facts.parse import parse
 from taco_launch.facts.sections import PROBE, Section, read
 from taco_launch.model.facts import HostFacts, Made, MadeFile, Software, System
 from taco_launch.model.found import Absent, Unknown
+from taco_launch.setup import paths
 from tests.facts.shells import SCRIPT, SHELLS, each_shell, run, tool
 
 SUBJECTS = ("system", "network", "rdma", "docker", "image", "gpu", "topology")
@@ -315,6 +316,22 @@ def test_the_packages_that_python_would_find(tmp_path: Path) -> None:
 
 
 @each_shell
+def test_a_unit_starts_at_boot_if_its_files_say_so(shell: tuple[str, ...], tmp_path: Path) -> None:
+    """Whatever systemd remembers, which is `enabled` here until it reads its units anew."""
+    blocks = (f"Id={unit}.service\nActiveState=active\nUnitFileState=enabled\n" for unit in ("taco-launch-c", "docker"))
+    (tmp_path / "shown").write_text("\n".join(blocks))
+    script = feed(SCRIPT, cluster="c").replace(b"-d /run/systemd/system", b"-d /")
+    tool(tmp_path, "systemctl", f'[ "$1" = is-enabled ] || exec cat "{tmp_path}/shown"; echo said; exit 1')
+    answer = run(shell, "made", script=script, path=f"{tmp_path}:{os.environ['PATH']}").stdout
+    for said, enabled in ((b"disabled", False), (b"enabled-runtime", False), (b"not-found", None), (b"", True)):
+        made = parse("here", answer.replace(b"said\n", said + b"\n"), time.time(), time.time()).made
+        assert isinstance(made, Made)
+        none = Absent("taco-launch-c.service has no UnitFileState")
+        assert made.enabled == (none if enabled is None else enabled)
+        assert isinstance(made.engine_unit, Absent) or made.engine_unit == (said.decode() or "enabled")
+
+
+@each_shell
 def test_what_setup_left_is_asked_by_name_and_of_one_cluster(shell: tuple[str, ...]) -> None:
     answer = run(shell, "made", script=feed(SCRIPT, cluster="no-such"))
     made = parse("here", answer.stdout, time.time(), time.time()).made
@@ -360,3 +377,18 @@ def test_the_files_of_one_cluster(tmp_path: Path) -> None:
     assert ours["agent/current"].link == "agent-1.pyz"
     assert ours["clusters/a"] == MadeFile(f"{state}/clusters/a", None, 0o700)
     assert ours["clusters/a/ssh/key"].sha256 == sha256(b"clusters/a/ssh/key").hexdigest()
+
+
+def test_what_setup_puts_among_the_files_of_others_is_found(tmp_path: Path) -> None:
+    script, places = SCRIPT, {}
+    for place in (paths.PEERMEM, paths.PEERMEM_OPTIONS):
+        places[place] = tmp_path / Path(place).parent.name
+        places[place].write_text(place)
+        script = script.replace(place.encode(), str(places[place]).encode())
+    made = parse("here", run(SHELLS[0], "made", script=feed(script, cluster="a")).stdout, 0.0, 1.0).made
+    assert isinstance(made, Made)
+    assert isinstance(made.files, tuple)
+    found = {file.path: file.sha256 for file in made.files}
+    assert {place: found.get(str(file)) for place, file in places.items()} == {
+        place: sha256(place.encode()).hexdigest() for place in places
+    }

@@ -60,7 +60,7 @@ def proved(of: Inventory | None = None, facts: dict[str, HostFacts] | None = Non
         ({"outside": (TWO[:1], 0)}, "other GPUs than it has", f"2 there, 1 on the host: it has {TWO[1]}"),
         ({"outside": (TWO, 0), "inside": (MIG, 0)}, "other GPUs", f"lacks {TWO[1]}, and it has {MIG[1].strip()}"),
         ({"inside": (TWO[::-1], 0)}, "other GPUs", "in another order"),
-        ({"inside": ((LOST,), 255)}, "gives its container no GPUs", LOST),
+        ({"inside": ((LOST,), 255)}, "gives its container no GPUs", f"{LOST}. The container on gpu1 has lost its GPUs"),
         ({"inside": ((), 126)}, "gives its container no GPUs", "nvidia-smi ended with exit code 126"),
         ({"outside": (("No devices were found",), 6)}, "cannot list its GPUs", "No devices were found"),
         ({"error": HostError("gpu1: cut off", hint="look")}, "cannot be asked for its GPUs", "cut off"),
@@ -72,6 +72,15 @@ def test_what_is_wrong(host_1: dict[str, Any], what: str, evidence: str) -> None
     assert what in flaw.what
     assert evidence in flaw.evidence
     assert flaw.hint
+
+
+def test_gpus_that_a_reload_took_will_be_taken_again() -> None:
+    (flaw,) = proved(inside=((LOST,), 255))
+    again, _, lasting = flaw.hint.partition(". ")
+    assert again.startswith("on gpu1, when no job runs: systemctl restart taco-launch-")
+    assert lasting.startswith("Each reload takes them again; for good, in the inventory: docker: ")
+    (other,) = proved(inside=((), 126))
+    assert other.hint == again
 
 
 def test_equal_gpus_are_right_and_a_container_that_does_not_run_is_anothers_business() -> None:

@@ -121,6 +121,20 @@ def test_nothing_is_wrong() -> None:
         assert Cluster(count).flaws() == ()
 
 
+def test_a_job_that_runs_has_other_ports() -> None:
+    """Jobs' mpirun listens on first ports of the range."""
+    for given, ports in (
+        ((40000, 40999), range(40500, 41000)),
+        ((40000, 40001), range(40001, 40002)),
+        ((40000, 40000), range(40000, 40001)),
+    ):
+        cluster = Cluster(port_range=given)
+        cluster.inventory = replace(cluster.inventory, versions=(("openmpi", "4.1.4"),))
+        assert cluster.flaws() == ()
+        argv = cluster.hosts["gpu1"].seen[-1].argv
+        assert {int(port) for port in argv[argv.index("oob_tcp_dynamic_ipv4_ports") + 1].split(",")} <= set(ports)
+
+
 def test_the_line_is_that_of_a_job() -> None:
     cluster = Cluster()
     assert cluster.flaws() == ()

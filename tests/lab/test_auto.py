@@ -151,7 +151,7 @@ def test_gpudirect_rdma_where_every_host_has_peer_memory(roce: Cluster) -> None:
         assert reason in found.why("NCCL_NET_GDR_LEVEL")
         assert [text for text in found.warnings if reason in text and "setup --only peermem" in text] == found.warnings
         for refused in (roce.plan("--gdr"), roce.plan(network="{gdr: on}")):
-            assert refused.code == 2
+            assert refused.code == 5
             assert reason in refused.stderr
             assert "setup --only peermem" in refused.stderr
         assert roce.plan("--no-gdr").warnings == roce.plan(network="{gdr: off}").warnings == []
@@ -200,7 +200,7 @@ def test_one_host_without_rdma(roce: Cluster, script: str, back: str, reason: st
         assert found.network == "-x NCCL_IB_DISABLE=1"
         assert [f"gpu2: {reason}" in text for text in found.warnings] == [True]
         for refused in (roce.plan("--transport", "rdma"), roce.plan(network="{rdma: on}")):
-            assert refused.code == 2
+            assert refused.code == 5
             assert f"gpu2: {reason}" in refused.stderr
             assert "--transport tcp" in refused.stderr
         off = roce.plan(network="{rdma: off}")

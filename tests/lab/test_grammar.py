@@ -1,9 +1,11 @@
-"""What users write, and what the lab reads back: arguments of faults, labels, numbers, apt sources, addresses."""
+"""What users write, and what the lab reads back: arguments of faults, labels, numbers, addresses."""
 
 import os
 import re
+from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from taco_launch.cli import lab as verbs
 from taco_launch.cli.main import cli
 from taco_launch.errors import TacoLaunchError, UsageError
-from taco_launch.lab import access, engine, faults, hardware, hosts, sources, subnet, up
+from taco_launch.lab import access, engine, faults, hardware, hosts, subnet, up
 from taco_launch.lab.labels import LabHost, from_labels, is_lab_name, order, to_labels
 
 MACHINE = engine.Engine("20.10.24", 1, ours=False, userns=False, containers=0)
@@ -117,13 +119,16 @@ def test_a_negative_offset_is_an_argument_not_options() -> None:
         size=st.integers(1, 200),
         slots=st.integers(1, 64),
         gpus=st.sampled_from(verbs.MACHINES),
+        release=st.sampled_from(["", "bookworm", "trixie"]),
     )
 )
 def test_labels_there_and_back(host: LabHost) -> None:
     labels = dict(to_labels(host))
     assert from_labels(labels) == host
     for key in labels:
-        assert from_labels({name: value for name, value in labels.items() if name != key}) is None
+        without = from_labels({name: value for name, value in labels.items() if name != key})
+        # labs of before there were releases are still labs
+        assert without == (replace(host, release="") if key == "taco-launch.lab.release" else None)
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=5)))
@@ -182,14 +187,25 @@ def refused(folder: Path, words: list[str]) -> None:
 
 
 def test_defaults() -> None:
-    assert up.settled(up.Wanted("lab"), ()) == up.Wanted("lab", 2, 2, "none")
+    assert up.settled(up.Wanted("lab"), (), "bookworm") == up.Wanted("lab", 2, 2, "none", "bookworm")
 
 
 @pytest.mark.parametrize("there", [lab(4, 3, "v100x8"), lab(4, 3, "v100x8")[2:3], lab(4, 3, "v100x8")[-1:]])
 def test_what_is_there_decides(there: tuple[LabHost, ...]) -> None:
     """Also of a lab that was cut short: any of its hosts says how it was to be."""
-    assert up.settled(up.Wanted("lab"), there) == up.Wanted("lab", 4, 3, "v100x8")
-    assert up.settled(up.Wanted("lab", 4, 3, "v100x8"), there) == up.Wanted("lab", 4, 3, "v100x8")
+    wanted = up.Wanted("lab", 4, 3, "v100x8")
+    assert up.settled(up.Wanted("lab"), there, "bookworm") == replace(wanted, release="bookworm")
+    assert up.settled(wanted, there, "bookworm") == replace(wanted, release="bookworm")
+    newer = tuple(replace(each, release="trixie") for each in there)
+    assert up.settled(wanted, newer, "bookworm") == replace(wanted, release="trixie")
+
+
+def test_hosts_with_gpus_have_as_many_slots() -> None:
+    def slots(**wanted: Any) -> int | None:
+        return up.settled(up.Wanted("lab", **wanted), (), "bookworm").slots
+
+    assert [slots(gpus=kind) for kind in ("a100x8", "pcie4", "none", None)] == [8, 4, 2, 2]
+    assert slots(gpus="a100x8", slots=2) == 2
 
 
 @pytest.mark.parametrize(
@@ -198,6 +214,7 @@ def test_what_is_there_decides(there: tuple[LabHost, ...]) -> None:
         (up.Wanted("lab", size=3), "--hosts 3 (it has 2)"),
         (up.Wanted("lab", slots=8), "--slots 8 (it has 2)"),
         (up.Wanted("lab", gpus="v100x8"), "--gpus v100x8 (it has none)"),
+        (up.Wanted("lab", release="trixie"), "--release trixie (it has bookworm)"),
         (up.Wanted("lab", 3, 2, "v100x8"), "--hosts 3 (it has 2), --gpus v100x8 (it has none)"),
     ],
 )
@@ -205,7 +222,7 @@ def test_other_numbers(wanted: up.Wanted, said: str) -> None:
     with pytest.raises(
         UsageError, match=re.escape(f"the lab 'lab' is there already, made otherwise: {said}")
     ) as caught:
-        up.settled(wanted, lab())
+        up.settled(wanted, lab(), "bookworm")
     assert "taco-launch lab down && taco-launch lab up --" in str(caught.value.hint)
 
 
@@ -276,67 +293,6 @@ def test_addresses_are_distinct_and_in_the_network(size: int) -> None:
     addresses = {host.address for host in found}
     assert len(addresses) == size + 1
     assert not addresses & {"10.213.7.0", "10.213.7.1", "10.213.7.255"}
-
-
-# --- apt sources ------------------------------------------------------------------------------------------------------
-
-RING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-ONE_LINE = f"""# a comment
-deb http://archive.test/debian bookworm main contrib # the rest
-deb [arch=amd64 signed-by={RING}] http://archive.test/debian bookworm-updates main
-deb-src http://archive.test/debian bookworm main
-deb http://archive.test/debian bookworm-backports main
-deb [signed-by=/etc/apt/keyrings/vendor.gpg] https://vendor.test/apt bookworm main
-deb https://vendor.test/other ./
-"""
-DEB822 = f"""Types: deb deb-src
-# commented
-URIs: http://archive.test/debian http://mirror.test/debian
-Suites: bookworm
- bookworm-updates
-Components: main
-Signed-By: {RING}
-
-Types: deb
-URIs: http://archive.test/security
-Suites: bookworm-security
-Components: main
-Enabled: no
-
-Types: deb
-URIs: http://key.test/debian
-Suites: stable
-Components: main
-Signed-By:
- -----BEGIN PGP PUBLIC KEY BLOCK-----
- .
- mQINBF
-"""
-
-
-def test_one_line_sources() -> None:
-    found = sources.distributions_own([("sources.list", ONE_LINE)], "bookworm")
-    assert [source.line for source in found] == [
-        "deb http://archive.test/debian bookworm main contrib",
-        f"deb [signed-by={RING}] http://archive.test/debian bookworm-updates main",
-    ]
-
-
-def test_deb822_sources() -> None:
-    found = sources.distributions_own([("debian.sources", DEB822)], "bookworm")
-    assert [source.line for source in found] == [
-        *(
-            f"deb [signed-by={RING}] http://{host}.test/debian {suite} main"
-            for host in ("archive", "mirror")
-            for suite in ("bookworm", "bookworm-updates")
-        ),
-        "deb http://key.test/debian stable main",
-    ]
-
-
-@given(st.sampled_from(["a.list", "a.sources"]), st.text())
-def test_any_text_is_read(name: str, text: str) -> None:
-    assert isinstance(sources.distributions_own([(name, text)], "bookworm"), tuple)
 
 
 # --- files of the controller ------------------------------------------------------------------------------------------

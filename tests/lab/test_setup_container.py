@@ -176,7 +176,7 @@ def test_after_a_reboot_it_waits_for_devices_and_runs(engine: Engine) -> None:
     engine.sh(f'{make}; printf "{late}" >/etc/systemd/system/late.service; systemctl enable late')
     try:
         done = engine.setup("--dry-run")
-        assert f"now with --device={device}" in done.stdout
+        assert f"from now on with --device={device}" in done.stdout
         identity = engine.ready()
         engine.reboot()
         assert engine.sh(f"ls {device} || true") == ""

@@ -165,6 +165,7 @@ def test_one_takes_the_place_of_the_other_but_not_while_it_is_in_use(gpu: GpuHos
         "error: gpu1: load nvidia_peermem in place of nv_peer_mem: rmmod: ERROR: Module nv_peer_mem is in use: " in read
     )
     assert "cannot be unloaded on gpu1: GPU memory is registered with it" in read
+    assert "or reboot gpu1, then this command again: only that changes what a boot loads" in read
     assert gpu.loaded == ["nv_peer_mem"]
     gpu.sh("simulated-hardware set peermem-users 0; simulated-hardware set driver-ofed none")
     assert "Invalid argument" in gpu.refused(use="nvidia_peermem")

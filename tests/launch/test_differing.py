@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from taco_launch.errors import UsageError
+from taco_launch.errors import UnusableError
 from taco_launch.inventory import profile
 from taco_launch.launch.between import between
 from taco_launch.model.facts import HostFacts
@@ -73,7 +73,7 @@ def test_two_indices_on_one_host_are_too_many_for_an_old_nccl() -> None:
         eth = [roce(f"mlx5_{port}", f"eth{port}", f"10.{port}.0.{number}", 2 + 2 * port) for port in (0, 1)]
         return with_hcas(f"gpu{number}", *eth)
 
-    with pytest.raises(UsageError, match="gpu1 needs more than one index"):
+    with pytest.raises(UnusableError, match="gpu1 needs more than one index"):
         made(two(1), two(2), nccl="2.9.9", network=Network(rdma="on"))
     assert "NCCL_IB_DISABLE" in line(made(two(1), two(2), nccl="2.9.9"))
     assert "NCCL_IB_DISABLE" not in line(made(two(1), two(2), nccl=None))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.errors import UsageError
+from taco_launch.errors import UnusableError
 from taco_launch.inventory import profile
 from taco_launch.launch.needs import looks
 from taco_launch.model.facts import Bond, BondMember, HostFacts
@@ -97,7 +97,7 @@ def test_where_one_host_has_no_rdma_all_take_tcp_or_it_is_refused(second: Any, r
         (Asked(), Network(rdma="on"), "network: {rdma: auto}"),
         (Asked(gdr=True), Network(), "leave --gdr out"),
     ):
-        with pytest.raises(UsageError, match=r"not there on every host|no RDMA between the hosts") as caught:
+        with pytest.raises(UnusableError, match=r"not there on every host|no RDMA between the hosts") as caught:
             made(*hosts, asked=asked, network=declared)
         assert reason in caught.value.message
         assert hint in str(caught.value.hint)
@@ -171,7 +171,7 @@ def test_whatever_the_hosts_are(
     found: LaunchPlan | None
     try:
         found = made(*hosts, nccl=nccl, asked=asked, network=network)
-    except UsageError as error:
+    except UnusableError as error:
         refused, found = error, None
     if found is None:
         assert asked.transport == "rdma" or asked.gdr or "on" in (network.rdma, network.gdr)
@@ -201,7 +201,7 @@ def test_what_is_not_known_is_neither_refused_nor_switched_off(rdma: Any) -> Non
         assert not [text for text in said(found) if "RDMA ports for the job" in text]
     else:  # it is known: there is none anywhere, which is nothing to be warned of, unless it is asked for
         assert said(found) == []
-        with pytest.raises(UsageError, match="no host has an HCA"):
+        with pytest.raises(UnusableError, match="no host has an HCA"):
             made(*hosts, asked=Asked(transport="rdma"))
 
 
@@ -232,7 +232,7 @@ def test_gpudirect_rdma_by_module_or_dmabuf(
     assert line(made(*hosts, nccl=nccl, asked=Asked(gdr=False)))["NCCL_NET_GDR_LEVEL"] == "LOC"
     for asked, declared in ((Asked(gdr=True), Network()), (Asked(), Network(gdr="on"))):
         if level == "LOC":
-            with pytest.raises(UsageError, match="not there on every host: gpu2: neither nvidia_peermem nor"):
+            with pytest.raises(UnusableError, match="not there on every host: gpu2: neither nvidia_peermem nor"):
                 made(*hosts, nccl=nccl, asked=asked, network=declared)
         else:
             assert line(made(*hosts, nccl=nccl, asked=asked, network=declared))["NCCL_NET_GDR_LEVEL"] == "PXB"

@@ -35,7 +35,7 @@ class Machine:
         path.chmod(0o755)
 
     def run(self, script: str, *args: str) -> tuple[int, str]:
-        """Run a script of set-up as a batch does; give its exit code and its last line."""
+        """Run a script of set-up as a batch does; give its exit code and its last line, with the hint that follows it."""
         body = "".join(map(text, (*_FRONT[script], script)))
         body = body.replace("/etc/", f"{self.root}/etc/").replace("/var/lib/dpkg", f"{self.root}/dpkg")
         done = subprocess.run(
@@ -53,7 +53,8 @@ class Machine:
             check=False,
         )
         assert os.listdir(self.root / "tmp") == []
-        return done.returncode, (done.stdout.strip().splitlines() or [""])[-1]
+        said = done.stdout.strip().splitlines() or [""]
+        return done.returncode, "\n".join(said[-2:] if said[-1].startswith("hint: ") else said[-1:])
 
     @property
     def calls(self) -> list[str]:

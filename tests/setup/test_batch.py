@@ -62,7 +62,7 @@ def test_the_first_that_fails_is_the_last(shell: str, tmp_path: Path) -> None:
 
 @each_shell
 def test_scripts_know_what_the_user_types(shell: str) -> None:
-    step = op('echo "error: job j runs" >&2; echo "hint: ${taco_typed-taco-launch} stop j" >&2; exit 1')
+    step = op('echo "error: job j runs" >&2; echo "hint: ${taco_typed-taco-launch} stop j." >&2; exit 1')
     words = [*argv(shell), "taco-launch -i 'my c.yaml'"]
     done = subprocess.run(words, input=script([step]).encode(), capture_output=True, timeout=60, check=False)
     failed = read(done.stdout.splitlines(keepends=True), MARKER).failed

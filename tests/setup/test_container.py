@@ -236,25 +236,6 @@ def test_what_nobody_asked_for_is_no_problem() -> None:
     assert len(ops(replace(ready(), gpu=NOT_ASKED))) == 2
 
 
-def test_a_container_is_not_made_anew_without_the_devices_it_has() -> None:
-    facts = after(with_toolkit(ready(devices=RDMA)))
-    assert isinstance(facts.made, Made)
-    assert isinstance(facts.docker, Docker)
-    gone = replace(facts, made=replace(facts.made, devices=("/dev/infiniband/rdma_cm",)))
-    found = problem(plan(gone))
-    assert found.message == f"{NAME} was made with /dev/infiniband/uverbs0, which this host does not show now"
-    assert "is the driver loaded?" in found.hint
-    assert f"docker rm --force {NAME}" in found.hint
-    for without in (
-        with_gpus((), facts),
-        replace(facts, gpu=Absent("no driver")),
-        replace(facts, docker=replace(facts.docker, toolkit=Absent())),
-    ):
-        assert "was made with the GPUs, which" in problem(plan(without)).message
-    (create, _start) = ops(facts, privileged=True)
-    assert create.name.startswith("recreate")
-
-
 # --- when it is made, and made anew
 
 
@@ -269,8 +250,10 @@ def test_a_bare_host_gets_it_and_then_there_is_nothing_to_do() -> None:
     assert [file.path for file in start.files] == [
         "/var/lib/taco-launch/clusters/hcc/main.sh",
         "/etc/taco-launch/hcc/wait.sh",
-        "/etc/systemd/system/taco-launch-hcc.service",
+        "/etc/taco-launch/hcc/unit.new",
     ]
+    assert start.args == (NAME, f"{NAME}.service", f"/etc/systemd/system/{NAME}.service", start.files[2].path)
+    assert start.files[2].shown == start.args[2]
     assert start.why == (
         "to be written: main.sh, wait.sh, taco-launch-hcc.service; it does not start at boot; "
         "the container does not run under it"
@@ -281,9 +264,9 @@ def test_a_bare_host_gets_it_and_then_there_is_nothing_to_do() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"shm_size": 1 << 30}, f"now with --shm-size={1 << 30}, without --shm-size={32 << 30}"),
-        ({"env": (("TOKEN", "geheim"),)}, "now with --env=TOKEN"),
-        ({"mounts": (("/d", "/d", "ro"),)}, "now with --mount=type=bind,source=/d,target=/d,readonly"),
+        ({"shm_size": 1 << 30}, f"from now on with --shm-size={1 << 30}, no longer with --shm-size={32 << 30}"),
+        ({"env": (("TOKEN", "geheim"),)}, "from now on with --env=TOKEN"),
+        ({"mounts": (("/d", "/d", "ro"),)}, "from now on with --mount=type=bind,source=/d,target=/d,readonly"),
         ({"image": "train:2"}, "it was made from train:1"),
     ],
 )

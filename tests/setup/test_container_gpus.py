@@ -10,7 +10,7 @@ from taco_launch.model.found import Absent
 from taco_launch.model.hardware import Board, Gpus
 from taco_launch.setup import gpus
 from taco_launch.setup.ops import Op
-from tests.setup.test_container import NAME, after, defined, ops, plan, ready
+from tests.setup.test_container import NAME, RDMA, after, defined, ops, plan, ready, with_gpus, with_toolkit
 from tests.setup.training import problem
 
 RUNTIME: dict[str, Any] = {"toolkit": "1.17.8", "toolkit_programs": ("nvidia-ctk",), "runtimes": ("nvidia", "runc")}
@@ -26,7 +26,7 @@ def having(facts: HostFacts, **docker: Any) -> HostFacts:
 
 def unit_of(found: list[Op]) -> str:
     start = found[-1]
-    return next(file.data.decode() for file in start.files if file.path.endswith(".service"))
+    return next(file.data.decode() for file in start.files if file.shown.endswith(".service"))
 
 
 def test_by_cdi_the_gpus_are_described_before_every_start() -> None:
@@ -40,7 +40,9 @@ def test_by_cdi_the_gpus_are_described_before_every_start() -> None:
 def test_another_way_is_another_container_and_said() -> None:
     facts = after(having(ready(devices=DEVICES), **RUNTIME))
     create, _start = ops(having(facts, **CDI))
-    assert create.why.startswith(f"now with {gpus.BY_CDI}, without {gpus.BY_RUNTIME}, without --env={gpus.VISIBLE}")
+    assert create.why.startswith(
+        f"from now on with {gpus.BY_CDI}, no longer with {gpus.BY_RUNTIME}, no longer with --env={gpus.VISIBLE}"
+    )
     assert "its 8 GPUs by CDI" in create.why
     assert create.disrupts == "container"
 
@@ -123,3 +125,22 @@ def test_a_unit_that_is_read_anew_would_take_the_gpus(
         (start,) = ops(replace(facts, made=replace(facts.made, files=other)), **more)
         assert start.disrupts == ("container" if restarts else "nothing")
         assert ("the container starts anew, as it would lose its GPUs" in start.why) == restarts
+
+
+def test_a_container_is_not_made_anew_without_the_devices_it_has() -> None:
+    facts = after(with_toolkit(ready(devices=RDMA)))
+    assert isinstance(facts.made, Made)
+    assert isinstance(facts.docker, Docker)
+    gone = replace(facts, made=replace(facts.made, devices=("/dev/infiniband/rdma_cm",)))
+    found = problem(plan(gone))
+    assert found.message == f"{NAME} was made with /dev/infiniband/uverbs0, which this host does not show now"
+    assert "is the driver loaded?" in found.hint
+    assert f"docker rm --force {NAME}" in found.hint
+    for without in (
+        with_gpus((), facts),
+        replace(facts, gpu=Absent("no driver")),
+        replace(facts, docker=replace(facts.docker, toolkit=Absent())),
+    ):
+        assert "was made with the GPUs, which" in problem(plan(without)).message
+    (create, _start) = ops(facts, privileged=True)
+    assert create.name.startswith("recreate")

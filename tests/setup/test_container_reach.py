@@ -32,7 +32,7 @@ def test_what_a_variable_holds_stands_in_no_argument_and_no_label() -> None:
     assert re.fullmatch("--env=TOKEN#[0-9a-f]{16}", told)
     assert one.digest != two.digest
     (create, *_) = ops(after(ready(), env=(("TOKEN", "geheim"),)), env=(("TOKEN", "anders"),))
-    assert create.why.split("; ")[0] == "now with another value of --env=TOKEN"
+    assert create.why.split("; ")[0] == "from now on with another value of --env=TOKEN"
     assert "anders" not in create.script + "".join(create.args)
 
 

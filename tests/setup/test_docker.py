@@ -241,6 +241,25 @@ def test_what_can_be_reloaded_is_not_restarted() -> None:
     assert op.name == "daemon.json: add features (restart)"
 
 
+@pytest.mark.parametrize(
+    ("before", "told", "after"),
+    [
+        ((), "true", ("/etc/cdi", "/var/run/cdi")),
+        (("/opt/cdi",), "true", ("/opt/cdi",)),
+        (("/opt/cdi",), "false", ()),
+        (("/opt/cdi",), None, ("/opt/cdi",)),
+        (Absent("before 25.0"), "true", Absent("before 25.0")),
+    ],
+)
+def test_later_stages_know_whether_the_engine_has_cdi_then(before: Any, told: str | None, after: Any) -> None:
+    found = facts(engine(cdi_folders=before))
+    feature = "{}" if told is None else f'{{"cdi": {told}}}'
+    (op,) = ops(found, Engine(settings=(("features", feature),)))
+    docker = op.expect(found).docker
+    assert isinstance(docker, Docker)
+    assert docker.cdi_folders == after
+
+
 @pytest.mark.parametrize("state", ["running", "paused", "restarting"])
 def test_a_restart_waits_for_leave_where_a_container_runs(state: str) -> None:
     found = facts(engine(containers=(replace(BUSY, state=state),)))

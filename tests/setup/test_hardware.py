@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from taco_launch.flows.facts import declared
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.found import Absent, Unknown
 from taco_launch.model.hardware import Adapters, Board, Gpus, Rdma
@@ -17,6 +18,7 @@ from tests.facts.hosts import host
 NONE = Absent()
 BOARD = Board(("0000:1b:00.0", "0000:1c:00.0"), (), NONE, ())
 OFED = "MLNX_OFED_LINUX-5.4-1.0.3.0"
+LOST = "GPU is lost.  Reboot the system to recover this GPU"
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 
 
@@ -38,7 +40,9 @@ def rdma(loaded: Any, installed: Any, ofed: Any = OFED, *, dmabuf: bool = False,
 
 def told(facts: HostFacts, gpus: str = "auto", **network: Any) -> list[Problem]:
     one = Host("gpu1", "10.0.0.1", gpus=gpus)
-    return list(faults(one, facts, Inventory("c", "gpu1", (one,), Container("i"), network=Network(**network))))
+    return list(
+        faults(declared(facts, one), Inventory("c", "gpu1", (one,), Container("i"), network=Network(**network)))
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,6 +53,7 @@ def told(facts: HostFacts, gpus: str = "auto", **network: Any) -> list[Problem]:
         (of({"loaded": NONE, "installed": Unknown("odd")}, gpus=NONE), "are on PCI, and no driver is loaded (what is on the disk cannot be told: odd)"),
         (of({"installed": "550.54.15"}), "Driver/library version mismatch: the kernel runs NVIDIA driver 535.104.05, and"),
         (of(gpus=Unknown(MISMATCH)), f"{MISMATCH}: the kernel runs NVIDIA driver 535.104.05, and its libraries"),
+        (of(gpus=Unknown("x"), lost=(f"GPU 0000:1C:00.0: {LOST}",)), f"GPU 0000:1C:00.0: {LOST}"),
         (of(gpus=Absent("nvidia-smi: not found")), "535.104.05 is loaded, and its programs are missing: nvidia-smi: not"),
         (rdma("5.4-1.0.3", "5.8-2.0.3"), "mlx5_core on the disk is 5.8-2.0.3: OFED has no modules for the kernel"),
         (rdma("5.0-0", "5.0-0"), "mlx5_core on the disk is 5.0-0"),
@@ -82,6 +87,11 @@ def test_peer_memory_is_unloaded_before_ofed_is_restarted() -> None:
     for loaded, words in ((NONE, "there: /etc/init"), ("nv_peer_mem", "there: rmmod nv_peer_mem; /etc/init")):
         facts = replace(old, rdma=replace(old.rdma, peer_memory=replace(old.rdma.peer_memory, loaded=loaded)))
         assert words in told(facts)[0].hint
+    memory = replace(old.rdma.peer_memory, exists=("nvidia_peermem",))
+    (problem,) = told(replace(old, rdma=replace(old.rdma, peer_memory=memory)))
+    assert (
+        "nvidia_peermem was built against the OFED before, and may not load with this one: then install" in problem.hint
+    )
 
 
 @pytest.mark.parametrize(

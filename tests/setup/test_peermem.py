@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.facts.peermem import MODULES, SERVICE, dmabuf
+from taco_launch.flows.facts import declared
 from taco_launch.model.facts import ContainerState, HostFacts, MadeFile
 from taco_launch.model.found import Absent, Unknown
 from taco_launch.model.hardware import GpuProcess, PeerMemory
@@ -26,7 +27,7 @@ CASES = sorted(FOLDER.glob("*.json"))
 KEYS = {
     "driver", "kernel", "open", "manager", "ofed", "exists", "loaded", "at_boot", "blocked", "ours", "headers",
     "secure_boot", "hcas", "gpus", "host_gpus", "fabric", "gdr", "rdma", "use", "package", "packages", "nccl", "running", "processes",
-    "disrupt", "marked", "plan",
+    "disrupt", "marked", "options", "plan",
 }  # fmt: skip
 
 
@@ -41,6 +42,9 @@ def facts_of(**of: Any) -> HostFacts:
         files = (MadeFile(paths.PEERMEM, sha256(text.encode()).hexdigest(), 0o644),)
     if of.get("marked"):
         files = (*files, MadeFile(paths.NV_PEER_MEM, sha256(b"").hexdigest(), 0o600))
+    if of.get("options"):
+        text = "# by taco-launch setup\noptions nvidia_peermem peerdirect_support=1\n"
+        files = (*files, MadeFile(paths.PEERMEM_OPTIONS, sha256(text.encode()).hexdigest(), 0o644))
     one: dict[Any, Any] = {(): Absent("none is loaded"), MODULES: Unknown("both are loaded")}
     peer = PeerMemory(
         Unknown("modinfo: not found") if of.get("exists", ()) is None else tuple(of.get("exists", ())),
@@ -92,8 +96,9 @@ def cluster_of(facts: HostFacts, **of: Any) -> Cluster:
 
 
 def planned(**of: Any) -> list[Op | Problem]:
-    facts = facts_of(**of)
-    return list(plan(Host("gpu1", "10.0.0.1", gpus=of.get("host_gpus", "auto")), facts, cluster_of(facts, **of)))
+    host = Host("gpu1", "10.0.0.1", gpus=of.get("host_gpus", "auto"))
+    facts = declared(facts_of(**of), host)
+    return list(plan(host, facts, cluster_of(facts, **of)))
 
 
 def told(found: Iterable[Op | Problem]) -> list[str]:
@@ -109,6 +114,22 @@ def test_case(case: Path) -> None:
     assert set(of) <= KEYS
     found = told(planned(**of))
     assert found == of["plan"]
+
+
+def test_whatever_keeps_the_module_out_one_may_go_on_without() -> None:
+    of = {"kernel": "5.15.0-91-generic", "driver": "535.104.05", "ofed": "MLNX_OFED_LINUX-5.4-1.0.3.0"}
+    found = planned(**of, manager="apt-get", exists=["nvidia_peermem"])
+    (load,) = (each for each in found if isinstance(each, Op) and each.name == "load nvidia_peermem")
+    hints = [word.partition("\nhint: ")[2] for word in load.args[2:]]
+    assert len(hints) == 4
+    assert all(hint.endswith("; or leave GPUDirect RDMA alone: network: {gdr: off} in the inventory") for hint in hints)
+
+
+def test_after_a_module_in_use_a_reboot_alone_changes_nothing() -> None:
+    of = {"kernel": "5.15.0-91-generic", "driver": "535.104.05", "ofed": "MLNX_OFED_LINUX-5.4-1.0.3.0"}
+    found = planned(**of, manager="apt-get", exists=MODULES, loaded=["nv_peer_mem"], use="nvidia_peermem")
+    (load,) = (each for each in found if isinstance(each, Op) and "in place of nv_peer_mem" in each.name)
+    assert "or reboot gpu1, then this command again: only that changes what a boot loads" in load.args[-1]
 
 
 # --- what holds for all hosts -----------------------------------------------------------------------------------------
@@ -129,6 +150,7 @@ HOSTS = st.fixed_dictionaries(
         "blocked": PLACES,
         "ours": st.sampled_from(["", *MODULES]),
         "marked": st.booleans(),
+        "options": st.booleans(),
         "headers": st.booleans(),
         "secure_boot": st.booleans(),
         "hcas": st.integers(0, 1),

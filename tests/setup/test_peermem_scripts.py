@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.setup import scripts
+from taco_launch.setup.peermem_ops import service_off
 from tests.setup.fakes import SHELLS, Fakes
 
 NEW, OLD = "nvidia_peermem", "nv_peer_mem"
@@ -147,6 +148,44 @@ def test_a_modprobe_that_loads_nothing_is_no_success(machine: Machine) -> None:
     machine.fakes.make("modprobe")
     code, last = machine.run("peermem_load.sh", NEW, OLD, *TOLD)
     assert (code, last[:46]) == (1, "error: modprobe nvidia_peermem loads nothing, ")
+
+
+# --- the service that came with our package ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["enabled", "disabled", "gone"])
+def test_the_service_is_disabled_where_it_is_enabled(machine: Machine, tmp_path: Path, state: str) -> None:
+    machine.fakes.make("systemctl", f'case "$*" in *is-enabled*) [ {state} = enabled ] ;; esac')
+    mark = tmp_path / "mark"
+    mark.touch()
+    op = service_off("")
+    done = machine.fakes.run_text(op.script, op.args[0], str(mark))
+    assert (done.returncode, done.stdout, done.stderr, mark.exists()) == (0, "", "", False)
+    disabled = ["systemctl disable --no-reload nv_peer_mem.service"] if state == "enabled" else []
+    assert [call for call in machine.called("systemctl") if " disable " in call] == disabled
+    machine.fakes.make("systemctl", 'case "$*" in *is-enabled* | show*) ;; *) exit 1 ;; esac')
+    mark.touch()
+    assert machine.fakes.run_text(op.script, op.args[0], str(mark)).returncode == 1
+    assert mark.exists(), "what did not succeed is still to be done"
+
+
+def test_an_init_script_is_not_disabled_under_containers_that_would_lose_their_gpus(machine: Machine) -> None:
+    """Who does it for init scripts has systemd read its units anew, whatever systemctl is told."""
+    said = 'case "$*" in show*) echo FragmentPath=%s/nv_peer_mem.service ;; esac'
+    told = (
+        'case "$*" in info*) echo systemd ;; ps*) echo 1a2b ;; *inspect*) echo /train false runc request=nvidia ;; esac'
+    )
+    machine.fakes.make("docker", told)
+    op = service_off("")
+    for folder, code in (("/usr/lib/systemd/system", 0), ("/run/systemd/generator.late", 1)):
+        machine.fakes.make("systemctl", said % folder)
+        done = machine.fakes.run_text(op.script, op.args[0], str(machine.root / "mark"))
+        assert done.returncode == code, done.stderr
+    assert done.stderr.startswith(
+        "error: disabling nv_peer_mem.service, which is an init script, has systemd read its "
+    )
+    assert "takes the GPUs from train\nhint: when no job runs there: docker stop train; then" in done.stderr
+    assert len([call for call in machine.called("systemctl") if " disable " in call]) == 1, "the first alone"
 
 
 # --- peermem_boot.sh --------------------------------------------------------------------------------------------------

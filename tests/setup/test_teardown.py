@@ -60,7 +60,20 @@ def test_what_is_loaded_at_boot_for_gpudirect_goes_with_the_last_cluster() -> No
     (op,) = plan(facts(paths.PEERMEM), "c", None, "")
     assert isinstance(op, Op)
     assert (op.name, op.stage in _ORDER) == (f"remove {paths.PEERMEM}", True), "what is not in that order is not shown"
-    assert names(facts(paths.PEERMEM, paths.host_folder("d"))) == []
+    both = facts(paths.PEERMEM, paths.PEERMEM_OPTIONS, paths.NV_PEER_MEM, MARKS)
+    first, second, last = plan(both, "c", None, "")
+    assert isinstance(first, Op)
+    assert (first.name, first.args) == (
+        f"remove {paths.PEERMEM} and {paths.PEERMEM_OPTIONS}",
+        (paths.PEERMEM, paths.PEERMEM_OPTIONS),
+    )
+    assert isinstance(second, Op)
+    assert second.name == "have nv_peer_mem.service load nothing at boot"
+    assert "set-up installed it" in second.why
+    assert "the package stays" in second.why
+    assert isinstance(last, Op)
+    assert last.name == "remove the agent and the leases", "the mark goes no earlier"
+    assert names(facts(paths.PEERMEM, paths.PEERMEM_OPTIONS, paths.NV_PEER_MEM, MARKS, paths.host_folder("d"))) == []
     assert names(facts(paths.PEERMEM, f"{paths.HOST}/notes.txt")) == [f"remove {paths.PEERMEM}"], "a file is no cluster"
 
 

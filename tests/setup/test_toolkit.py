@@ -22,6 +22,10 @@ KEY = "/etc/apt/keyrings/taco-launch-nvidia-container-toolkit.asc"
 PROGRAMS = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-hook")
 NONE = Absent("nvidia-ctk: not found")
 CONFIG = '{"runtimes": {"nvidia": {"path": "/opt/nvidia-container-runtime"}}, "log-level": "warn"}'
+CDI = '{"features": {"cdi": true}}'
+WHOLE: dict[str, Any] = {"toolkit": "1.17.4", "toolkit_programs": PROGRAMS}
+# What Docker 25 to 28.1 tells where nobody has switched CDI on.
+OFF: dict[str, Any] = {"cdi_folders": ()}
 DEB = (("a.deb", b"one"), ("b.rpm", b"two"), ("c.deb", b"three"))
 
 
@@ -96,6 +100,7 @@ def test_hosts_without_gpus_have_nothing_to_do() -> None:
         {
             "toolkit": "1.18.0",
             "toolkit_programs": PROGRAMS,
+            "version": "28.2.0",
             "cdi_folders": ("/etc/cdi",),
             "cdi": ("nvidia.com/gpu=all",),
         },
@@ -184,7 +189,7 @@ def test_one_that_is_there_by_half_is_completed_and_not_upgraded() -> None:
     assert isinstance(done, Docker)
     assert done.toolkit == "1.16.2"
     by_cdi = replace(done, toolkit_programs=PROGRAMS[:2], cdi_folders=("/etc/cdi",))
-    assert [op.name for op in ops(replace(half, docker=by_cdi))] == [
+    assert [op.name for op in ops(replace(half, docker=by_cdi, made=made(daemon_json=CDI)))] == [
         "describe the GPUs for CDI in /var/run/cdi/nvidia.yaml"
     ]
 
@@ -194,10 +199,13 @@ def test_before_docker_is_there_its_package_tells(there: str) -> None:
     later = Unknown("docker is installed first")
     nothing = Absent("docker is installed first")
     found = facts(toolkit=later, toolkit_programs=later, version=nothing, runtimes=later)
-    assert [op.name.partition(" (")[0] for op in ops(found)] == [
+    install, register = ops(found)
+    assert [op.name.partition(" (")[0] for op in (install, register)] == [
         "install nvidia-container-toolkit",
         "daemon.json: add runtimes",
     ]
+    assert register.why.endswith("which it does not have, or by CDI where docker turns out to be 25 or newer")
+    assert ops(found, Toolkit(cdi="off"))[1].why.endswith("which it does not have")
     found = facts(
         of={"toolkit_packages": (there,)}, toolkit=later, toolkit_programs=later, version=nothing, runtimes=later
     )
@@ -206,15 +214,70 @@ def test_before_docker_is_there_its_package_tells(there: str) -> None:
 
 def test_cdi_where_engine_and_toolkit_can() -> None:
     able: dict[str, Any] = {"toolkit_programs": PROGRAMS, "cdi_folders": ("/etc/cdi", "/var/run/cdi")}
-    (described,) = ops(facts(toolkit="1.12.1", **able))
+    (described,) = ops(facts(toolkit="1.12.1", version="28.2.1", **able))
     assert described.args == ("/var/run/cdi/nvidia.yaml",)
     assert "no specification names nvidia.com/gpu=all" in described.why
     for found, of in (
         (facts(toolkit="1.11.0", **able), Toolkit()),
-        (facts(toolkit="1.17.4", **{**able, "cdi_folders": ()}), Toolkit()),  # 25.0 to 27, without features.cdi
         (facts(toolkit="1.17.4", **able), Toolkit(cdi="off")),
+        (facts(**WHOLE, **OFF), Toolkit(cdi="off")),
     ):
         assert [op.name for op in ops(found, of)] == ["daemon.json: add runtimes (reload)"]
+
+
+def test_cdi_is_switched_on_where_the_engine_has_it_off() -> None:
+    """Docker 25 to 28.1 have it off unless told: https://github.com/moby/moby/pull/49963."""
+    on, described = ops(facts(**OFF, **WHOLE))
+    assert on.name == "daemon.json: add features (restart)"
+    assert on.why == "containers get GPUs by CDI, which Docker 26.1.4 has, but off"
+    assert json.loads(file(on, "/etc/docker/daemon.json")) == {"features": {"cdi": True}}
+    assert json.loads(file(on, "/var/lib/taco-launch/docker/added")) == {"features": {"is": {"cdi": True}}}
+    assert described.args == ("/var/run/cdi/nvidia.yaml",)
+    install, on, _described = ops(facts(**OFF))  # with the toolkit that comes first
+    assert [op.name.partition(" (")[0] for op in (install, on)] == [
+        "install nvidia-container-toolkit",
+        "daemon.json: add features",
+    ]
+    kept = ops(facts(of={"daemon_json": '{"features": {"buildkit": false}}'}, **OFF, **WHOLE))[0]
+    assert json.loads(file(kept, "/etc/docker/daemon.json")) == {"features": {"buildkit": False, "cdi": True}}
+
+
+@pytest.mark.parametrize(
+    ("of", "docker"),
+    [
+        ({}, {"containers": (ContainerState("busy", "image", "running", ()),)}),  # a restart would stop it
+        ({}, {"containers": Unknown("it hangs")}),
+        ({"daemon_json": '{"features": {"cdi": false}}'}, {}),
+        ({"daemon_json": '{"features": {"cdi": true}}'}, {}),  # it does not help
+        ({"engine_command": "/usr/bin/dockerd --feature cdi=false"}, {}),
+        ({"engine_command": "/usr/bin/dockerd --config-file /etc/docker.json"}, {}),
+    ],
+)
+def test_where_cdi_stays_off(of: dict[str, Any], docker: dict[str, Any]) -> None:
+    found = facts(of=of, **{**OFF, **WHOLE, **docker})
+    (only,) = ops(found)
+    assert "by the runtime nvidia, which it does not have" in only.why
+    # and what GPUs are given by stays, when nothing runs there any more
+    assert isinstance(found.docker, Docker)
+    idle = replace(found, docker=replace(found.docker, containers=()))
+    assert planned(only.expect(idle)) == []
+
+
+def test_containers_may_be_stopped_for_cdi() -> None:
+    busy = facts(**OFF, **WHOLE, containers=(ContainerState("busy", "image", "running", ()),))
+    on, _described = ops(busy, disrupt="docker")
+    assert (on.name, on.disrupts) == ("daemon.json: add features (restart)", "docker")
+
+
+def test_cdi_that_the_engine_has_only_until_it_starts_anew() -> None:
+    """As after its key was taken out of daemon.json: nothing has to stop for that."""
+    on: dict[str, Any] = {**WHOLE, "cdi_folders": ("/etc/cdi",), "cdi": ("nvidia.com/gpu=all",)}
+    (only,) = ops(facts(**on, containers=(ContainerState("busy", "image", "running", ()),)))
+    assert (only.name, only.disrupts) == ("daemon.json: add features (reload)", "nothing")
+    assert "has on only until it starts anew" in only.why
+    assert planned(facts(of={"daemon_json": CDI}, **on)) == []
+    assert planned(facts(of={"engine_command": "/usr/bin/dockerd --feature=cdi=true"}, **on)) == []
+    assert planned(facts(**on), Toolkit("none")) == []
 
 
 def test_a_runtime_of_the_user_is_taken_not_changed() -> None:

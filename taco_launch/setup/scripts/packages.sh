@@ -141,8 +141,8 @@ fetch() { # fetch URL FILE
     case "$code $said" in
       6\ * | *' 404'* | *'resolve host'*) most=2 ;; # it is not there, or has no such name: time changes that rarely
     esac
-    [ "$try" -lt "$most" ] || fail "cannot fetch $1 ($try tries): $(last); does this host take a proxy" \
-      "(docker.proxy in the inventory), or $(elsewhere)"
+    [ "$try" -lt "$most" ] || fail "cannot fetch $1 ($try tries): $(last)
+hint: $(elsewhere), or does this host take a proxy (docker.proxy in the inventory)?"
     sleep $((try * 2))
     try=$((try + 1))
   done
@@ -154,9 +154,9 @@ elsewhere() { # where another place would be named, or one is that may be wrong
     *' -i '*) file=${taco_typed#* -i } ;;
   esac
   if [ -n "$named" ]; then
-    echo "is it another one? check $mirror in $file"
+    echo "is it another one: check $mirror in $file"
   else
-    echo "is there a mirror ($mirror)?"
+    echo "is there a mirror ($mirror in the inventory)"
   fi
 }
 

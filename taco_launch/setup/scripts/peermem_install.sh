@@ -75,12 +75,6 @@ newest() { # newest PACKAGE: from 1.0-9 on, and no newer than $last_release
   echo "$newest"
 }
 
-undisturbed() { # a package with a service has systemd read its units anew
-  lost=$(gpu_containers | tr '\n' ' ')
-  [ -z "$lost" ] || fail "installing $package has systemd read its units anew, which takes the GPUs from ${lost% }
-hint: stop what has no job (ours: systemctl stop taco-launch-CLUSTER; else docker stop), set up, start it again"
-}
-
 from_apt() {
   version=$(newest "$package")
   [ -n "$version" ] ||
@@ -111,7 +105,7 @@ built() {
 }
 
 if [ -n "$folder" ]; then
-  undisturbed
+  undisturbed "installing $package"
   begun=yes
   if [ "$manager" = apt-get ]; then
     apt_packages "$folder"
@@ -137,7 +131,7 @@ elif [ -n "$known" ]; then
   begun=yes
   run dkms install -m "$module" -v "$known" -k "$kernel" || fail "dkms install $module/$known: $(errors)"
 elif [ -z "$folder" ]; then
-  undisturbed
+  undisturbed "installing $package"
   if [ "$manager" = apt-get ]; then
     from_apt
   else

@@ -6,8 +6,14 @@
 # Error"). It keeps them where it is privileged, where they came by CDI, and where docker keeps cgroups itself (cgroupfs).
 # `systemctl enable` and `disable` do the same without --no-reload.
 
+# as if nobody had enabled or disabled a unit: systemd from 255 on then says of all units that they are to be read anew
+export SYSTEMCTL_INSTALL_CLIENT_SIDE=1
+
 gpu_containers() { # names of the running containers that would lose their GPUs
-  [ "$(docker info --format '{{.CgroupDriver}}' 2>/dev/null)" = systemd ] || return 0
+  [ "$(docker info --format '{{.CgroupDriver}}' 2>/dev/null)" != systemd ] || hook_containers
+}
+
+hook_containers() { # names of the running containers to which the toolkit's hook gave GPUs
   identities=$(docker ps -q --no-trunc 2>/dev/null) || return 0
   [ -n "$identities" ] || return 0
   template='{{.Name}} {{.HostConfig.Privileged}} {{.HostConfig.Runtime}}'
@@ -22,6 +28,22 @@ gpu_containers() { # names of the running containers that would lose their GPUs
       }
       if (by_hook || (visible && $3 ~ /^nvidia/)) print substr($1, 2)
     }'
+}
+
+undisturbed() { # undisturbed WHAT [NAME]: fails where WHAT, which has systemd read its units anew, would take GPUs from
+  # containers; NAME is no matter
+  lost=$(gpu_containers | grep -vFx -e "${2-}" | tr '\n' ' ')
+  [ -n "$lost" ] || return 0
+  steps=
+  for each in $lost; do
+    case $each in
+      taco-launch-*) steps="$steps; systemctl stop $each" ;;
+      *) steps="$steps; docker stop $each" ;;
+    esac
+  done
+  echo "error: $1 has systemd read its units anew, which takes the GPUs from ${lost% }
+hint: when no job runs there:${steps#;}; then run this again, and start them again" >&2
+  exit 1
 }
 
 reload_needed() { # reload_needed UNIT: systemd has not read its file as it is now

@@ -1,14 +1,21 @@
 #!/bin/sh
 # Has systemd keep the training container up, now and after every boot.
 #
-# usage: start.sh CONTAINER UNIT
+# usage: start.sh CONTAINER UNIT FILE NEW
 #
-# idle.sh and reload.sh stand in front of this. A container that would lose its GPUs when systemd reads its units anew is
-# stopped first, and not while a job runs in it. One that lost them although it should not have starts anew as well.
+# idle.sh and reload.sh stand in front of this. NEW, where it is there, is what the unit's FILE is to be: it takes its place
+# only once nobody is harmed by that, so that what was refused is still to be done. While a job runs in a container with
+# GPUs of the toolkit's hook, systemd reads no units anew. A container that would lose its GPUs by that is stopped first. One
+# that lost them although it should not have starts anew as well.
 
 set -eu
 container=$1
 unit=$2
+file=$3
+new=$4
+
+trap 'rm -f "$new"' EXIT
+trap 'exit 143' TERM INT HUP # else dash ends without the one above
 
 running() {
   [ "$(docker container inspect --format '{{.State.Running}}' "$container")" = true ]
@@ -24,14 +31,25 @@ stop() { # not while a job runs
   docker stop "$container" >/dev/null
 }
 
+reads=no # systemd has to read the unit anew
+if [ -e "$new" ]; then
+  [ "$(systemctl show -p LoadState "$unit")" != LoadState=loaded ] || reads=yes
+elif reload_needed "$unit"; then
+  reads=yes
+fi
 had_gpus=no
-if reload_needed "$unit"; then
-  if gpu_containers | grep -Fqx "$container"; then
+if [ "$reads" = yes ]; then
+  if hook_containers | grep -Fqx -e "$container"; then
+    idle "$container, which may lose its GPUs when systemd reads $unit anew (daemon-reload)"
+  fi
+  undisturbed "the change of $unit" "$container"
+  if gpu_containers | grep -Fqx -e "$container"; then
     stop
   elif running && has_gpus; then
     had_gpus=yes
   fi
 fi
+[ ! -e "$new" ] || mv -f "$new" "$file"
 reload_units "$unit"
 if [ "$had_gpus" = yes ] && ! has_gpus; then
   stop
@@ -40,6 +58,8 @@ systemctl enable --no-reload "$unit"
 begin=start
 if systemctl --quiet is-active "$unit" && ! running; then
   begin=restart # its client waits for a container that somebody has renamed, and a new one has the name
+elif [ "$reads" = yes ] && [ "$(systemctl show -p ActiveState "$unit")" = ActiveState=activating ]; then
+  begin=restart # it may wait for devices that it no longer names
 fi
 if ! systemctl "$begin" "$unit"; then
   journalctl --no-pager --output cat --lines 2 --unit "$unit" >&2

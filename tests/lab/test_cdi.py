@@ -1,0 +1,103 @@
+"""GPUs by CDI on a real engine that has it, Debian 13's: from bare to equal GPUs, under a daemon-reload, with another driver."""
+
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from taco_launch.lab import root
+from tests.conftest import eventually
+from tests.lab.conftest import LabUser, may_use_an_engine
+from tests.lab.test_setup_toolkit import GpuHost
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+SPECIFICATION = "/var/run/cdi/nvidia.yaml"
+LOST = "Failed to initialize NVML: Unknown Error"
+# With them a daemon-reload takes the GPUs of the hook, as systemd keeps the devices of containers.
+CGROUPS = {"exec-opts": ["native.cgroupdriver=systemd"]}
+# Any that is not the machine's own.
+OTHER_DRIVER = "535.129.03"
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuHost]:
+    """A host of Debian 13, bare at first; its image is made once on a machine. Each test goes on where the one before ended."""
+    if not may_use_an_engine():
+        pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
+    if root.own_release() not in ("bookworm", "trixie"):
+        pytest.skip("cannot: Debian 13 comes from the archives of Debian")
+    lab = LabUser(f"test-{os.getpid()}-cdi", tmp_path_factory.mktemp("cdi-state"))
+    try:
+        up = lab.verb("up", "--hosts", "1", "--gpus", "v100x8", "--release", "trixie")
+        assert up.returncode == 0, up.stderr
+        if json.loads(lab.taco("-i", f"lab:{lab.name}", "inventory", "--json").stdout)["container"] is None:
+            pytest.skip("cannot: this lab has no training image (lab up says why)")
+        yield GpuHost(lab, tmp_path_factory.mktemp("cdi"))
+    finally:
+        lab.verb("down")
+
+
+def test_its_hosts_are_of_another_release_and_stay_so(host: GpuHost) -> None:
+    assert host.sh(". /etc/os-release; echo $VERSION_CODENAME") == "trixie"
+    assert host.lab.host("gpu1")["release"] == "trixie"
+    assert host.lab.up().stderr.startswith(f"the lab '{host.lab.name}' was up already")
+    other = host.lab.verb("up", "--release", "bookworm")
+    assert (other.returncode, "--release bookworm (it has trixie)" in other.stderr) == (2, True)
+    none = host.lab.taco("lab", "up", "--name", f"{host.lab.name}-none", "--no-image", "--release", "nosuch")
+    assert none.returncode == 1
+    assert "has no suite nosuch" in none.stderr
+    assert "/dists/" in none.stderr
+
+
+def test_from_bare_to_equal_gpus_by_cdi(host: GpuHost) -> None:
+    host.sh(f"mkdir -p /etc/docker; echo '{json.dumps(CGROUPS)}' >/etc/docker/daemon.json")
+    done = host.setup("--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "by the runtime nvidia, or by CDI where docker turns out to be 25 or newer" in done.stdout
+    assert "toolkit: daemon.json: add features (restart): done" in done.stderr
+    assert f"toolkit: describe the GPUs for CDI in {SPECIFICATION}: done" in done.stderr
+    assert json.loads(host.sh("cat /etc/docker/daemon.json")) == {**CGROUPS, "features": {"cdi": True}}
+    asked = "{{.HostConfig.Runtime}} {{range .HostConfig.DeviceRequests}}{{.Driver}} {{.DeviceIDs}}{{end}}"
+    assert host.sh(f"docker inspect --format '{asked}' {host.box}") == "runc cdi [nvidia.com/gpu=all]"
+    outside, inside = host.gpus()
+    assert outside == inside
+    assert len(outside) == 8
+    assert host.sh(f"systemctl show --property NeedDaemonReload --value {host.box} docker | sort -u").split() == ["no"]
+    facts = host.lab.taco("-i", f"lab:{host.lab.name}", "facts", "--only", "docker", "--json")
+    (docker,) = (each["docker"] for each in json.loads(facts.stdout)["hosts"])
+    assert int(docker["version"].partition(".")[0]) >= 25
+    assert "nvidia.com/gpu=all" in docker["cdi"]
+    assert "/var/run/cdi" in docker["cdi_folders"]
+    check = host.setup("--check")
+    assert (check.returncode, check.stdout) == (0, ""), check.stderr
+
+
+def test_a_daemon_reload_takes_them_from_others_only(host: GpuHost) -> None:
+    image = host.sh(f"docker inspect --format '{{{{.Image}}}}' {host.box}")
+    host.sh(f"docker run --detach --rm --name by-hook --gpus all --entrypoint sleep {image} 600")
+    assert host.sh("docker exec by-hook nvidia-smi -L").count("UUID") == 8
+    host.sh("simulated-hardware set reload-loses-gpus yes; systemctl daemon-reload")
+    assert host.sh("docker exec by-hook nvidia-smi -L || :") == LOST
+    host.sh("docker kill by-hook; simulated-hardware set reload-loses-gpus no")
+    outside, inside = host.gpus()
+    assert outside == inside
+    check = host.setup("--check")
+    assert (check.returncode, check.stdout) == (0, ""), check.stderr
+
+
+def test_after_a_reboot_with_another_driver_they_are_described_anew(host: GpuHost) -> None:
+    host.sh(f"simulated-hardware set driver {OTHER_DRIVER}")
+    host.lab.fault("gpu1", "reboot")
+    eventually(lambda: host.lab.answers("gpu1"), 60, "the host to be back")
+    eventually(
+        lambda: host.sh(f"docker exec {host.box} nvidia-smi -L 2>&1 || :").count("UUID") == 8, 60, "its container"
+    )
+    assert "Generated CDI spec" in host.sh(f"journalctl --boot --unit {host.box} --output cat")
+    assert host.sh(f"grep -c nvidia.com/gpu {SPECIFICATION}") == "1"
+    assert OTHER_DRIVER in host.sh(f"docker exec {host.box} nvidia-smi")
+    outside, inside = host.gpus()
+    assert outside == inside
+    check = host.setup("--check")
+    assert (check.returncode, check.stdout) == (0, ""), check.stderr

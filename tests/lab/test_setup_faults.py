@@ -1,0 +1,287 @@
+"""A set-up GPU host whose hardware fails later: each fault is told with host, cause and next step, and changes nothing."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from taco_launch.setup import paths
+from tests.conftest import eventually
+from tests.lab.conftest import LabUser, may_use_an_engine
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+DRIVER, GPUS = "470.82.01", 8
+# With it systemd keeps the devices of containers, and takes those that it does not know of when it reads its units anew.
+CGROUPS = '{"exec-opts": ["native.cgroupdriver=systemd"]}'
+STAGES = "docker,toolkit,peermem,image,container"
+
+
+@dataclass(frozen=True)
+class GpuHost:
+    """A host of a lab with eight GPUs that set-up has made ready; each test leaves it so."""
+
+    lab: LabUser
+    folder: Path
+
+    @property
+    def before(self) -> Path:
+        """Where the facts are of the host as it was."""
+        return self.folder / "before.json"
+
+    @property
+    def box(self) -> str:
+        return f"taco-launch-{self.lab.name}"
+
+    def sh(self, script: str) -> str:
+        done = self.lab.inside("gpu1", "/bin/sh", "-c", script)
+        assert done.returncode == 0, (script, done.stdout, done.stderr)
+        return done.stdout.strip()
+
+    def set(self, **facts: str) -> None:
+        for name, value in facts.items():
+            self.sh(f"simulated-hardware set {name.replace('_', '-')} {value}")
+
+    def taco(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        return self.lab.taco("-i", f"lab:{self.lab.name}", *words)
+
+    def setup(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        return self.taco("setup", "--only", STAGES, *words)
+
+    def other_peermem(self, use: str, *words: str) -> str:
+        """Set peer memory up as an inventory says that asks for `use`; give all that is said."""
+        file = self.folder / "cluster.yaml"
+        keys = {"identity_file": f"{self.lab.folder}/id_ed25519", "known_hosts": f"{self.lab.folder}/known_hosts"}
+        of = {
+            "cluster": self.lab.name,
+            "ssh": {"user": "root", **keys},
+            "container": {"image": "registry:5000/train:1"},
+            "peermem": {"use": use},
+            "hosts": {"gpu1": {"address": self.lab.host("gpu1")["address"]}},
+        }
+        file.write_text(json.dumps(of))
+        done = self.lab.taco("-i", str(file), "setup", "--only", "peermem", *words)
+        return f"exit {done.returncode}\n{done.stdout}{done.stderr}"
+
+    def inside(self) -> str:
+        return self.sh(f"docker exec {self.box} nvidia-smi -L 2>&1 || :")
+
+    def ready(self) -> bool:
+        return self.inside().count("UUID") == GPUS
+
+    def right(self) -> None:
+        check = self.setup("--check")
+        assert (check.returncode, check.stdout) == (0, ""), check.stderr
+
+    def kept(self) -> str:
+        """Give what set-up must not touch: its container, and every file of ours, docker's and of modules."""
+        files = (
+            "/etc/taco-launch /etc/docker /etc/systemd/system /etc/modules-load.d /etc/modprobe.d /var/lib/taco-launch"
+        )
+        return self.sh(
+            f"docker inspect --format '{{{{.Id}}}} {{{{json .Config.Labels}}}}' {self.box}; find {files} -type f "
+            "2>/dev/null | sort | xargs md5sum; command -v nvidia-ctk"
+        )
+
+    def refused(self, *told: str) -> None:
+        """See that --check and --yes say the same of this host, with exit code 5, and that nothing was changed."""
+        before = self.kept()
+        for word in ("--check", "--yes"):
+            done = self.setup(word)
+            read = " ".join(done.stderr.split())
+            assert done.returncode == 5, (done.stdout, read)
+            for each in told:
+                assert each in read
+            # first of all, and no stage was planned
+            assert read.startswith("error: gpu1: "), read
+            assert "gpu1: + " not in done.stdout
+        assert self.kept() == before
+
+    def reboot(self) -> None:
+        """Reboot; the engine beside waits twice as long with each boot that comes within ten seconds, so they are few."""
+        started = ("docker", "inspect", "--format", "{{.State.StartedAt}}", self.lab.container("gpu1"))
+        before = subprocess.run(started, capture_output=True, check=True).stdout
+        self.lab.fault("gpu1", "reboot")
+        eventually(lambda: subprocess.run(started, capture_output=True, check=True).stdout != before, 30, "a new boot")
+        eventually(lambda: self.lab.answers("gpu1"), 30, "gpu1's sshd")
+        up = "systemctl is-active --quiet docker systemd-modules-load simulated-hardware && echo up || :"
+        eventually(lambda: self.sh(up) == "up", 30, "its engine")
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuHost]:
+    if not may_use_an_engine():
+        pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
+    lab = LabUser(f"test-{os.getpid()}-faults", tmp_path_factory.mktemp("faults-state"))
+    try:
+        up = lab.verb("up", "--hosts", "1", "--gpus", "a100x8")
+        assert up.returncode == 0, up.stderr
+        if json.loads(lab.taco("-i", f"lab:{lab.name}", "inventory", "--json").stdout)["container"] is None:
+            pytest.skip("cannot: this lab has no training image (lab up says why)")
+        yield GpuHost(lab, tmp_path_factory.mktemp("faults"))
+    finally:
+        lab.verb("down")
+
+
+def test_set_up_itself_takes_no_gpus_from_the_container(host: GpuHost) -> None:
+    host.sh(f"mkdir -p /etc/docker; echo '{CGROUPS}' >/etc/docker/daemon.json")
+    host.set(reload_loses_gpus="yes")
+    done = host.setup("--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert host.sh("docker info --format '{{.CgroupDriver}}'") == "systemd"
+    assert host.ready()
+    host.sh(f"echo '# by hand' >>/etc/systemd/system/{host.box}.service")
+    done = host.setup("--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the container starts anew, as it would lose its GPUs when systemd reads the unit" in done.stdout
+    assert host.ready()
+    host.right()
+
+
+def test_a_changed_unit_is_read_once_that_harms_nobody(host: GpuHost) -> None:
+    unit, jobs = f"/etc/systemd/system/{host.box}.service", "/var/lib/taco-launch/jobs"
+    other = "docker exec by-hook nvidia-smi -L"
+    image = host.sh(f"docker inspect --format '{{{{.Image}}}}' {host.box}")
+    by_hook = "--runtime=nvidia --env=NVIDIA_VISIBLE_DEVICES=all"
+    host.sh(f"docker run --detach --rm --name by-hook {by_hook} --entrypoint sleep {image} 600")
+    host.sh(f"echo '# mine' >>{unit}; mkdir -p {jobs}/train")
+    host.sh(f"flock -o {jobs}/train/lock sleep 60 >/dev/null 2>&1 </dev/null & echo $! >/run/train.pid")
+    for said in (
+        f"job train runs in {host.box}, which may lose its GPUs when systemd reads {host.box}.service anew",
+        f"the change of {host.box}.service has systemd read its units anew, which takes the GPUs from by-hook",
+    ):
+        done = host.setup("--yes")
+        assert (done.returncode, said in done.stderr) == (5, True), done.stderr
+        assert host.ready()
+        assert host.sh(other).count("UUID") == GPUS
+        assert host.sh(f"tail -n 1 {unit}") == "# mine", "it is still to be done"
+        host.sh(f"[ ! -e /run/train.pid ] || kill $(cat /run/train.pid); rm -rf /run/train.pid {jobs}/train")
+    host.sh("docker kill by-hook")
+    done = host.setup("--yes")
+    assert done.returncode == 0, done.stderr
+    assert host.ready()
+    host.right()
+
+
+def test_what_starts_at_boot_is_read_from_files(host: GpuHost) -> None:
+    """Systemd, which has not read its units anew, says what was so before."""
+    host.sh(f"SYSTEMCTL_SKIP_SYSV=1 systemctl disable --no-reload {host.box} docker")
+    assert host.setup("--check").returncode == 3
+    done = host.setup("--yes")
+    assert done.returncode == 0, done.stderr
+    assert host.sh(f"systemctl is-enabled {host.box} docker") == "enabled\nenabled"
+    assert host.ready()
+    host.right()
+
+
+def test_gpus_that_a_reload_took_are_told_and_come_back_by_what_is_said(host: GpuHost) -> None:
+    host.sh("systemctl daemon-reload")
+    done = host.setup("--check")
+    assert done.returncode == 5
+    assert "error: gpu1 gives its container no GPUs: Failed to initialize NVML: Unknown Error" in done.stderr
+    assert "as happens when systemd is reloaded on the host (daemon-reload)" in done.stderr
+    hint = next(line for line in done.stderr.splitlines() if line.startswith("hint: "))
+    before, _, after = hint.partition("when no job runs: ")
+    typed, _, rest = after.partition("; ")
+    assert before == "hint: on gpu1, "
+    assert rest.startswith(
+        "then this command again. Each reload takes them again; for good, in the inventory: docker: "
+    )
+    assert rest.endswith(f"; then taco-launch -i lab:{host.lab.name} setup --disrupt docker")
+    host.sh(typed)
+    eventually(host.ready, 30, "the container's GPUs")
+    host.right()
+
+
+def test_one_peer_memory_module_in_the_place_of_the_other_and_back(host: GpuHost) -> None:
+    modules = "lsmod | awk '/^(nvidia_peermem|nv_peer_mem) / { print $1 }'; "
+    state = f"{modules} systemctl is-enabled nv_peer_mem.service 2>/dev/null || :"
+    assert host.sh(state) == "nvidia_peermem"
+    said = host.other_peermem("nv_peer_mem", "--yes")
+    assert said.startswith("exit 5")
+    assert f"it is not unloaded under jobs: container {host.box} runs" in said
+    said = host.other_peermem("nv_peer_mem", "--yes", "--disrupt", "host")
+    assert f"has systemd read its units anew, which takes the GPUs from {host.box}" in said
+    assert f"hint: when no job runs there: systemctl stop {host.box}; then run this again" in " ".join(said.split())
+    assert host.sh(state) == "nvidia_peermem", "what was there before stays"
+    host.sh(f"systemctl stop {host.box}")
+    said = host.other_peermem("nv_peer_mem", "--yes")
+    assert said.startswith("exit 0"), said
+    assert host.sh(state) == "nv_peer_mem\nenabled"
+    host.reboot()
+    assert host.sh(state) == "nv_peer_mem\nenabled"
+    for use in ("nv_peer_mem", "auto"):  # what is loaded and works stays
+        assert "nothing to do" in host.other_peermem(use, "--check")
+    host.sh(f"systemctl stop {host.box}")
+    said = host.other_peermem("nvidia_peermem", "--yes")
+    assert said.startswith("exit 0"), said
+    assert host.sh(state) == "nvidia_peermem\ndisabled"
+    host.reboot()
+    assert host.sh(state) == "nvidia_peermem\ndisabled"
+    eventually(host.ready, 30, "the container's GPUs")
+    host.right()
+
+
+def test_a_gpu_that_is_gone_is_told_and_its_container_gets_no_smaller(host: GpuHost) -> None:
+    host.before.write_text(host.taco("facts", "--json").stdout)
+    before = host.kept()
+    host.sh("simulated-hardware set gpu/3/state gone")
+    host.reboot()
+    assert host.sh("nvidia-smi -L | wc -l") == str(GPUS - 1)
+    gone = f"{host.box}: GPU 0000:34:00.0 is gone since the last setup (container made with 8, 7 here now)"
+    host.refused(f"error: gpu1: container: {gone} hint: on the host: dmesg -T | grep ")
+    done = host.taco("facts", "--compare", str(host.before), "--only", "gpu,topology")
+    assert [line.partition(":")[2].partition(": {")[0] for line in done.stdout.splitlines()] == [
+        " gpu.gpus[0000:34:00.0]", " gpu.board.gpus: - 0000:34:00.0", " topology.gpus: - GPU7",
+    ]  # fmt: skip
+    host.sh("simulated-hardware set gpu/3/state lost")
+    host.refused("error: gpu1: hardware: Unable to determine the device handle for GPU 0000:34:00.0: GPU is lost.")
+    host.sh("simulated-hardware set gpu/3/state present")
+    eventually(host.ready, 30, "the container's GPUs")
+    host.right()
+    assert host.kept() == before
+
+
+def test_a_driver_that_a_reboot_does_not_bring_back(host: GpuHost) -> None:
+    host.set(driver="none")
+    host.reboot()
+    host.refused(
+        "error: gpu1: hardware: 8 NVIDIA GPUs are on PCI, and no driver is installed hint: install the NVIDIA driver"
+    )
+    host.set(driver=DRIVER, secure_boot="on", driver_signed="no")
+    host.reboot()
+    host.refused(
+        f"error: gpu1: hardware: the NVIDIA driver {DRIVER} is installed and not loaded, and Secure Boot is on: it ",
+        "hint: on the host: modprobe nvidia; dmesg | grep ",
+        "mokutil --import",
+    )
+    host.set(secure_boot="off", driver_signed="yes")
+    host.reboot()
+    eventually(host.ready, 30, "the container's GPUs")
+    host.right()
+    done = host.taco("facts", "--compare", str(host.before))
+    assert (done.returncode, done.stdout) == (0, ""), "reboots have changed nothing"
+
+
+def test_a_driver_that_is_not_the_one_that_runs(host: GpuHost) -> None:
+    host.set(driver="535.86.10", fabricmanager="535.86.10")
+    mismatch = f"Driver/library version mismatch: the kernel runs NVIDIA driver {DRIVER}, and 535.86.10 is installed"
+    host.refused(f"error: gpu1: hardware: {mismatch} hint: reboot the host when no job runs there")
+    host.reboot()
+    eventually(host.ready, 30, "the container's GPUs")
+    host.right()
+
+
+def test_teardown_leaves_nothing_that_loads_a_module_at_boot(host: GpuHost) -> None:
+    host.sh(f"systemctl enable nv_peer_mem.service 2>/dev/null; : >{paths.NV_PEER_MEM}")  # as set-up leaves it, too
+    done = host.taco("teardown", "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "have nv_peer_mem.service load nothing at boot" in done.stdout
+    assert host.sh("systemctl is-enabled nv_peer_mem.service 2>/dev/null || :") == "disabled"
+    assert host.sh(f"ls {paths.PEERMEM} {paths.NV_PEER_MEM} 2>/dev/null || :") == ""
+    assert host.sh("lsmod | grep -c '^nvidia_peermem '") == "1", "what is loaded stays so until a reboot"
+    assert json.loads(host.sh("cat /etc/docker/daemon.json")) == json.loads(CGROUPS), "what was there before set-up"

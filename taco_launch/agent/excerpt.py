@@ -77,13 +77,19 @@ class Excerpt:
         if self._lines is None:
             return self._raw()
         self._lines.finished = final
-        if not self._lines.skipped:
+        skipped = self._lines.skipped
+        if not skipped:
             pieces = [] if self._over else self._lines.read()
+            skipped = self._lines.skipped
             if pieces:
-                return b"".join(self._shown(text, at) for text, at in pieces)
-            if not self._lines.skipped:
+                shown = b"".join(self._shown(text, at) for text, at in pieces)
+                if skipped and shown and not shown.endswith((b"\n", b"\r")):
+                    self._in_line = False
+                    shown += b"\n"  # the rest of this line was dropped
+                return shown
+            if not skipped:
                 return None
-        self.skipped, self._lines.skipped = self._lines.skipped, 0
+        self.skipped, self._lines.skipped = skipped, 0
         return b""
 
     def _raw(self) -> Optional[bytes]:

@@ -219,8 +219,9 @@ class Gang:
             told = link.answers.get("facts", {"error": self._why_silent(link)})
             if "error" not in told:
                 link.boot = told["boot"]
-                if link.name in names:
-                    self._note_free(link.name, told["occupancy"])
+                for host in self._spec.hosts:
+                    if self.link(host.name) is link and (link.name == host.name or self._spec.is_here(host)):
+                        self._note_free(host, told["occupancy"])
             elif link is self.here:
                 raise HostError(told["error"])
             else:
@@ -237,11 +238,11 @@ class Gang:
         error = link.error if isinstance(link, RemoteLink) else ""
         return link.gone or error or "its guard gave no facts in time"
 
-    def _note_free(self, name: str, told: Dict[str, Any]) -> None:
+    def _note_free(self, host: Host, told: Dict[str, Any]) -> None:
         found = from_json(Occupancy, told)
-        most = min(len(found.slots), self.link(name).host.slots or len(found.slots))
+        most = min(len(found.slots), host.slots or len(found.slots))
         why = occupancy.words(found) if found.free < most else ""
-        self._free[name] = HostSlots(name, min(found.free, most), most, why)
+        self._free[host.name] = HostSlots(host.name, min(found.free, most), most, why)
 
     def _take(self, placement: Placement, note: Note) -> Optional[Dict[str, Tuple[str, ...]]]:
         """Take the slots of the placed hosts, in an order that is every job's; give their names by host.
@@ -252,6 +253,10 @@ class Gang:
         wanted = sorted((host for host in self._reached() if host.name in counts), key=_global)
         leased: Dict[str, Tuple[str, ...]] = {}
         for number, host in enumerate(wanted, 1):
+            own = self.link(host.name).name
+            if own != host.name and own in counts:  # this host by another name: the line will be refused
+                leased[host.name] = ()
+                continue
             names = self._lease(host, counts[host.name], note)
             if not names:
                 self._let_go(wanted[:number], note, look=False)
@@ -269,7 +274,7 @@ class Gang:
         if "error" in answer:
             self._fail(host, answer["error"])
         elif not answer["slots"]:
-            self._note_free(host.name, answer["occupancy"])
+            self._note_free(host, answer["occupancy"])
         return tuple(answer["slots"])
 
     def _fail(self, host: Host, why: str) -> None:
@@ -289,7 +294,7 @@ class Gang:
             )
             for host, link in zip(hosts, links):
                 if "unleased" in link.answers:
-                    self._note_free(host.name, link.answers["unleased"]["occupancy"])
+                    self._note_free(host, link.answers["unleased"]["occupancy"])
                 else:
                     self._fail(host, self._why_silent(link))
 

@@ -182,6 +182,27 @@ def test_an_attempt_whose_log_was_dropped(jobs: Jobs) -> None:
     assert (shown(attempt=2), shown(attempt=2, tail=1)) == (kept, b"n2/0 | second 39\n")
 
 
+def test_who_reads_slower_than_rotation_drops(jobs: Jobs) -> None:
+    made = make(jobs.path.parent)
+    made.limit = 24
+    made.begin()
+    excerpt = Excerpt(made.folder, {"rank": 0, "timestamps": True})
+    made.write(0, b"line 00\nhalf")
+    seen = [excerpt.read(final=False)]
+    for number in range(1, 20):
+        made.write(0, b"line %02d\n" % number)
+    told = []
+    while (data := excerpt.read(final=True)) is not None:
+        told.append((excerpt.skipped, re.sub(rb"\S+Z ", b"", data)))
+        excerpt.skipped = 0
+    assert seen == [b"2023-11-14T22:13:20.010Z line 00\n"]
+    # It had that segment open; the rest of the line was dropped, and the beginning of the one behind.
+    assert told[0] == (0, b"half\n")
+    assert [number > 0 for number, _data in told] == [False, True, *[False] * (len(told) - 2)]
+    assert b"".join(data for _number, data in told[1:]) == b"line 18\nline 19\n"
+    assert excerpt.offset == logs.size(made.own.rank(0))
+
+
 # --- over calls that break off
 
 WRITES = st.lists(

@@ -198,6 +198,13 @@ def test_a_job_may_take_any_of_a_hosts_slots(cluster: Cluster) -> None:
     assert error.reasons[0][1].startswith("0 of 1 free, 1 held by job a since ")
 
 
+def test_a_host_by_two_names_is_leased_once(cluster: Cluster) -> None:
+    """mpirun takes it once; what makes its line says so, and what to type."""
+    hosts = (HOSTS[0], Host("me", "127.0.0.1", slots=1, connection="local"))
+    expected = (Share("n1", 2, ("slot-0", "slot-1")), Share("me", 1))
+    assert assembled(cluster.gang("a", 3, hosts=hosts)).shares == expected
+
+
 def test_of_two_that_want_all_one_gets_it(cluster: Cluster) -> None:
     gangs = [cluster.gang(name, 4) for name in "ab"]
     found: list[object] = []

@@ -26,7 +26,7 @@ Taken = Mapping[str, Tuple[int, ...]]
 class Waiting:
     """A job that waits: what it asks for, on which hosts, and the most slots that it takes of each (None: all).
 
-    `tried` says that its hosts have been asked already, and had no place.
+    `tried` says that its hosts have been asked already, and had no place, or that it was told to wait for others.
     """
 
     name: str

@@ -144,7 +144,7 @@ class Gang:
             Exception: what `meanwhile` raised.
             HostError: this host's guard fails.
         """
-        self._reach([], note)
+        self._reach(self._first(), note)
         begin = time.monotonic()
         while True:
             placement = self._placed(note)
@@ -166,6 +166,12 @@ class Gang:
     def link(self, name: str) -> Link:
         """Give the guard of a host of the job."""
         return next((link for link in self.links if link.name == name), self.here)
+
+    def _first(self) -> List[Host]:
+        """Give the hosts that the job needs as far as the inventory tells: they are reached while this one looks at itself."""
+        if any(host.slots is None for host in self._spec.hosts):
+            return []
+        return [host for host in ahead(self._wanted, self._spec.hosts, {}) if not self._spec.is_here(host)]
 
     def _placed(self, note: Note) -> Optional[Placement]:
         """Place the job on what is free, after reaching as many hosts as it needs; None where it does not fit now.
@@ -197,12 +203,13 @@ class Gang:
         return [host for host in self._spec.hosts if host.name in self._free]
 
     def _reach(self, hosts: Sequence[Host], note: Note) -> None:
-        """Reach guards, and this host's; those that fail are left out with the reason."""
+        """Reach guards, and the first time this host's; those that fail are left out with the reason."""
         start = [self._job_id, *filter(None, [os.environ.get(leases.VARIABLE)])]
         new: List[Link] = [RemoteLink(host, self._folder, self._agent, start, self._beat) for host in hosts]
         self.links += new
         names = {host.name for host in self._spec.hosts}
-        for link in new or [self.here]:
+        asked = new if "facts" in self.here.answers else [self.here, *new]
+        for link in asked:
             takes_part = link.name in names
             link.order(
                 "supervise",
@@ -213,7 +220,6 @@ class Gang:
                 gpus=link.host.gpus if takes_part else occupancy.NO_GPUS,
                 ports=self._spec.network.port_range,
             )
-        asked = new or [self.here]
         self._wait(note, lambda: all("facts" in link.answers or self._dead(link) for link in asked), GUARD_SECONDS)
         for link in asked:
             told = link.answers.get("facts", {"error": self._why_silent(link)})

@@ -12,8 +12,9 @@ import signal
 import time
 from typing import Dict, FrozenSet, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from taco_launch.launch.env import JOB_ID
+from taco_launch.launch.env import JOB_ID, SERVICE
 
+_SERVICE = f"{SERVICE}=1".encode()
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 _SETTLE_SECONDS = 1.0
 # In the middle of execve(2) a process has no environment for a moment: nothing found has to be so twice.
@@ -70,6 +71,7 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
     """Find what belongs to a job; `roots` are the (pid, start) of registered processes, alive or not."""
     roots = tuple(roots)
     needle = f"{JOB_ID}={job_id}".encode()
+    services: Set[int] = set()
     begin = min((start for _pid, start in roots), default=0)
     present: Dict[int, Process] = {}
     members: Set[int] = set()
@@ -77,18 +79,20 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
     for pid in _newest_first():
         entry = identify(pid)
         try:
-            carries = bool(job_id) and entry is not None and _carries(pid, needle)
+            variables = [] if entry is None else _environment(pid)
         except OSError:  # gone meanwhile, all or all but its other threads
-            entry, carries = identify(pid), False
+            entry, variables = identify(pid), []
         if entry is None:
             continue
         present[pid] = entry
-        if carries:
+        if variables is None:
+            unreadable += bool(job_id) and entry.start >= begin and not _gone(entry) and not _is_of_a_login(entry)
+        elif _SERVICE in variables:
+            services.add(pid)
+        elif job_id and needle in variables:
             members.add(pid)
-        elif carries is None and entry.start >= begin and not _gone(entry) and not _is_of_a_login(entry):
-            unreadable += 1
     alive_roots = {pid for pid, start in roots if pid in present and present[pid].start == start}
-    own = _line_of_descent(os.getpid(), present)
+    own = _line_of_descent(os.getpid(), present) | services
     found = _closure((members | alive_roots) - own, present, own)
     # A dead root's session is the job's where it holds another of its processes; its number alone may be a stranger's.
     dead = {pid for pid, _start in roots if pid not in present} & {entry.session for entry in found}
@@ -124,7 +128,7 @@ def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) ->
     roots = tuple(roots)
     begin = time.monotonic()
     deadline = begin + seconds
-    groups = {pid for pid, start in roots if _start(pid) == start}
+    groups = {pid for pid, start in roots if _start(pid) == start and not _is_service(pid)}
     _signal_groups(groups, signal.SIGSTOP)
     looks = 0
     while True:
@@ -207,18 +211,25 @@ def _pids() -> Iterable[int]:
     return (int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
-def _carries(pid: int, needle: bytes) -> Optional[bool]:
-    """Say whether a process carries the mark; None where that cannot be read.
+def _environment(pid: int) -> Optional[List[bytes]]:
+    """Read the variables of a process; None where that cannot be, though it may be ours.
 
     Raises:
         OSError: it is gone.
     """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return needle in file.read().split(b"\0")
+            return file.read().split(b"\0")
     except PermissionError:
         # Another user's process cannot be ours; one of our own may be, when it hides its environment.
-        return None if _owner(pid) == os.geteuid() else False
+        return None if _owner(pid) == os.geteuid() else []
+
+
+def _is_service(pid: int) -> bool:
+    try:
+        return _SERVICE in (_environment(pid) or ())
+    except OSError:
+        return False
 
 
 def _owner(pid: int) -> Optional[int]:

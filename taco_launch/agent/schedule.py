@@ -24,8 +24,9 @@ from taco_launch.model.slots import Occupancy
 
 # How often the folders are looked at when nobody says a word, and whether jobs that run have their supervisors.
 _SCAN_SECONDS, _SUPERVISED_SECONDS = 2.0, 10.0
-# A job's words are written no more often, and follow each change only for the first so many that wait.
-_WORDS_SECONDS, _MOST_TOLD = 1.0, 20
+# A job's words are written no more often, the longer it waits the less so; and follow changes only for the first so many.
+_WORDS_SECONDS, _MOST_TOLD = (1.0, 60.0), 20
+_WORDS_SHARE = 0.01
 # A new job is told that it waits once its hosts have told of their slots, or after so long.
 _UNTOLD_SECONDS = 5.0
 _FAR_BEHIND = (("", f"more than {_MOST_TOLD} jobs are before it"),)
@@ -127,6 +128,8 @@ class Scheduler:
         begun = self._begin(now)
         if self._watchers is None:
             return 0.0 if any(self._is_pending(entry, now) and not entry.trying for entry in self._entries()) else None
+        waits = (entry for entry in self._entries() if self._is_ready(entry, now) and not entry.trying)
+        self._watchers.want(wishes(waits), time.monotonic())
         for entry in self._entries():
             if entry.awaits and entry.name not in begun:
                 self._end_of_time(entry, now)
@@ -154,11 +157,10 @@ class Scheduler:
         return max(min(due) - now, 0.01)
 
     def _keep(self, now: float, watchers: Watchers) -> None:
-        """Watch the hosts of jobs that wait, remove records, and see that jobs that run have a supervisor."""
+        """Have slots looked for that are let go, remove records, and see that jobs that run have a supervisor."""
         if self._shelf.freed:
             self._shelf.freed = False
             watchers.nudge()
-        watchers.want(wishes(tuple(entry for entry in self._entries() if self._is_ready(entry, now))), time.monotonic())
         for entry in self._entries():
             if entry.removes_at is not None and entry.removes_at <= now:
                 self._run_aside(entry, lambda entry=entry: self._remove(entry))  # type: ignore[misc]
@@ -296,7 +298,8 @@ class Scheduler:
     def _tell(self, now: float, begun: Set[str]) -> None:
         """Write why jobs wait, where the words have changed."""
         for place, entry in enumerate(self._order):
-            if entry.trying or entry.name in begun or now - entry.told_at < _WORDS_SECONDS:
+            pause = min(max((now - entry.submitted) * _WORDS_SHARE, _WORDS_SECONDS[0]), _WORDS_SECONDS[1])
+            if entry.trying or entry.name in begun or now - entry.told_at < pause:
                 continue
             if not entry.told and not self._knows(entry) and now - entry.submitted < _UNTOLD_SECONDS:
                 continue  # it may still turn out that it never fits
@@ -365,11 +368,11 @@ def _why(found: Occupancy) -> str:
 
 
 def _quietly(name: str, act: Callable[[], object]) -> None:
-    """Do something with one job; what fails is in the log of the scheduler, and tried again."""
+    """Do something with one job; what fails, as its files may be damaged, is told in the log, and tried again."""
     try:
         act()
-    except (TacoLaunchError, OSError, ValueError) as error:
-        sys.stderr.write(f"job {name}: {error}\n")
+    except (TacoLaunchError, OSError, ValueError, KeyError, TypeError) as error:
+        sys.stderr.write(f"job {name}: {error!r}\n")
 
 
 def _private(path: str, flags: int) -> int:

@@ -1,9 +1,7 @@
 """What the agent answers to the controller: one function per operation, JSON in, frames out."""
 
 import os
-import tempfile
 import time
-import traceback
 from typing import IO, Any, Callable, Dict, Iterable, Mapping
 
 from taco_launch.agent import counts, facts, orders, protocol, submission, tail, views, wake
@@ -52,6 +50,9 @@ def _answer(stdout: IO[bytes], error: TacoLaunchError) -> int:
 
 
 def _bug(error: Exception) -> TacoLaunchError:
+    import tempfile  # noqa: PLC0415 - each call would load them, and take as long as it takes to answer
+    import traceback  # noqa: PLC0415
+
     descriptor, path = tempfile.mkstemp(prefix="taco-launch-bug-", suffix=".log")
     with open(descriptor, "w", encoding="utf-8", errors="backslashreplace") as log:
         traceback.print_exception(type(error), error, error.__traceback__, file=log)

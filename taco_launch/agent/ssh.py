@@ -2,9 +2,7 @@
 
 import os
 import subprocess
-import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, Dict, List, Optional, Sequence, Tuple, Union
 
@@ -52,6 +50,8 @@ def ask(hosts: Sequence[str], agent: str, *words: str, seconds: float) -> List[T
         answer = parsed(done.stdout.rpartition(b"\n")[0].rpartition(b"\n")[2])
         return answer if answer is not None else last_line(done.stderr) or f"ssh: exit {done.returncode}"
 
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - every supervisor and guard imports this file
+
     with ThreadPoolExecutor(max(1, min(len(hosts), MOST_AT_ONCE))) as pool:
         return list(zip(hosts, pool.map(one, hosts)))
 
@@ -67,6 +67,8 @@ class Errors:
 
     def __init__(self) -> None:
         """Open it."""
+        import tempfile  # noqa: PLC0415 - only who has other hosts needs it
+
         self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the connection
 
     def last_line(self) -> str:

@@ -2,7 +2,6 @@
 
 import subprocess
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, Iterable, Mapping, Sequence, Union
 
 from taco_launch.agent import index, occupancy, program, records, recovery, removal, ssh, visit
@@ -47,6 +46,8 @@ def _top(_jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
         name, slots, gpus = host
         words = occupancy.arguments(slots, gpus)
         return _slots_here(agent, words) if name == request["here"] else _slots_there(name, agent, words)
+
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - no other call needs it, and `submit` would wait
 
     with ThreadPoolExecutor(max(1, min(len(hosts), ssh.MOST_AT_ONCE))) as pool:
         for (name, _slots, _gpus), answer in zip(hosts, pool.map(one, hosts)):

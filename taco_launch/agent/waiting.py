@@ -165,7 +165,7 @@ class Shelf:
         before = entry.state
         try:
             record = records.record(folder)
-            if entry.asked is None and record.id:
+            if entry.asked is None and (record.state.waits or record.state.is_terminal):
                 entry.asked = self._asked(records.read_spec(folder))
             self._take(entry, record, folder)
         except (TacoLaunchError, OSError, ValueError):
@@ -176,17 +176,16 @@ class Shelf:
         self.freed |= ends or lets_go
 
     def _take(self, entry: Entry, record: JobRecord, folder: JobFolder) -> None:
-        if entry.asked is None:
-            entry.state = None
+        entry.state = record.state
+        if entry.asked is None:  # it runs, and its supervisor looks after it
             return
         policy = entry.asked.policy
-        entry.state = record.state
         entry.submitted = record.submitted or 0.0
         entry.begins_at = (record.not_before or 0.0) if record.state is JobState.RESTARTING else 0.0
         entry.limit = queue.limit(policy, record)
-        entry.left_out = self._one(record.left_out)
-        entry.told = self._one(record.waiting)
-        entry.tried = any(host for host, _why in record.waiting)
+        entry.left_out = record.left_out
+        entry.told = record.waiting
+        entry.tried = bool(record.waiting)
         entry.is_asked = record.state.waits and recovery.is_asked(folder)
         entry.removes_at = queue.removal(policy, record)
         if record.state.is_terminal and entry.removes_at is None:

@@ -13,11 +13,12 @@ from taco_launch import queue
 from taco_launch.agent import program, records
 from taco_launch.agent.folders import JobFolder, Jobs, make_private
 from taco_launch.errors import TacoLaunchError
-from taco_launch.launch.env import JOB_ID, JOB_NAME
+from taco_launch.launch.env import JOB_ID, JOB_NAME, SERVICE
 from taco_launch.model.jobs import JobRecord, JobState
 
 # What is due later is not waited for: that is the next call's business, or main.sh's.
 AHEAD_SECONDS = 3600.0
+_LOG_BYTES = 1 << 20
 _LOCK, _SOCKET, _LOG = "lock", "sock", "log"
 
 
@@ -63,7 +64,9 @@ def wake(jobs: Jobs, agent: str) -> None:
 def start(jobs: Jobs, agent: str, lock: int) -> None:
     """Start a scheduler, and hand its lock over to it."""
     try:
-        with open(jobs.queue / _LOG, "ab", opener=_private) as log:
+        path = jobs.queue / _LOG
+        long = path.exists() and path.stat().st_size > _LOG_BYTES
+        with open(path, "wb" if long else "ab", opener=_private) as log:
             subprocess.Popen(
                 program.argv(agent, "schedule", str(lock)),
                 cwd="/",
@@ -120,7 +123,7 @@ def is_locked(folder: JobFolder) -> bool:
 
 def environment() -> Dict[str, str]:
     """Give what a process of ours is started with that outlives this one, which may be a job's."""
-    return {name: value for name, value in os.environ.items() if name not in (JOB_ID, JOB_NAME)}
+    return {**{name: value for name, value in os.environ.items() if name not in (JOB_ID, JOB_NAME)}, SERVICE: "1"}
 
 
 def _at_short_path(path: Path, use: Callable[[str], object]) -> None:

@@ -9,6 +9,8 @@ if TYPE_CHECKING:  # every rank imports this file, and the model takes longer to
 # The mark: a process whose environment holds this variable with a job's id belongs to that job.
 JOB_ID = "TACO_LAUNCH_JOB_ID"
 JOB_NAME = "TACO_LAUNCH_JOB"
+# In the environment of what looks after jobs, and belongs to none: a job may submit another, and be above all of that.
+SERVICE = "TACO_LAUNCH_SERVICE"
 
 # What an inherited environment says of the transport, the libraries and their knobs.
 _RELEVANT = ("HOROVOD_", "LIGHT_", "NCCL_", "OMPI_MCA_", "PRTE_MCA_", "UCX_")

@@ -15,7 +15,7 @@ import pytest
 
 from taco_launch.agent import processes
 from taco_launch.agent.processes import Scan
-from taco_launch.launch.env import JOB_ID
+from taco_launch.launch.env import JOB_ID, SERVICE
 from tests.agent.conftest import Family, number
 from tests.conftest import eventually
 
@@ -89,6 +89,19 @@ def test_by_descent_from_what_carries_the_mark(family: Family) -> None:
     child = number(parent)
     eventually(lambda: Path(f"/proc/{child}/environ").read_bytes() == b"", what="the environment to be wiped")
     assert pids(processes.scan(family.job_id)) == {parent.pid, child}
+
+
+def test_what_looks_after_jobs_belongs_to_none(family: Family) -> None:
+    # A rank has submitted another job: the scheduler below it, and all that this has started, is no part of its own job.
+    service = f"env -i {SERVICE}=1 setsid sh -c 'sleep 60 & echo $!; wait' & echo $!; wait"
+    above = family.start(("sh", "-c", service), marked=True)
+    below = {number(above), number(above)}
+    eventually(lambda: pids(processes.scan(family.job_id)) == {above.pid})
+    roots = [(entry.pid, entry.start) for entry in map(processes.identify, below) if entry is not None]
+    assert processes.scan(family.job_id, roots).found == processes.scan(family.job_id).found
+    processes.end(family.job_id, roots)
+    assert above.wait(5) == -9
+    assert all(processes.identify(pid) is not None for pid in below)
 
 
 def test_by_the_session_of_a_root_that_is_a_zombie(family: Family) -> None:

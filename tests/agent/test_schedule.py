@@ -13,6 +13,7 @@ from taco_launch import state
 from taco_launch.agent import records, schedule
 from taco_launch.agent.folders import JobFolder, Jobs
 from taco_launch.agent.schedule import Scheduler
+from taco_launch.agent.waiting import Shelf
 from taco_launch.agent.watchers import HERE, Watchers, Wish
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState, Policy
@@ -160,6 +161,18 @@ def test_who_waits_is_told_why(queue: Queue) -> None:
     assert len(records.read_events(queue.jobs.get("b"))) == count  # nothing new to say
 
 
+def test_who_waits_for_long_is_told_of_changes_less_often(queue: Queue) -> None:
+    folder = queue.job("a", np=2, says=REFUSED)
+    queue.hosts.tell("x", "x")
+    queue.until(lambda: queue.record("a").waiting)
+    queue.now += 3600
+    before = len(records.read_events(folder))
+    for turn in range(72):
+        queue.hosts.tell("x", f"y{turn}")
+        queue.step(1)
+    assert before + 2 <= len(records.read_events(folder)) <= before + 4
+
+
 def test_a_job_begins_when_its_slots_are_free(queue: Queue) -> None:
     queue.job("a", np=2, says=REFUSED)
     queue.hosts.tell("holder", "")
@@ -252,6 +265,37 @@ def test_what_has_ended_is_no_longer_looked_at_and_others_slots_are(queue: Queue
     assert queue.hosts.nudged > nudged
 
 
+@pytest.mark.parametrize("says", [ENDED, {"kind": "restarting", "data": {"delay": 600}}], ids=["ends", "waits again"])
+def test_slots_that_are_let_go_are_looked_for_at_once(queue: Queue, says: dict[str, Any]) -> None:
+    folder = queue.job("a", ttl=86400)
+    records.Events(folder).add(state.PLACED, "why", np=1, hosts=["me"], line="mpirun")
+    lock = records.try_lock(folder)
+    assert lock is not None
+    queue.step()
+    nudged = queue.hosts.nudged
+    queue.step()
+    assert queue.hosts.nudged == nudged
+    records.Events(folder).add(says["kind"], "why", **says["data"])
+    queue.step()
+    assert queue.hosts.nudged == nudged + 1
+    os.close(lock)
+
+
+def test_a_job_that_has_changed_since_it_was_read_is_not_written_to(queue: Queue) -> None:
+    folder = queue.job("a")
+    shelf = Shelf(queue.jobs)
+    shelf.scan(queue.now)
+    (entry,) = shelf.entries.values()
+    lock = shelf.lock(entry)
+    assert lock is not None
+    assert shelf.lock(entry) is None  # somebody has it
+    os.close(lock)
+    records.Events(folder).add(state.ENDED, state="CANCELLED", exit_code=143)
+    assert shelf.lock(entry) is None
+    shelf.scan(queue.now)
+    assert entry.state is JobState.CANCELLED
+
+
 def test_a_record_goes_after_its_time(queue: Queue) -> None:
     folder = queue.job("a", says=ENDED, ttl=60)
     queue.until(lambda: queue.record("a").state is JobState.SUCCEEDED)
@@ -285,15 +329,16 @@ def test_marks_of_jobs_that_are_gone_go(queue: Queue) -> None:
 
 def test_a_job_that_cannot_be_read_stops_nobody(queue: Queue) -> None:
     queue.job("a").spec.write_text("{", encoding="ascii")
+    records.write_json(queue.job("c").stop, {"by": "me"})  # and no signal
     queue.job("b", says=ENDED)
     queue.until(lambda: queue.record("b").state is JobState.SUCCEEDED)
+    queue.jobs.remove(queue.jobs.folder("c"))
     queue.until(lambda: queue.step() is None)
 
 
 def test_only_the_hosts_of_those_that_wait_are_watched(queue: Queue) -> None:
     queue.job("a", says=REFUSED)
-    queue.until(lambda: queue.record("a").waiting)
-    assert queue.hosts.wanted == {Wish(HERE, "2", "auto")}
+    queue.until(lambda: queue.hosts.wanted == {Wish(HERE, "2", "auto")})
     records.write_json(queue.jobs.get("a").stop, {"by": "me", "signal": 15, "grace": None})
     queue.until(lambda: queue.record("a").state is JobState.CANCELLED)
     queue.step()

@@ -287,6 +287,17 @@ def _cmdline(entry: Path) -> bytes:
         return b""
 
 
+def test_a_job_that_a_job_has_submitted_is_no_part_of_it(taco: Taco) -> None:
+    # mpirun refuses to run below another one, which it tells by its environment
+    clean = " ".join(f"{name}='{taco.env[name]}'" for name in ("PATH", "TACO_LAUNCH_STATE", "TACO_LAUNCH_LEASES"))
+    submits = f"env -i {clean} {sys.executable} -m taco_launch submit --np 1 --name"
+    script = f"{submits} inner -- sh -c 'sleep 3; echo mine' && {submits} waits -- true"
+    outer = taco("run", "--name", "outer", "--np", "1", "--", "sh", "-c", script)
+    assert outer.returncode == 0, outer.stdout + outer.stderr
+    assert taco.job("inner")["state"] in ("STARTING", "RUNNING")
+    assert {taco.ended(name)["state"] for name in ("inner", "waits")} == {"SUCCEEDED"}
+
+
 # --- what stays, and how long
 
 

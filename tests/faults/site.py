@@ -187,10 +187,10 @@ class Site:
     def clear(self) -> None:
         """Remove what cases that failed have left, so that others can be told from them."""
         for person in (self.one, self.two):
-            names = [job["name"] for job in person.jobs()]
-            if names:
-                person("stop", "--yes", "--grace", "0", *names)
-                person("delete", "--yes", *names)
+            alive = [job["name"] for job in person.jobs() if not job["ended"]]
+            if alive:
+                person("stop", "--yes", "--grace", "0", *alive, seconds=300)
+            person("prune", "--since", "0s", "--all", seconds=120)
 
     def is_up(self, host: str, seconds: float = 60) -> None:
         """Wait until both clusters' containers of a host take sessions."""

@@ -37,15 +37,15 @@ def sshd(site: Site) -> None:
     site.one.submit(name, "-H", "gpu4:2", seconds=8)
     site.one.runs(name)
     site.one.submit(behind, "-H", "gpu4:2", seconds=1)
-    (main,) = site.pids("gpu4", f"clusters/{site.lab.name}/main.sh")
+    main = site.pids("gpu4", f"clusters/{site.lab.name}/main.sh")
     (server,) = site.pids("gpu4", f"sshd.* -f .*clusters/{site.lab.name}/ssh/sshd_config")
-    site.kill("gpu4", [main], "STOP")  # which would start another
+    site.kill("gpu4", main, "STOP")  # which would start another
     try:
         since = site.kill("gpu4", [server])
         assert site.one.ended(name)["state"] == "SUCCEEDED"
         eventually(lambda: "Connection refused" in str(site.one.job(behind)["waiting"]), 20, f"{behind} to say why")
     finally:
-        site.kill("gpu4", [main], "CONT")
+        site.kill("gpu4", main, "CONT")
     for each in (name, behind):
         lives(site, each, since)
 

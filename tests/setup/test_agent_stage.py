@@ -126,6 +126,22 @@ def test_one_that_a_running_job_names_stays(state: Path) -> None:
     assert agents(state) == {NEW}
 
 
+@pytest.mark.parametrize("queue", [".queue", ".queue-hcc"])
+def test_one_that_a_waiting_job_begins_with_stays(state: Path, queue: str) -> None:
+    for name, file in (("waits", "agent-2.pyz"), ("ended", "agent-1.pyz")):
+        (state / "jobs" / name).mkdir(parents=True)
+        (state / "jobs" / name / "agent.pyz").symlink_to(state / "agent" / file)
+    pending = state / "jobs" / queue / "pending"
+    pending.mkdir(parents=True)
+    for name in ("waits", "gone"):
+        (pending / name).touch()
+    install(state, NEW)
+    assert agents(state) == {NEW, "agent-2.pyz"}
+    (pending / "waits").unlink()
+    install(state, NEW)
+    assert agents(state) == {NEW}
+
+
 def test_what_a_container_put_among_jobs_is_neither_followed_nor_waited_for(state: Path) -> None:
     job, odd = state / "jobs" / "train", state / "jobs" / "odd"
     job.mkdir(parents=True)

@@ -5,7 +5,7 @@
 
 set -eu
 
-used() { # used NAME STATE_FOLDER: by a process, or by a job that runs
+used() { # used NAME STATE_FOLDER: by a process, or by a job that runs, or waits
   # the name goes by way of the input: in its arguments grep would find itself
   # shellcheck disable=SC2062 # it is no pattern
   if printf '%s\n' "$1" | grep -qasF -f - /proc/[0-9]*/cmdline; then
@@ -21,6 +21,11 @@ used() { # used NAME STATE_FOLDER: by a process, or by a job that runs
         return 0
       fi
     done
+  done
+  # nothing of a job that waits runs: it begins with the agent that it was submitted with
+  for mark in "$2"/jobs/.queue*/pending/*; do
+    link=$(readlink "$2/jobs/${mark##*/}/agent.pyz") || continue
+    [ "${link##*/}" != "$1" ] || return 0
   done
   return 1
 }

@@ -47,7 +47,8 @@ schedule() { # by the agent of any job that is not over; it ends at once where t
     [ -f "$jobs/${mark##*/}/agent.pyz" ] || continue
     (
       set -- "$(readlink -f "$jobs/${mark##*/}/agent.pyz")"
-      . /run/taco-launch/environment # as for sessions: what is set here is none of a job's
+      # shellcheck disable=SC1091 # as for sessions: what is set here is none of a job's
+      . /run/taco-launch/environment
       exec python3 -I -S "$1" schedule </dev/null
     )
     return

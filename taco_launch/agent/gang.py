@@ -5,14 +5,15 @@ import random
 import select
 import time
 from dataclasses import replace
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch.agent import leases, occupancy
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.links import Link, RemoteLink
-from taco_launch.agent.refusal import ahead, crowded, refusal
+from taco_launch.agent.refusal import ahead, crowded, no_ports, refusal
 from taco_launch.agent.ssh import MOST_AT_ONCE
 from taco_launch.errors import HostError, PlacementError, TacoLaunchError
+from taco_launch.launch.decide import daemon_ports
 from taco_launch.launch.needs import looks, needs
 from taco_launch.model.codec import from_json
 from taco_launch.model.hosts import Host
@@ -64,6 +65,8 @@ class Gang:
         self.links: List[Link] = [self.here]
         self._free: Dict[str, HostSlots] = {}
         self._unusable: Dict[str, str] = {}
+        self._ports: Tuple[int, ...] = ()
+        self._taken: Set[int] = set()  # ports that others have on any of the hosts
         self._looks = bool(needs(spec)) or any(host.connection != "local" for host in spec.hosts)
         self._beat = min(HEARTBEAT_SECONDS, spec.policy.host_loss_timeout / 5)
         self._beat_at = 0.0
@@ -256,6 +259,7 @@ class Gang:
         None where some cannot be had: then all are let go again.
         """
         counts = {share.host: share.ranks for share in placement.shares}
+        self._ports = self._choose_ports() if len(counts) > 1 else ()
         wanted = sorted((host for host in self._reached() if host.name in counts), key=_global)
         leased: Dict[str, Tuple[str, ...]] = {}
         for number, host in enumerate(wanted, 1):
@@ -270,16 +274,32 @@ class Gang:
             leased[host.name] = names
         return leased
 
+    def _choose_ports(self) -> Tuple[int, ...]:
+        """Choose ports for mpirun and its daemons that nobody has; another job that chooses the same has them refused.
+
+        Raises:
+            PlacementError: all are taken.
+        """
+        allowed = self._spec.network.port_range
+        if allowed is None:
+            return ()
+        self._taken.update(port for link in self.links for port in link.answers.get("facts", {}).get("taken", ()))
+        ports = daemon_ports(self._spec.name, *allowed, self._taken)
+        if not ports:
+            raise no_ports(self.here.name, *allowed)
+        return ports
+
     def _lease(self, host: Host, count: int, note: Note) -> Tuple[str, ...]:
         """Take slots of one host and give their names; note why there are none: others have them, or it has failed."""
         link = self.link(host.name)
         link.answers.pop("leased", None)
-        link.order("lease", count=count, cluster=self._spec.cluster, owner=self._spec.owner)
+        link.order("lease", count=count, ports=self._ports, cluster=self._spec.cluster, owner=self._spec.owner)
         self._wait(note, lambda: "leased" in link.answers or self._dead(link), GUARD_SECONDS)
         answer = link.answers.get("leased") or {"slots": [], "error": self._why_silent(link)}
         if "error" in answer:
             self._fail(host, answer["error"])
         elif not answer["slots"]:
+            self._taken.update(answer["ports"])
             self._note_free(host, answer["occupancy"])
         return tuple(answer["slots"])
 
@@ -310,11 +330,10 @@ class Gang:
 
     def _known(self, known: JobFacts, hosts: Sequence[Host], note: Note) -> JobFacts:
         """Add what the guards have told of the placed hosts; where one is elsewhere, what is between them is asked."""
-        links = [self.link(host.name) for host in hosts]
-        taken = {port for link in links for port in link.answers["facts"]["taken"]}
-        known = replace(known, taken_ports=tuple(sorted(taken)))
+        known = replace(known, daemon_ports=self._ports)
         if not self._looks:
             return known
+        links = [self.link(host.name) for host in hosts]
         found = [(link.name, link.answers["facts"]["host"]) for link in links]
         known = replace(known, hosts=tuple(JobHost(host=name, **told) for name, told in found))
         # Here, inside of the container, its software is the host's. Every host that is left takes part.

@@ -244,7 +244,9 @@ class _Guard:
         )
         recent = time.monotonic() - slots.used_at < _RECENT_SECONDS
         try:
-            taken = self._leases.take(slots.names, message["count"], holder, slots.use if recent else None)
+            taken = self._leases.take(
+                slots.names, message["count"], holder, slots.use if recent else None, message["ports"]
+            )
         except HostError as error:
             self._answer(op="leased", slots=[], error=f"{error.message} ({error.hint})")
             return
@@ -252,7 +254,9 @@ class _Guard:
             self._tell(op="leased", slots=list(taken))
         else:
             found = slots.look_thoroughly()
-            self._answer(op="leased", slots=[], occupancy=to_json(found.without(self._leases.refused)))
+            refused = self._leases.refused
+            ports = [port for port in message["ports"] if leases.port_name(port) in refused]
+            self._answer(op="leased", slots=[], ports=ports, occupancy=to_json(found.without(refused)))
 
     def _answer(self, **answer: Any) -> None:
         """Say something once: who asks asks again, or gives up."""

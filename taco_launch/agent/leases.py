@@ -39,6 +39,11 @@ def place(environ: Mapping[str, str], state: Path, *, root: bool) -> Path:
     return Path(FOLDER) if root or os.path.isdir(FOLDER) else state / "leases"  # noqa: PTH112
 
 
+def port_name(port: int) -> str:
+    """Name the lease of a TCP port."""
+    return f"port-{port}"
+
+
 class Leases:
     """The leases that one guard holds."""
 
@@ -50,23 +55,30 @@ class Leases:
         self.refused: Dict[str, str] = {}  # of the last try, besides those that are locked: slot, why
 
     def take(
-        self, names: Sequence[str], count: int, holder: Holder, use: Optional[Mapping[str, gpus.Use]]
+        self,
+        names: Sequence[str],
+        count: int,
+        holder: Holder,
+        use: Optional[Mapping[str, gpus.Use]],
+        ports: Sequence[int] = (),
     ) -> Tuple[str, ...]:
         """Take any `count` of the slots, the first that can be had; none where there are fewer. Give their names.
 
-        `use` is who uses each GPU as far as that was looked at just now, None where it was not.
+        `use` is who uses each GPU as far as that was looked at just now, None where it was not. `ports` are TCP ports
+        that no other job is to use meanwhile: all of them are had, or there are no slots.
 
         Raises:
             HostError: there can be no leases in that folder.
         """
         if self._held:
-            return tuple(self._held)
+            return tuple(name for name in self._held if name in names)
         self._use, self.refused = use, {}
+        wanted = count + len(ports)
         taken: Dict[str, int] = {}
         try:
             _make(self._folder)
-            for name in names:
-                if len(taken) == count:
+            for number, name in enumerate((*map(port_name, ports), *names)):
+                if len(taken) == wanted or (number >= len(ports) and len(taken) < len(ports)):
                     break
                 file = _locked(self._folder / name)
                 if file is not None:
@@ -74,7 +86,9 @@ class Leases:
                     self._look_into(name, file, holder)
                     if name in self.refused:
                         os.close(taken.pop(name))
-            if len(taken) == count:
+                if number < len(ports) and name not in taken:
+                    self.refused.setdefault(name, "another job has it")
+            if len(taken) == wanted:
                 for file in taken.values():
                     _write(file, dump(to_json(holder)))
                 self._held, taken = taken, {}
@@ -84,7 +98,7 @@ class Leases:
         finally:
             for file in taken.values():
                 os.close(file)
-        return tuple(self._held)
+        return tuple(name for name in self._held if name in names)
 
     def release(self, *, gone: bool) -> None:
         """Let all go; `gone` says that nothing is left of the holder."""

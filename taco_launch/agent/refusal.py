@@ -72,6 +72,13 @@ def _unusable(reasons: Sequence[Tuple[str, str]]) -> UnusableError:
     return UnusableError(message, f"taco-launch setup --check tells what is wrong there; or {leave}", reasons)
 
 
+def no_ports(head: str, first: int, last: int) -> PlacementError:
+    """Say that other jobs have all ports that mpirun and its daemons may have."""
+    why = "jobs and other programs have all ports that mpirun may listen on there and on the job's other hosts"
+    hint = f"give jobs more of them: network.port_range is {first}-{last}, and an eighth of it is for mpirun, two for each job"
+    return PlacementError("no port is left for mpirun", ((head, why),), hint)
+
+
 def _would_fit(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots]) -> bool:
     """Say whether the job would fit if no host had failed; so many slots as nobody knows of are enough."""
     if any(host.name not in reached and host.slots is None for host in hosts):

@@ -5,7 +5,7 @@ CONDITIONS are what an entry's `when` may name, VALUES what its words may hold i
 
 import zlib
 from dataclasses import dataclass, field
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import AbstractSet, Dict, List, Optional, Sequence, Tuple
 
 from taco_launch.model.job_facts import Between, JobFacts
 from taco_launch.model.jobs import JobSpec
@@ -54,7 +54,7 @@ _MANY_HOSTS = 64
 # More ssh processes at a time than this only compete for the head's cores and descriptors.
 _MOST_CONCURRENT = 256
 _MOST_DAEMON_PORTS = 256
-# One would do, were no other job to start at the same moment.
+# One would do, were no program of somebody else's to take it in the same moment.
 _DAEMON_PORTS = 2
 # The first NCCL that reads NCCL_NET (its env.rst).
 _NET_BY_NAME = (2, 10)
@@ -199,7 +199,7 @@ def _interface(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
     else:
         _interface_found(made, between)
     if spec.network.port_range is not None:
-        _ports(made, spec, facts.taken_ports, *spec.network.port_range)
+        _ports(made, facts.daemon_ports or daemon_ports(spec.name, *spec.network.port_range), *spec.network.port_range)
 
 
 def _interface_found(made: Decisions, between: Between) -> None:
@@ -213,17 +213,26 @@ def _interface_found(made: Decisions, between: Between) -> None:
     made.host_env += own
 
 
-def _ports(made: Decisions, spec: JobSpec, taken: Sequence[int], first: int, last: int) -> None:
-    """Divide the ports: an eighth for the daemons of all jobs, the others for their ranks.
+def daemon_ports(name: str, first: int, last: int, taken: AbstractSet[int] = frozenset()) -> Tuple[int, ...]:
+    """Give the ports of a job's mpirun and its daemons, of the eighth that all jobs have for that; none where all are taken.
 
-    mpirun 4.1.4 listens on every free one that it is given, and passes over those that are taken: it is given two, or
-    a second job would have none left. Jobs that start together begin to look at different ones.
+    mpirun 4.1.4 listens on every free one that it is given, and passes over those that are taken: it is given two, or a
+    second job would have none left. Jobs of different names begin to look at different ones.
     """
-    daemons = max(1, min(_MOST_DAEMON_PORTS, (last - first + 1) // 8))
-    begin = zlib.crc32(spec.name.encode("utf-8", "surrogateescape")) % daemons
-    ports_of_all = [first + (begin + step) % daemons for step in range(daemons)]
-    chosen = [port for port in ports_of_all if port not in taken][:_DAEMON_PORTS]
-    ports = {"daemon_ports": ",".join(map(str, sorted(chosen or ports_of_all[:_DAEMON_PORTS])))}
+    count = _daemon_ports_of_all(first, last)
+    begin = zlib.crc32(name.encode("utf-8", "surrogateescape")) % count
+    ports = [first + (begin + step) % count for step in range(count)]
+    return tuple(sorted([port for port in ports if port not in taken][:_DAEMON_PORTS]))
+
+
+def _daemon_ports_of_all(first: int, last: int) -> int:
+    return max(1, min(_MOST_DAEMON_PORTS, (last - first + 1) // 8))
+
+
+def _ports(made: Decisions, of_daemons: Sequence[int], first: int, last: int) -> None:
+    """Divide the ports: some for the daemons, and of those that no job's daemons have all for the ranks."""
+    daemons = _daemon_ports_of_all(first, last)
+    ports = {"daemon_ports": ",".join(map(str, of_daemons))}
     if last - first + 1 > daemons:
         ports.update(first_port=str(first + daemons), port_count=str(last - first + 1 - daemons))
     for name, text in ports.items():

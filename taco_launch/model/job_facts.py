@@ -69,7 +69,8 @@ class JobFacts:
     `root`: whether mpirun runs as root. `environment` holds what mpirun inherits that the line has to do with: (name,
     value) of LD_LIBRARY_PATH, CUDA_VISIBLE_DEVICES and of what NCCL, Horovod, LightCC, Open MPI and UCX read, None where it is a container's
     that nobody has looked into. Versions are as the software says them: `4.1.4`. `between` is None where nobody has
-    looked at the hosts. `taken_ports` are those that somebody listens on, on any of the hosts, as far as is known.
+    looked at the hosts. `daemon_ports` are those that the job's mpirun and its daemons have for themselves, of
+    `network.port_range`.
     """
 
     root: bool
@@ -79,4 +80,4 @@ class JobFacts:
     horovod: Optional[str] = None
     hosts: Tuple[JobHost, ...] = ()
     between: Optional[Between] = None
-    taken_ports: Tuple[int, ...] = ()
+    daemon_ports: Tuple[int, ...] = ()

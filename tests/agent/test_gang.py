@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,14 @@ from taco_launch.agent.gang import Gang
 from taco_launch.agent.holders import Holder
 from taco_launch.agent.leases import Leases
 from taco_launch.errors import PlacementError, UnusableError
-from taco_launch.model.hosts import Host
+from taco_launch.model.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement, Share
 from tests.agent.conftest import PYTHON, Family
 from tests.conftest import eventually
 
+ANY_NETWORK = Network()
 HOSTS = (Host("n1", "10.0.0.1", slots=2), Host("n2", "10.0.0.2", slots=2))
 # Runs the command here; what is below the state folder is another folder on each host, and so are the leases.
 SSH = """#!/bin/sh
@@ -47,10 +48,17 @@ class Cluster:
     locks: list[int] = field(default_factory=list)
     gangs: list[Gang] = field(default_factory=list)
 
-    def gang(self, name: str, np: int | None, left_out: tuple[str, ...] = (), hosts: tuple[Host, ...] = HOSTS) -> Gang:
+    def gang(
+        self,
+        name: str,
+        np: int | None,
+        left_out: tuple[str, ...] = (),
+        hosts: tuple[Host, ...] = HOSTS,
+        network: Network = ANY_NETWORK,
+    ) -> Gang:
         folder = JobFolder(self.root / "head" / "jobs" / name)
         folder.logs.mkdir(parents=True)
-        spec = JobSpec(name, ("true",), hosts, np=np, head="n1", cluster="hcc", owner="ann")
+        spec = JobSpec(name, ("true",), hosts, np=np, head="n1", cluster="hcc", owner="ann", network=network)
         records.write_spec(folder, spec)
         lock = records.try_lock(folder)
         assert lock is not None
@@ -196,6 +204,19 @@ def test_a_job_may_take_any_of_a_hosts_slots(cluster: Cluster) -> None:
     assert refused(cluster.gang("c", 2, hosts=hosts)).never
     error = refused(cluster.gang("d", 1, hosts=hosts))
     assert error.reasons[0][1].startswith("0 of 1 free, 1 held by job a since ")
+
+
+def test_jobs_of_one_host_have_ports_of_their_own(cluster: Cluster) -> None:
+    hosts = (Host("n1", "10.0.0.1", slots=1, has=2), Host("n2", "10.0.0.2", slots=1, has=2))
+    network = Network(port_range=(40000, 40031))
+    found: list[int] = []
+    for name in "ac":  # they begin to look at the same port
+        _placement, known = cluster.gang(name, 2, hosts=hosts, network=network).assemble(JobFacts(root=True), ignore)
+        assert len(known.daemon_ports) == 2
+        found += known.daemon_ports
+    assert sorted(found) == [40000, 40001, 40002, 40003]
+    more = tuple(replace(host, has=3) for host in hosts)
+    assert "no port is left for mpirun" in refused(cluster.gang("e", 2, hosts=more, network=network)).message
 
 
 def test_a_host_by_two_names_is_leased_once(cluster: Cluster) -> None:

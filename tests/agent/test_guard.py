@@ -90,7 +90,7 @@ def ended(mail: Mail, guard: "subprocess.Popen[bytes]", *roots: tuple[int, int])
 
 
 def lease(mail: Mail, count: int) -> None:
-    mail.send("lease", count=count, cluster="c", owner="ann")
+    mail.send("lease", count=count, ports=[], cluster="c", owner="ann")
 
 
 NOTHING = {"left": [], "unknown": ""}

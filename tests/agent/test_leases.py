@@ -88,6 +88,18 @@ def test_it_may_be_asked_twice(first: Leases) -> None:
     assert take(first) == take(first) == FOUR[:2]
 
 
+def test_ports_are_no_other_jobs(first: Leases, second: Leases, make: Callable[[], Leases]) -> None:
+    for _time in range(2):
+        assert first.take(FOUR, 1, holder("one"), None, (40000, 40001)) == FOUR[:1]
+    assert second.take(FOUR, 1, holder("two"), None, (40002, 40000, 40001)) == ()
+    assert second.refused == {"port-40000": "another job has it", "port-40001": "another job has it"}
+    # The refusal left nothing locked.
+    assert second.take(FOUR, 1, holder("two"), None, (40002, 40003)) == FOUR[1:2]
+    assert make().take(FOUR, 3, holder("three"), None, (40004,)) == ()
+    first.release(gone=True)
+    assert make().take(FOUR, 3, holder("three"), None, (40000, 40004)) == (FOUR[0], *FOUR[2:])
+
+
 def test_what_the_last_holder_left_is_ended(first: Leases, second: Leases, folder: JobFolder, family: Family) -> None:
     assert first.take(FOUR, 1, holder(family.job_id, folder), None) == ("slot-0",)
     marked, registered = family.start(("sleep", "60"), marked=True), family.start(("sleep", "60"))

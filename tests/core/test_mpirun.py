@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from taco_launch.errors import UsageError
+from taco_launch.launch.decide import daemon_ports
 from taco_launch.launch.env import JOB_ID, JOB_NAME
 from taco_launch.model.hosts import Container, Host, Network
 from taco_launch.model.job_facts import JobFacts
@@ -77,19 +78,18 @@ def test_open_mpi_5_is_given_nothing_of_4() -> None:
     assert five["btl"] == "^ofi"  # openib is gone
 
 
-def daemon_ports(name: str, taken: tuple[int, ...]) -> set[int]:
-    network = Network(interface="bond0", port_range=(40000, 40031))
-    found = settings(plan(JobFacts(False, openmpi="4.1.4", taken_ports=taken), name=name, hosts=FAR, network=network))
-    return {int(port) for port in found["oob_tcp_dynamic_ipv4_ports"].split(",")}
-
-
 def test_mpirun_gets_two_ports_that_nobody_has() -> None:
     for name in ("a", "b", "c", "vgg16"):
-        assert len(daemon_ports(name, ())) == 2
-        assert daemon_ports(name, (40001, 40002)) == {40000, 40003}
-        assert daemon_ports(name, (40000, 40001, 40003)) == {40002}
-        assert daemon_ports(name, (40000, 40001, 40002, 40003)) <= {40000, 40001, 40002, 40003}  # mpirun says why not
-    assert len({min(daemon_ports(name, ())) for name in "abcdefgh"}) > 1
+        chosen = daemon_ports(name, 40000, 40031)
+        assert len(chosen) == 2
+        assert set(chosen) <= {40000, 40001, 40002, 40003}
+        assert daemon_ports(name, 40000, 40031, {40001, 40002}) == (40000, 40003)
+        assert daemon_ports(name, 40000, 40031, {40000, 40001, 40003}) == (40002,)
+        assert daemon_ports(name, 40000, 40031, set(range(40000, 40004))) == ()
+    assert len({daemon_ports(name, 40000, 40031) for name in "abcdefgh"}) > 1
+    network = Network(interface="bond0", port_range=(40000, 40031))
+    known = JobFacts(False, openmpi="4.1.4", daemon_ports=(40002, 40003))
+    assert settings(plan(known, hosts=FAR, network=network))["oob_tcp_dynamic_ipv4_ports"] == "40002,40003"
 
 
 def test_the_user_goes_before_us_in_our_place() -> None:

@@ -37,8 +37,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     if not may_use_an_engine():
         pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
     folder = tmp_path_factory.mktemp("faults")
-    kept = os.environ.get("TACO_LAUNCH_FAULTS_LAB", "")
-    lab = LabUser(kept or f"faults-{os.getpid()}", Path(os.environ["TACO_LAUNCH_STATE"]) if kept else folder / "lab")
+    lab = LabUser(f"faults-{os.getpid()}", folder / "lab")
     try:
         up = lab.verb("up", "--hosts", str(len(HOSTS)), "--slots", str(SLOTS))  # with its training image
         assert up.returncode == 0, up.stderr
@@ -52,12 +51,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         two = _person(lab, folder / "two", f"{lab.name}-two", HOSTS[1], 12223)
         for person in (one, two):
             person.done("setup", "--yes", seconds=600)
-        site = Site(one, two)
-        site.clear()  # of a lab that was kept
-        yield site
+        yield Site(one, two)
     finally:
-        if not kept:
-            lab.verb("down")
+        lab.verb("down")
 
 
 def _person(lab: LabUser, state: Path, cluster: str, head: str, port: int) -> Person:

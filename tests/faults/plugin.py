@@ -73,11 +73,11 @@ class _Table:
         if not self._seconds and not self._skipped:
             return
         terminalreporter.section("faults")
-        terminalreporter.line(f"{'case':<28}{'runs':>6}{'passed':>8}{'median s':>10}{'worst s':>9}")
+        terminalreporter.line(f"{'case':<40}{'runs':>6}{'passed':>8}{'median s':>10}{'worst s':>9}")
         for case, runs in self._seconds.items():
             numbers = f"{len(runs):>6}{self._passed[case]:>8}{statistics.median(runs):>10.1f}{max(runs):>9.1f}"
-            terminalreporter.line(f"{case:<28}{numbers}{'' if self._passed[case] == len(runs) else '  FAILED'}")
+            terminalreporter.line(f"{case:<40}{numbers}{'' if self._passed[case] == len(runs) else '  FAILED'}")
         for case in self._left:
-            terminalreporter.line(f"{'after ' + case:<28}something was left: FAILED")
+            terminalreporter.line(f"{'after ' + case:<40}something was left: FAILED")
         for case, why in self._skipped.items():
-            terminalreporter.line(f"{case:<28}{'skipped: ' + why}")
+            terminalreporter.line(f"{case:<40}{'skipped: ' + why}")

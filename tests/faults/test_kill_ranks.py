@@ -24,8 +24,8 @@ def orted(site: Site) -> None:
     daemon = site.inside("gpu4", "ps -o ppid= $1", wrapper)
     assert site.inside("gpu4", "ps -o comm= $1", daemon) == "orted"
     since = site.kill("gpu4", [daemon])
-    # its ranks go with it, and of them the guard tells
-    ends(site, name, since, "FAILED", KILLED, "rank 1 on gpu4 was killed")
+    # its ranks go with it, and these are told of: killed, or killed with what started them
+    ends(site, name, since, "FAILED", KILLED, "rank 1 on gpu4 was ")
 
 
 def guard(site: Site) -> None:

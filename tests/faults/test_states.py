@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -103,9 +104,11 @@ def _are_in(site: Site, names: Mapping[str, str], other: Mapping[str, str], hold
     wanted = {**{name: state for state, name in names.items()}, **other}
     deadline = time.monotonic() + 30
     there: dict[str, str] = {}
+    jobs: list[dict[str, Any]] = []
     while there != wanted and time.monotonic() < deadline:
-        there = {job["name"]: job["state"] for job in site.one.jobs() if job["name"] != holder}
-    assert there == wanted
+        jobs = [job for job in site.one.jobs() if job["name"] != holder]
+        there = {job["name"]: job["state"] for job in jobs}
+    assert there == wanted, "\n".join(told(job) for job in jobs if job["state"] != wanted.get(job["name"]))
 
 
 def _each(site: Site, verb: str, names: Iterable[str]) -> None:

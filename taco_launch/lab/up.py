@@ -251,7 +251,7 @@ def _open(lab: Sequence[LabHost], containers: Mapping[str, str], files: access.A
 def _train(lab: Lab, files: access.Access, environ: Mapping[str, str], talk: Talk) -> list[str]:
     """Have the registry hold the training image, and the controller know its name; give what that changed."""
     host = lab.hosts[-1]
-    found = next(each for each in hosts.find(lab.name) if each.host == host)
+    found = next(each for each in hosts.find(lab.name) if each.host.name == host.name)
     if found.state != "running":
         return []
     try:

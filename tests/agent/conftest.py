@@ -78,6 +78,15 @@ def write_agent(path: Path, script: str) -> None:
         archive.writestr("__main__.py", script)
 
 
+def _executes(pid: int) -> bool:
+    try:
+        readable = bool(Path(f"/proc/{pid}/environ").read_bytes())
+    except OSError:  # it has ended
+        return False
+    entry = processes.identify(pid)
+    return not readable and entry is not None and entry.state not in "ZX"
+
+
 class Family:
     """Starts processes of a job of its own, and ends them without the code under test."""
 
@@ -91,6 +100,9 @@ class Family:
         options: dict[str, Any] = {"env": env, "stdout": subprocess.PIPE, "start_new_session": True, **more}
         process = subprocess.Popen(argv, **options)
         self.started.append(process)
+        # Popen returns in the middle of execve(2): for a moment the new program has no environment that could be read.
+        while marked and _executes(process.pid):
+            time.sleep(0.001)
         return process
 
     def python(self, script: str, *args: str, **more: Any) -> "subprocess.Popen[bytes]":

@@ -173,7 +173,7 @@ def test_sshd_is_told_to_read_its_settings_anew(main: "subprocess.Popen[str]", f
 def test_it_ends_at_once_and_takes_sshd_with_it(
     main: "subprocess.Popen[str]", fakes: Fakes, folder: Path, *, with_sshd: bool
 ) -> None:
-    eventually(environment(folder).exists, 10)
+    eventually(lambda: "mkdir -p /run/sshd" in fakes.calls, 10)  # from then on it hears a TERM
     if with_sshd:
         ready(folder)
         eventually(lambda: sshds(fakes), 10)

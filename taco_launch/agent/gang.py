@@ -259,16 +259,19 @@ class Gang:
         None where some cannot be had: then all are let go again.
         """
         counts = {share.host: share.ranks for share in placement.shares}
-        self._ports = self._choose_ports() if len(counts) > 1 else ()
-        wanted = sorted((host for host in self._reached() if host.name in counts), key=_global)
+        placed = [host for host in self._reached() if host.name in counts]
+        self._ports = self._choose_ports() if any(self.link(host.name) is not self.here for host in placed) else ()
+        if self._ports and self.here.name not in counts:  # mpirun listens here all the same
+            placed.append(self.here.host)
+        wanted = sorted(placed, key=_global)
         leased: Dict[str, Tuple[str, ...]] = {}
         for number, host in enumerate(wanted, 1):
             own = self.link(host.name).name
             if own != host.name and own in counts:  # this host by another name: the line will be refused
                 leased[host.name] = ()
                 continue
-            names = self._lease(host, counts[host.name], note)
-            if not names:
+            names = self._lease(host, counts.get(host.name, 0), note)
+            if names is None:
                 self._let_go(wanted[:number], note, look=False)
                 return None
             leased[host.name] = names
@@ -289,19 +292,19 @@ class Gang:
             raise no_ports(self.here.name, *allowed)
         return ports
 
-    def _lease(self, host: Host, count: int, note: Note) -> Tuple[str, ...]:
-        """Take slots of one host and give their names; note why there are none: others have them, or it has failed."""
+    def _lease(self, host: Host, count: int, note: Note) -> Optional[Tuple[str, ...]]:
+        """Take slots of one host, and the ports; give the slots' names, or note why not: others have them, or it failed."""
         link = self.link(host.name)
         link.answers.pop("leased", None)
         link.order("lease", count=count, ports=self._ports, cluster=self._spec.cluster, owner=self._spec.owner)
         self._wait(note, lambda: "leased" in link.answers or self._dead(link), GUARD_SECONDS)
-        answer = link.answers.get("leased") or {"slots": [], "error": self._why_silent(link)}
+        answer = link.answers.get("leased") or {"slots": None, "error": self._why_silent(link)}
         if "error" in answer:
             self._fail(host, answer["error"])
-        elif not answer["slots"]:
+        elif answer["slots"] is None:
             self._taken.update(answer["ports"])
             self._note_free(host, answer["occupancy"])
-        return tuple(answer["slots"])
+        return None if answer["slots"] is None else tuple(answer["slots"])
 
     def _fail(self, host: Host, why: str) -> None:
         """Use a host no more."""

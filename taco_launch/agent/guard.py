@@ -248,15 +248,15 @@ class _Guard:
                 slots.names, message["count"], holder, slots.use if recent else None, message["ports"]
             )
         except HostError as error:
-            self._answer(op="leased", slots=[], error=f"{error.message} ({error.hint})")
+            self._answer(op="leased", slots=None, error=f"{error.message} ({error.hint})")
             return
         if taken:
-            self._tell(op="leased", slots=list(taken))
+            self._tell(op="leased", slots=[name for name in taken if name in slots.names])
         else:
             found = slots.look_thoroughly()
             refused = self._leases.refused
             ports = [port for port in message["ports"] if leases.port_name(port) in refused]
-            self._answer(op="leased", slots=[], ports=ports, occupancy=to_json(found.without(refused)))
+            self._answer(op="leased", slots=None, ports=ports, occupancy=to_json(found.without(refused)))
 
     def _answer(self, **answer: Any) -> None:
         """Say something once: who asks asks again, or gives up."""

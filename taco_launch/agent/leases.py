@@ -62,16 +62,16 @@ class Leases:
         use: Optional[Mapping[str, gpus.Use]],
         ports: Sequence[int] = (),
     ) -> Tuple[str, ...]:
-        """Take any `count` of the slots, the first that can be had; none where there are fewer. Give their names.
+        """Take any `count` of the slots, the first that can be had, and TCP ports that no other job is to use meanwhile.
 
-        `use` is who uses each GPU as far as that was looked at just now, None where it was not. `ports` are TCP ports
-        that no other job is to use meanwhile: all of them are had, or there are no slots.
+        All that, or nothing. Gives the names of what is had, `port_name` of each port before the slots. `use` is who uses
+        each GPU as far as that was looked at just now, None where it was not.
 
         Raises:
             HostError: there can be no leases in that folder.
         """
         if self._held:
-            return tuple(name for name in self._held if name in names)
+            return tuple(self._held)
         self._use, self.refused = use, {}
         wanted = count + len(ports)
         taken: Dict[str, int] = {}
@@ -98,7 +98,7 @@ class Leases:
         finally:
             for file in taken.values():
                 os.close(file)
-        return tuple(name for name in self._held if name in names)
+        return tuple(self._held)
 
     def release(self, *, gone: bool) -> None:
         """Let all go; `gone` says that nothing is left of the holder."""

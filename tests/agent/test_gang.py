@@ -216,6 +216,7 @@ def test_jobs_of_one_host_have_ports_of_their_own(cluster: Cluster) -> None:
         found += known.daemon_ports
     assert sorted(found) == [40000, 40001, 40002, 40003]
     more = tuple(replace(host, has=3) for host in hosts)
+    assert "no port is left for mpirun" in refused(cluster.gang("d", 1, hosts=more[1:], network=network)).message
     assert "no port is left for mpirun" in refused(cluster.gang("e", 2, hosts=more, network=network)).message
 
 

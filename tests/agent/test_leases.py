@@ -90,14 +90,15 @@ def test_it_may_be_asked_twice(first: Leases) -> None:
 
 def test_ports_are_no_other_jobs(first: Leases, second: Leases, make: Callable[[], Leases]) -> None:
     for _time in range(2):
-        assert first.take(FOUR, 1, holder("one"), None, (40000, 40001)) == FOUR[:1]
+        assert first.take(FOUR, 1, holder("one"), None, (40000, 40001)) == ("port-40000", "port-40001", FOUR[0])
     assert second.take(FOUR, 1, holder("two"), None, (40002, 40000, 40001)) == ()
     assert second.refused == {"port-40000": "another job has it", "port-40001": "another job has it"}
     # The refusal left nothing locked.
-    assert second.take(FOUR, 1, holder("two"), None, (40002, 40003)) == FOUR[1:2]
+    assert second.take(FOUR, 1, holder("two"), None, (40002, 40003))[2:] == FOUR[1:2]
     assert make().take(FOUR, 3, holder("three"), None, (40004,)) == ()
     first.release(gone=True)
-    assert make().take(FOUR, 3, holder("three"), None, (40000, 40004)) == (FOUR[0], *FOUR[2:])
+    assert make().take(FOUR, 3, holder("three"), None, (40000, 40004))[2:] == (FOUR[0], *FOUR[2:])
+    assert make().take((), 0, holder("four"), None, (40005,)) == ("port-40005",)
 
 
 def test_what_the_last_holder_left_is_ended(first: Leases, second: Leases, folder: JobFolder, family: Family) -> None:

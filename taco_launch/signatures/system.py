@@ -190,8 +190,8 @@ SYSTEM = (
         ("kernel headers for",),
         "The headers of the kernel {kernel}, which runs on {host}, are missing: dkms builds no module without them.",
         "Install linux-headers-{kernel} (rpm systems: kernel-devel-{kernel}). Where no package source of the host has it, the "
-        "kernel is older than they are: name the distribution's archive of old packages as a source (snapshot.debian.org, "
-        "vault.centos.org), or install and boot its kernel of now with the headers; then set-up again, or dkms autoinstall "
+        "kernel is older than they are: name the distribution's archive of old packages as a source (Debian's snapshots, "
+        "CentOS's vault), or install and boot its kernel of now with the headers; then set-up again, or dkms autoinstall "
         "for what is not set-up's.",
         r"kernel headers for kernel (?P<kernel>\S+) cannot be found",
     ),

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,14 @@ class LabUser:
     def answers(self, host: str) -> bool:
         return self.ssh(host, "true").returncode == 0
 
+    def reboot(self, host: str) -> None:
+        """Reboot a host, and wait for its sshd."""
+        boot = ("inspect", "--format", "{{.State.StartedAt}}", self.container(host))
+        before = docker(*boot)
+        self.fault(host, "reboot")
+        eventually(lambda: docker(*boot) != before, 30, "another boot")
+        eventually(lambda: self.answers(host), 30, f"{host} to boot")
+
     def container(self, host: str) -> str:
         return f"taco-lab-{self.name}-{host}"
 
@@ -98,6 +107,22 @@ def may_use_an_engine() -> bool:
         return subprocess.run(("docker", "info"), capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
         return False
+
+
+@contextmanager
+def lab_with_image(factory: pytest.TempPathFactory, what: str, *up: str) -> Iterator[LabUser]:
+    """A lab of a module's own, bare at first, its training image in the registry."""
+    if not may_use_an_engine():
+        pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
+    user = LabUser(f"test-{os.getpid()}-{what}", factory.mktemp(f"{what}-state"))
+    try:
+        done = user.verb("up", *up)
+        assert done.returncode == 0, done.stderr
+        if json.loads(user.taco("-i", f"lab:{user.name}", "inventory", "--json").stdout)["container"] is None:
+            pytest.skip("cannot: this lab has no training image (lab up says why)")
+        yield user
+    finally:
+        user.verb("down")
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,13 @@
 """GPUs by CDI on a real engine that has it, Debian 13's: from bare to equal GPUs, under a daemon-reload, with another driver."""
 
 import json
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from taco_launch.lab import root
 from tests.conftest import eventually
-from tests.lab.conftest import LabUser, may_use_an_engine
+from tests.lab.conftest import lab_with_image
 from tests.lab.test_setup_toolkit import GpuHost
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
@@ -24,19 +23,10 @@ OTHER_DRIVER = "535.129.03"
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuHost]:
     """A host of Debian 13, bare at first; its image is made once on a machine. Each test goes on where the one before ended."""
-    if not may_use_an_engine():
-        pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
     if root.own_release() not in ("bookworm", "trixie"):
         pytest.skip("cannot: Debian 13 comes from the archives of Debian")
-    lab = LabUser(f"test-{os.getpid()}-cdi", tmp_path_factory.mktemp("cdi-state"))
-    try:
-        up = lab.verb("up", "--hosts", "1", "--gpus", "v100x8", "--release", "trixie")
-        assert up.returncode == 0, up.stderr
-        if json.loads(lab.taco("-i", f"lab:{lab.name}", "inventory", "--json").stdout)["container"] is None:
-            pytest.skip("cannot: this lab has no training image (lab up says why)")
+    with lab_with_image(tmp_path_factory, "cdi", "--hosts", "1", "--gpus", "v100x8", "--release", "trixie") as lab:
         yield GpuHost(lab, tmp_path_factory.mktemp("cdi"))
-    finally:
-        lab.verb("down")
 
 
 def test_its_hosts_are_of_another_release_and_stay_so(host: GpuHost) -> None:
@@ -89,8 +79,7 @@ def test_a_daemon_reload_takes_them_from_others_only(host: GpuHost) -> None:
 
 def test_after_a_reboot_with_another_driver_they_are_described_anew(host: GpuHost) -> None:
     host.sh(f"simulated-hardware set driver {OTHER_DRIVER}")
-    host.lab.fault("gpu1", "reboot")
-    eventually(lambda: host.lab.answers("gpu1"), 60, "the host to be back")
+    host.lab.reboot("gpu1")
     eventually(
         lambda: host.sh(f"docker exec {host.box} nvidia-smi -L 2>&1 || :").count("UUID") == 8, 60, "its container"
     )

@@ -50,11 +50,7 @@ def verdicts(lab: LabUser, host: str) -> dict[str, tuple[str, str]]:
 
 
 def reboot(lab: LabUser, host: str) -> None:
-    boot = ("docker", "inspect", "--format", "{{.State.StartedAt}}", lab.container(host))
-    before = subprocess.run(boot, capture_output=True, check=True).stdout
-    lab.fault(host, "reboot")
-    eventually(lambda: subprocess.run(boot, capture_output=True, check=True).stdout != before, 30, "another boot")
-    eventually(lambda: lab.answers(host), 30, f"{host} to boot")
+    lab.reboot(host)
     eventually(lambda: inside(lab, host, "nvidia-smi -L | wc -l").strip() == "8", 30, "its GPUs")
 
 

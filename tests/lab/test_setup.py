@@ -1,7 +1,6 @@
 """Set-up as an ops engineer meets it: from bare hosts to ready ones, cut off in the middle, with a bad host, and back."""
 
 import json
-import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import eventually
-from tests.lab.conftest import LabUser, may_use_an_engine
+from tests.lab.conftest import LabUser, lab_with_image
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
@@ -22,17 +21,8 @@ PASSWORD_FILE = "registry-password"
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabUser]:
     """A lab of these tests' own: set-up leaves nothing bare."""
-    if not may_use_an_engine():
-        pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
-    user = LabUser(f"test-{os.getpid()}-setup", tmp_path_factory.mktemp("setup-state"))
-    try:
-        up = user.verb("up", "--hosts", "2", "--slots", "2")
-        assert up.returncode == 0, up.stderr
-        if json.loads(user.taco("-i", f"lab:{user.name}", "inventory", "--json").stdout)["container"] is None:
-            pytest.skip("cannot: this lab has no training image (lab up says why)")
+    with lab_with_image(tmp_path_factory, "setup", "--hosts", "2", "--slots", "2") as user:
         yield user
-    finally:
-        user.verb("down")
 
 
 def setup(lab: LabUser, *words: str) -> "subprocess.CompletedProcess[str]":

@@ -81,17 +81,6 @@ class Engine:
         done = self.lab.inside("gpu1", "docker", "container", "inspect", "--format", "{{.State.Running}}", NAME)
         return done.stdout.strip() == "true"
 
-    def reboot(self) -> None:
-        booted = self.sh("cat /proc/sys/kernel/random/boot_id; stat -c %Z /proc/1")
-        self.lab.fault("gpu1", "reboot")
-
-        def back() -> bool:
-            done = self.lab.inside("gpu1", "sh", "-c", "cat /proc/sys/kernel/random/boot_id; stat -c %Z /proc/1")
-            return done.returncode == 0 and done.stdout.strip() != booted
-
-        eventually(back, 60, "gpu1 to reboot")
-        eventually(lambda: self.lab.answers("gpu1"), 60, "gpu1 to answer")
-
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
@@ -178,7 +167,7 @@ def test_after_a_reboot_it_waits_for_devices_and_runs(engine: Engine) -> None:
         done = engine.setup("--dry-run")
         assert f"from now on with --device={device}" in done.stdout
         identity = engine.ready()
-        engine.reboot()
+        engine.lab.reboot("gpu1")
         assert engine.sh(f"ls {device} || true") == ""
         assert not engine.runs()
         eventually(engine.runs, 40, "the container to run again")

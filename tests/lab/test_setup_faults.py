@@ -1,7 +1,6 @@
 """A set-up GPU host whose hardware fails later: each fault is told with host, cause and next step, and changes nothing."""
 
 import json
-import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ import pytest
 
 from taco_launch.setup import paths
 from tests.conftest import eventually
-from tests.lab.conftest import LabUser, may_use_an_engine
+from tests.lab.conftest import LabUser, lab_with_image
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
@@ -103,28 +102,15 @@ class GpuHost:
 
     def reboot(self) -> None:
         """Reboot; the engine beside waits twice as long with each boot that comes within ten seconds, so they are few."""
-        started = ("docker", "inspect", "--format", "{{.State.StartedAt}}", self.lab.container("gpu1"))
-        before = subprocess.run(started, capture_output=True, check=True).stdout
-        self.lab.fault("gpu1", "reboot")
-        eventually(lambda: subprocess.run(started, capture_output=True, check=True).stdout != before, 30, "a new boot")
-        eventually(lambda: self.lab.answers("gpu1"), 30, "gpu1's sshd")
+        self.lab.reboot("gpu1")
         up = "systemctl is-active --quiet docker systemd-modules-load simulated-hardware && echo up || :"
         eventually(lambda: self.sh(up) == "up", 30, "its engine")
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuHost]:
-    if not may_use_an_engine():
-        pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
-    lab = LabUser(f"test-{os.getpid()}-faults", tmp_path_factory.mktemp("faults-state"))
-    try:
-        up = lab.verb("up", "--hosts", "1", "--gpus", "a100x8")
-        assert up.returncode == 0, up.stderr
-        if json.loads(lab.taco("-i", f"lab:{lab.name}", "inventory", "--json").stdout)["container"] is None:
-            pytest.skip("cannot: this lab has no training image (lab up says why)")
+    with lab_with_image(tmp_path_factory, "faults", "--hosts", "1", "--gpus", "a100x8") as lab:
         yield GpuHost(lab, tmp_path_factory.mktemp("faults"))
-    finally:
-        lab.verb("down")
 
 
 def test_set_up_itself_takes_no_gpus_from_the_container(host: GpuHost) -> None:

@@ -201,8 +201,7 @@ def test_a_lost_host_key_and_a_dead_sshd_are_mended(mesh: Mesh) -> None:
 
 def test_a_reboot(mesh: Mesh) -> None:
     before = mesh.container("gpu2").split()[0]
-    mesh.lab.fault("gpu2", "reboot")
-    eventually(lambda: mesh.lab.answers("gpu2"), 60, "gpu2")
+    mesh.lab.reboot("gpu2")
     eventually(lambda: mesh.sh("gpu1", "ssh gpu2 hostname", check=False).stdout == "gpu2\n", 60, "its container")
     assert mesh.ready() == {"gpu1": 0, "gpu2": 0}
     assert mesh.container("gpu2").split()[0] == before

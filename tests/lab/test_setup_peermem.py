@@ -75,11 +75,7 @@ class GpuHost:
         return self.sh("lsmod | awk '/^(nvidia_peermem|nv_peer_mem) / { print $1 }'").split()
 
     def reboot(self) -> None:
-        started = ("docker", "inspect", "--format", "{{.State.StartedAt}}", self.lab.container("gpu1"))
-        before = subprocess.run(started, capture_output=True, check=True).stdout
-        self.lab.fault("gpu1", "reboot")
-        eventually(lambda: subprocess.run(started, capture_output=True, check=True).stdout != before, 30, "a new boot")
-        eventually(lambda: self.lab.answers("gpu1"), 30, "gpu1's sshd")
+        self.lab.reboot("gpu1")
         over = "systemctl is-system-running --wait >/dev/null; systemctl list-jobs --no-legend"
         eventually(lambda: "running" not in self.sh(over), 30, "the units of the boot")
 

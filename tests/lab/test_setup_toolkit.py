@@ -1,7 +1,6 @@
 """The toolkit stage on a simulated GPU host: from bare to equal GPUs in the container, after a reboot as well, and offline."""
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import pytest
 from taco_launch.lab.repository import TOOLKIT_URL
 from taco_launch.setup import scripts
 from tests.conftest import eventually
-from tests.lab.conftest import LabUser, may_use_an_engine
+from tests.lab.conftest import LabUser, lab_with_image
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
@@ -71,17 +70,8 @@ class GpuHost:
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuHost]:
-    if not may_use_an_engine():
-        pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
-    lab = LabUser(f"test-{os.getpid()}-toolkit", tmp_path_factory.mktemp("toolkit-state"))
-    try:
-        up = lab.verb("up", "--hosts", "1", "--gpus", "v100x8")
-        assert up.returncode == 0, up.stderr
-        if json.loads(lab.taco("-i", f"lab:{lab.name}", "inventory", "--json").stdout)["container"] is None:
-            pytest.skip("cannot: this lab has no training image (lab up says why)")
+    with lab_with_image(tmp_path_factory, "toolkit", "--hosts", "1", "--gpus", "v100x8") as lab:
         yield GpuHost(lab, tmp_path_factory.mktemp("toolkit"))
-    finally:
-        lab.verb("down")
 
 
 def test_a_repository_that_another_key_signs_is_refused(host: GpuHost) -> None:
@@ -108,8 +98,7 @@ def test_from_bare_to_equal_gpus_and_again_after_a_reboot(host: GpuHost) -> None
     outside, inside = host.gpus()
     assert outside == inside
     assert len(outside) == 8
-    host.lab.fault("gpu1", "reboot")
-    eventually(lambda: host.lab.answers("gpu1"), 60, "the host to be back")
+    host.lab.reboot("gpu1")
     eventually(
         lambda: host.sh(f"docker exec {host.box} nvidia-smi -L 2>&1 || :").count("UUID") == 8, 60, "its container"
     )

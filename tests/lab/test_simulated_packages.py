@@ -11,7 +11,7 @@ import pytest
 
 from taco_launch.lab import hosts, packages, repository
 from tests.conftest import eventually
-from tests.lab.conftest import LabUser, docker, may_use_an_engine
+from tests.lab.conftest import LabUser, may_use_an_engine
 
 FOLDER = Path(packages.__file__).parent
 PROGRAMS = sorted((FOLDER / "programs").iterdir())
@@ -201,10 +201,7 @@ def test_containers_see_the_simulated_kernel_before_and_after_a_reboot(host: Lab
     written = host.inside("gpu1", "sh", "-c", f"docker run --rm {IMAGE} touch /sys/class/infiniband/mlx5_0")
     assert "Read-only file system" in written.stderr
 
-    started = ("container", "inspect", "--format", "{{.State.StartedAt}}", host.container("gpu1"))
-    before = docker(*started)
-    host.fault("gpu1", "reboot")
-    eventually(lambda: docker(*started) != before, 30, "another boot")
+    host.reboot("gpu1")
     eventually(lambda: host.inside("gpu1", "systemctl", "is-system-running").stdout == "running\n", 60, "the reboot")
     assert ok(host, f"docker exec kept sh -c '{seen}'") == said
     listed = ok(host, "nvidia-smi -L")

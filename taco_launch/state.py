@@ -158,6 +158,11 @@ def mark(job_id: str, attempt: int) -> str:
     return job_id if attempt == 1 else f"{job_id}.{attempt}"
 
 
+def marks_same_job(one: str, other: str) -> bool:
+    """Say whether two marks are of attempts of the same job."""
+    return one.partition(".")[0] == other.partition(".")[0]
+
+
 class Retry(NamedTuple):
     """Another attempt: after how many seconds, and which hosts it had better not have."""
 

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
+from taco_launch import state
 from taco_launch.agent import facts, leases, processes, program, roots
 from taco_launch.agent.folders import JobFolder, make_private, require_local_disk
 from taco_launch.agent.protocol import dump
@@ -65,6 +66,10 @@ def _prepare(folder: JobFolder, job_id: str, agent: str) -> Optional[socket.sock
         connection = _connect(folder, _GUARD_SECONDS if ours else 0.0)  # ours may be starting still
         if connection is not None and ours:
             return connection
+        if connection is not None and earlier is not None and state.marks_same_job(earlier.job_id, job_id):
+            connection.close()  # it still waits for its supervisor, who has begun anew without it
+            connection = None
+            _cleared(folder, earlier.job_id)
         if connection is not None:
             raise TacoLaunchError(f"a job of the name {folder.name} runs there for another head: choose another --name")
         if earlier is not None and earlier.job_id != job_id:

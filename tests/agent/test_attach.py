@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from taco_launch.agent import attach, roots
+from taco_launch.agent import attach, processes, roots
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.protocol import dump, parsed
 from taco_launch.errors import TacoLaunchError
@@ -67,6 +67,27 @@ def test_a_guard_whose_first_connection_broke_is_joined(agent: Path, tmp_path: P
     refused = other.hear()
     assert (refused["op"], "runs there for another head" in refused["reason"]) == ("refused", True)
     again.say("bye", remove=True)
+    eventually(lambda: not folder.path.exists(), 10, "the guard to end")
+
+
+def test_the_guard_of_an_attempt_before_is_ended(agent: Path, tmp_path: Path, family: Family) -> None:
+    folder = JobFolder(tmp_path / "jobs" / "again")
+    first = Ssh(agent, folder, family, family.job_id)
+    assert first.hear() == {"op": "attached"}
+    first.supervise()
+    before = roots.kept(folder)
+    first.process.kill()  # its host was cut off, and the head gave it up
+    second = Ssh(agent, folder, family, f"{family.job_id}.2")
+    assert second.hear() == {"op": "attached"}
+    second.supervise()
+    assert before is not None
+    assert before.guard is not None
+    entry = processes.identify(before.guard[0])
+    assert entry is None or entry.state in "ZX"
+    now = roots.kept(folder)
+    assert now is not None
+    assert now.job_id == f"{family.job_id}.2"
+    second.say("bye", remove=True)
     eventually(lambda: not folder.path.exists(), 10, "the guard to end")
 
 

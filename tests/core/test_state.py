@@ -165,7 +165,10 @@ def test_when_a_job_is_tried_again(
 
 
 def test_an_attempt_has_a_mark_of_its_own() -> None:
-    assert [state.mark("abc", attempt) for attempt in (1, 2, 3)] == ["abc", "abc.2", "abc.3"]
+    marks = [state.mark("abc", attempt) for attempt in (1, 2, 3)]
+    assert marks == ["abc", "abc.2", "abc.3"]
+    assert all(state.marks_same_job(one, other) for one in marks for other in marks)
+    assert not any(state.marks_same_job(one, state.mark("abcd", 2)) for one in marks)
 
 
 def test_terminal_states() -> None:

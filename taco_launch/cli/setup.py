@@ -197,9 +197,6 @@ def _document(
         for plan in plans
         for problem in plan.problems
     ]
-    failed = [
-        {"host": host, "error": error.message, "hint": error.hint and render.typed(error.hint)}
-        for host, error in work.failed.items()
-    ]
+    failed = [{"host": host} | steps.error_document(error) for host, error in work.failed.items()]
     document: dict[str, Any] = {"plan": list(rows), "problems": problems, "failed": failed}
     return document | ({"diffs": [{"host": host, "diffs": list(texts)} for host, texts in told]} if told else {})

@@ -189,6 +189,11 @@ def agreed(plans: "Sequence[Chain]", *, yes: bool) -> bool:
     return click.confirm(f"{what}: go on?", err=True)
 
 
+def error_document(error: TacoLaunchError) -> dict[str, Any]:
+    """Give why a host failed as JSON shows it."""
+    return {"error": error.message, "hint": error.hint and render.typed(error.hint)}
+
+
 def flaws_document(flaws: "Sequence[Flaw]") -> list[dict[str, Any]]:
     """Give what a proof found as JSON shows it."""
     return [
@@ -217,11 +222,7 @@ def show_done(
     if settings.output in ("json", "yaml"):
         hosts = [
             {"host": host.host, "state": state[host.host], "changes": host.changes}
-            | (
-                {"error": host.error.message, "hint": host.error.hint and render.typed(host.error.hint)}
-                if host.error
-                else {}
-            )
+            | (error_document(host.error) if host.error else {})
             for host in done.hosts
         ]
         document = {"hosts": hosts, "found": flaws_document(done.found), "logs": done.logs}

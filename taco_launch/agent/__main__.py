@@ -15,6 +15,10 @@ def main(agent: str, arguments: List[str]) -> int:  # noqa: PLR0911 - one for ea
         from taco_launch.agent import rank
 
         return rank.main(JobFolder(Path(rest[0])), rest[2:])
+    if op == "start":
+        from taco_launch.agent import starter
+
+        return starter.main(JobFolder(Path(rest[0])), rest[1:4], rest[5:])
     if op == "daemon":
         from taco_launch.agent import daemon
 

@@ -14,8 +14,8 @@ class End(NamedTuple):
     """What is known of an attempt when nothing of it is left.
 
     `started` are its ranks that have started, each with its host; `failures` those to blame, the first first; `code` is
-    mpirun's, -n for signal n; `cut_short` is settled where we ended it; `lost_host` the host that was lost, if any;
-    `here` is the head's name; `notes` is what to say besides.
+    the launcher's, -n for signal n; `cut_short` is settled where we ended it; `lost_host` the host that was lost, if any;
+    `here` is the name of the head, or of the host whose own launcher failed; `notes` is what to say besides.
     """
 
     np: int

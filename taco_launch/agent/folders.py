@@ -103,6 +103,10 @@ class JobFolder:
         """Give the stem of a rank's log segments."""
         return self._own / f"rank-{rank}"
 
+    def launcher_on(self, host: str) -> Path:
+        """Give the stem of the log of another host's launcher, as it is kept on the head."""
+        return self._own / f"launcher-{host}"
+
     def of_attempt(self, attempt: int) -> "JobFolder":
         """Give the same folder with the logs of another attempt, counted from 1; on guests only 1 is ever used."""
         return JobFolder(self.path, attempt)

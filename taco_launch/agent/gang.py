@@ -10,11 +10,12 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 from taco_launch.agent import leases, occupancy
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.links import Link, RemoteLink
-from taco_launch.agent.refusal import ahead, crowded, no_ports, refusal
+from taco_launch.agent.refusal import ahead, crowded, no_own_port, no_ports, refusal
 from taco_launch.agent.ssh import MOST_AT_ONCE
 from taco_launch.errors import HostError, PlacementError, TacoLaunchError
 from taco_launch.launch.decide import daemon_ports
 from taco_launch.launch.needs import looks, needs
+from taco_launch.launch.plan import own_ports
 from taco_launch.model.codec import from_json
 from taco_launch.model.hosts import Host
 from taco_launch.model.job_facts import JobFacts, JobHost
@@ -66,6 +67,7 @@ class Gang:
         self._free: Dict[str, HostSlots] = {}
         self._unusable: Dict[str, str] = {}
         self._ports: Tuple[int, ...] = ()
+        self._own_ports: Dict[str, Tuple[int, ...]] = {}  # of the job's first host
         self._taken: Set[int] = set()  # ports that others have on any of the hosts
         self._looks = bool(needs(spec)) or any(host.connection != "local" for host in spec.hosts)
         self._beat = min(HEARTBEAT_SECONDS, spec.policy.host_loss_timeout / 5)
@@ -259,6 +261,7 @@ class Gang:
         None where some cannot be had: then all are let go again.
         """
         counts = {share.host: share.ranks for share in placement.shares}
+        self._own_ports = {placement.shares[0].host: own_ports(self._spec)}
         placed = [host for host in self._reached() if host.name in counts]
         self._ports = self._choose_ports() if any(self.link(host.name) is not self.here for host in placed) else ()
         if self._ports and self.here.name not in counts:  # mpirun listens here all the same
@@ -284,7 +287,7 @@ class Gang:
             PlacementError: all are taken.
         """
         allowed = self._spec.network.port_range
-        if allowed is None:
+        if allowed is None or self._spec.launcher != "mpirun":
             return ()
         self._taken.update(port for link in self.links for port in link.answers.get("facts", {}).get("taken", ()))
         ports = daemon_ports(self._spec.name, *allowed, self._taken)
@@ -293,15 +296,22 @@ class Gang:
         return ports
 
     def _lease(self, host: Host, count: int, note: Note) -> Optional[Tuple[str, ...]]:
-        """Take slots of one host, and the ports; give the slots' names, or note why not: others have them, or it failed."""
+        """Take slots of one host, and the ports; give the slots' names, or note why not: others have them, or it failed.
+
+        Raises:
+            PlacementError: others have the port that the job has to have.
+        """
+        own = self._own_ports.get(host.name, ())
         link = self.link(host.name)
         link.answers.pop("leased", None)
-        link.order("lease", count=count, ports=self._ports, cluster=self._spec.cluster, owner=self._spec.owner)
+        link.order("lease", count=count, ports=(*self._ports, *own), cluster=self._spec.cluster, owner=self._spec.owner)
         self._wait(note, lambda: "leased" in link.answers or self._dead(link), GUARD_SECONDS)
         answer = link.answers.get("leased") or {"slots": None, "error": self._why_silent(link)}
         if "error" in answer:
             self._fail(host, answer["error"])
         elif answer["slots"] is None:
+            if set(own) & set(answer["ports"]):
+                raise no_own_port(host.name, own[0])
             self._taken.update(answer["ports"])
             self._note_free(host, answer["occupancy"])
         return None if answer["slots"] is None else tuple(answer["slots"])

@@ -16,13 +16,14 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from taco_launch.agent import facts, leases, occupancy, processes, records, recovery, roots
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.holders import Holder
+from taco_launch.agent.host_launcher import HostLauncher
 from taco_launch.agent.protocol import Line
-from taco_launch.agent.streams import Sender
+from taco_launch.agent.streams import LAUNCHER, Sender
 from taco_launch.errors import HostError
 from taco_launch.model.codec import to_json
 
@@ -68,6 +69,7 @@ class _Guard:
         self._place = leases.place(os.environ, folder.path.parent.parent, root=uid == 0)
         self._leases = leases.Leases(self._place)
         self._slots: Optional[occupancy.Slots] = None
+        self._launcher: Optional[HostLauncher] = None
         self._terminating = False
         self._released = False
         self._done = False
@@ -77,6 +79,7 @@ class _Guard:
             "unlease": self._unlease,
             "probe": self._probe,
             "prepare": self._prepare,
+            "launch": self._launch,
             "launched": lambda message: self._remember(message["root"]),
             "stream": lambda message: self._sender.go_on(message["offsets"]),
             "had": lambda message: self._sender.had(message["rank"], message["offset"]),
@@ -96,8 +99,11 @@ class _Guard:
             for key, _mask in self._selector.select(self._pause()):
                 if isinstance(key.data, Line):
                     self._hear(key.data)
+                elif key.data is not None:
+                    key.data.read(key.fileobj)
                 else:
                     self._accept(key.fileobj)  # type: ignore[arg-type]
+            self._look_at_launcher()
             silent = looked - self._heard > self._host_loss_timeout
             if silent or (self._supervised and self._supervisor is None and not self._elsewhere):
                 self._alone(silent=silent)
@@ -177,6 +183,22 @@ class _Guard:
             for line in self._ranks:
                 self._greet(line)
 
+    def _launch(self, message: Dict[str, Any]) -> None:
+        """Start what starts the ranks of this host, where that is not mpirun's to do."""
+        if self._launcher is None:
+            folder = self._folder.of_attempt(message["attempt"])
+            self._launcher = HostLauncher(folder, message, self._selector)
+            self._remember(*filter(None, [self._launcher.root]))
+            if self._elsewhere:
+                self._sender.add(LAUNCHER)
+
+    def _look_at_launcher(self) -> None:
+        code = None if self._launcher is None else self._launcher.ended()
+        if code is not None:
+            for line in self._lines():  # what its ranks have said already comes before its end
+                self._hear(line)
+            self._tell(op="done", code=code)
+
     def _greet(self, line: Line) -> None:
         """Tell a rank how to start; what it was told before that it has not heard."""
         if self._welcome:
@@ -188,6 +210,8 @@ class _Guard:
         if not self._terminating:
             self._terminating = True
             self._pass_on(message)
+            if self._launcher is not None and not self._ranks:
+                self._launcher.terminate()
 
     def _release(self, message: Dict[str, Any]) -> None:
         if not self._released:
@@ -250,12 +274,15 @@ class _Guard:
         except HostError as error:
             self._answer(op="leased", slots=None, error=f"{error.message} ({error.hint})")
             return
-        if taken:
+        heard = _heard(message["ports"]) if taken else []
+        if heard:  # whoever has them holds no lease of them
+            self._leases.release(gone=True)
+        if taken and not heard:
             self._tell(op="leased", slots=[name for name in taken if name in slots.names])
         else:
             found = slots.look_thoroughly()
             refused = self._leases.refused
-            ports = [port for port in message["ports"] if leases.port_name(port) in refused]
+            ports = [port for port in message["ports"] if leases.port_name(port) in refused or port in heard]
             self._answer(op="leased", slots=None, ports=ports, occupancy=to_json(found.without(refused)))
 
     def _answer(self, **answer: Any) -> None:
@@ -282,7 +309,7 @@ class _Guard:
         else:
             line.send({"op": "visit", "roots": [], "welcome": {}})
 
-    def _remember(self, *more: List[int]) -> None:
+    def _remember(self, *more: Sequence[int]) -> None:
         self._roots.update((pid, start) for pid, start in more)
         if self._elsewhere:  # on the head the job's events tell them
             with contextlib.suppress(OSError):  # the disk is full: the mark is left to find them by
@@ -330,6 +357,8 @@ class _Guard:
         stays = bool(message.get("leave"))
         left = processes.Scan(()) if stays else processes.end(self._job_id, self._roots)
         self._leases.release(gone=not (stays or left.found or left.unknown))
+        if self._launcher is not None:
+            self._launcher.close()
         sizes = self._sender.sizes()
         self._tell(op="ended", left=[entry.pid for entry in left.found], unknown=left.unknown, sizes=sizes)
         self._done = not self._elsewhere
@@ -347,6 +376,11 @@ class _Guard:
             if self._elsewhere and not (self._sender.sizes() or left.found or left.unknown):
                 self._folder_gone()  # no rank ever ran, and the head may not know of this host at all
         self._done = lock is not None or silent
+
+
+def _heard(ports: Sequence[int]) -> List[int]:
+    """Give those of the ports that somebody listens on."""
+    return [port for port in facts.taken_ports((min(ports), max(ports))) if port in ports] if ports else []
 
 
 def _probed(message: Dict[str, Any]) -> str:

@@ -34,7 +34,7 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
     """Run the command as a rank and give its exit code; when a signal ends it, the same signal ends this process."""
     numbers = rank_of(os.environ)
     if numbers is None:
-        return _refuse("a rank has to be started by mpirun: OMPI_COMM_WORLD_RANK is not set")
+        return _refuse("a rank has to be started by a launcher: neither OMPI_COMM_WORLD_RANK nor RANK is set")
     rank, local_rank, _size = numbers
     processes.become_subreaper()
     if os.getpgrp() != os.getpid():  # mpirun 4.1 gives each rank its own group; what signals it sends stay within it

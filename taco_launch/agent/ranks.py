@@ -1,6 +1,7 @@
 """What the supervisor knows of the ranks of an attempt: which have started and ended, how, and their logs."""
 
 import signal
+from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 from taco_launch import state
@@ -30,14 +31,15 @@ class Ranks:
         self._keepers: Dict[str, Keeper] = {}
         self._lost_bytes = 0
         self._boot = ""
+        self._launchers: List[Path] = []
         self.np = 0
         self.started: Dict[int, str] = {}  # each with its host
         self.ended: Dict[int, int] = {}  # each with its exit code
         self.failures: List[RankEnd] = []
         self.roots: List[List[int]] = []  # those of this host
 
-    def place(self, placement: Placement, here: Link, attempt: int) -> None:
-        """Take their places, and name the streams of the merged log."""
+    def place(self, placement: Placement, here: Link, attempt: int, launcher: str) -> None:
+        """Take their places, and name the streams of the merged log; mpirun has one, other launchers one on each host."""
         self.np, self._boot = placement.np, here.boot
         self._folder.launcher.parent.mkdir(mode=0o700, exist_ok=True)
         self._merge.begin(attempt)
@@ -45,11 +47,14 @@ class Ranks:
         names = [share.host for share in placement.shares for _rank in range(share.ranks)]
         for rank, host in enumerate(names):
             self._merge.add(self._folder.rank(rank), f"{host}/{rank}".ljust(width))
-        self._merge.add(self._folder.launcher, f"{here.name}/mpirun")
+        for host in [here.name] if launcher == "mpirun" else [share.host for share in placement.shares]:
+            stem = self._folder.launcher if host == here.name else self._folder.launcher_on(host)
+            self._launchers.append(stem)
+            self._merge.add(stem, f"{host}/{launcher}")
 
     def keep(self, host: str) -> None:
         """Keep the logs of another host here."""
-        self._keepers[host] = Keeper(self._folder, self._max_bytes, self._finished)
+        self._keepers[host] = Keeper(self._folder, self._max_bytes, self._merge.finish, host)
 
     @property
     def all_ended(self) -> bool:
@@ -86,7 +91,7 @@ class Ranks:
 
     def close(self) -> int:
         """Bring the logs to their end, and give how many bytes were lost on a full disk here."""
-        for stem in (self._folder.launcher, *map(self._folder.rank, range(self.np))):
+        for stem in (*self._launchers, *map(self._folder.rank, range(self.np))):
             self._merge.finish(stem)
         while self._merge.step():
             pass
@@ -105,7 +110,7 @@ class Ranks:
         if link.name in self._keepers:
             self._keepers[link.name].ends_at(rank, message["size"])
         else:
-            self._finished(rank)
+            self._merge.finish(self._folder.rank(rank))
         self._lost_bytes += message.get("lost", 0)
         if code and blame:
             self.failures.append(RankEnd(rank, link.name, code, reason))
@@ -117,6 +122,3 @@ class Ranks:
         if message["exit_code"] is None:
             return message["rank"], SIGNAL_BASE + signal.SIGKILL, WRAPPER_KILLED
         return message["rank"], message["exit_code"], message["reason"]
-
-    def _finished(self, rank: int) -> None:
-        self._merge.finish(self._folder.rank(rank))

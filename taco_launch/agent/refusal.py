@@ -79,6 +79,15 @@ def no_ports(head: str, first: int, last: int) -> PlacementError:
     return PlacementError("no port is left for mpirun", ((head, why),), hint)
 
 
+def no_own_port(host: str, port: int) -> PlacementError:
+    """Say that others have the port of the ranks' rendezvous on the job's first host."""
+    why = (
+        f"port {port}, on which the processes of --per-host meet, is in use there: by another such job, or by a program"
+    )
+    hint = f"wait for it, begin with another host (-H), or go without --per-host; ss -ltnp 'sport = :{port}' shows who listens"
+    return PlacementError(f"port {port} is not free", ((host, why),), hint)
+
+
 def _would_fit(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots]) -> bool:
     """Say whether the job would fit if no host had failed; so many slots as nobody knows of are enough."""
     if any(host.name not in reached and host.slots is None for host in hosts):

@@ -301,6 +301,8 @@ class Scheduler:
             pause = min(max((now - entry.submitted) * _WORDS_SHARE, _WORDS_SECONDS[0]), _WORDS_SECONDS[1])
             if entry.trying or entry.name in begun or now - entry.told_at < pause:
                 continue
+            if entry.rests_until > now and entry.told:
+                continue  # its supervisor has just said what it found besides slots
             if not entry.told and not self._knows(entry) and now - entry.submitted < _UNTOLD_SECONDS:
                 continue  # it may still turn out that it never fits
             words = self._words(entry) if place < _MOST_TOLD else _FAR_BEHIND

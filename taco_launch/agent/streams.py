@@ -1,15 +1,20 @@
 """Logs of ranks that run on another host than the supervisor: read by the guard there, kept by the supervisor here.
 
+So is the log of the host's own launcher, where it has one.
+
 Every piece tells its place in the rank's log, and when what is in it came. After a connection was made again, the guard goes on where the supervisor
 says it is; so nothing is lost or doubled.
 """
 
+from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from taco_launch.agent import logs
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.protocol import Line
 
+# Stands for the number of a rank where the log is the launcher's.
+LAUNCHER = -1
 _PIECE = 1 << 18
 # How far a guard reads ahead of what the supervisor says it has: all that can pile up on the way.
 _AHEAD = 1 << 21
@@ -54,21 +59,24 @@ class Sender:
 
     def sizes(self) -> Dict[int, int]:
         """Give how long each log is by now."""
-        return {rank: logs.size(self._folder.rank(rank)) for rank in self._readers}
+        return {rank: logs.size(self._stem(rank)) for rank in self._readers}
+
+    def _stem(self, rank: int) -> Path:
+        return self._folder.launcher if rank == LAUNCHER else self._folder.rank(rank)
 
     def _start(self, rank: int, offset: int) -> None:
         if rank in self._readers:
             self._readers[rank].close()
-        self._readers[rank] = logs.Reader(self._folder.rank(rank), offset)
+        self._readers[rank] = logs.Reader(self._stem(rank), offset)
         self._had[rank] = offset
 
 
 class Keeper:
     """The supervisor's side, for the ranks of one host."""
 
-    def __init__(self, folder: JobFolder, max_bytes: int, finished: Callable[[int], None]) -> None:
-        """Keep copies below `folder`; `finished(rank)` is called when a rank has ended and its log is all here."""
-        self._folder = folder
+    def __init__(self, folder: JobFolder, max_bytes: int, finished: Callable[[Path], None], host: str = "") -> None:
+        """Keep copies below `folder`; `finished(stem)` is called when a rank has ended and its log is all here."""
+        self._folder, self._host = folder, host
         self._max_bytes = max_bytes
         self._finished = finished
         self._writers: Dict[int, logs.Writer] = {}
@@ -80,7 +88,7 @@ class Keeper:
         rank, offset, data = message["rank"], message["offset"], message["data"]
         writer = self._writers.get(rank)
         if writer is None:
-            writer = self._writers[rank] = logs.Writer(self._folder.rank(rank), self._max_bytes)
+            writer = self._writers[rank] = logs.Writer(self._stem(rank), self._max_bytes)
         have = self.offsets.get(rank, 0)
         if offset > have:
             writer.write(b"[taco-launch: %d bytes dropped by log rotation before they were read]\n" % (offset - have))
@@ -112,4 +120,7 @@ class Keeper:
     def _close_if_whole(self, rank: int) -> None:
         size = self._sizes.get(rank)
         if size is not None and self.offsets.get(rank, 0) >= size:
-            self._finished(rank)
+            self._finished(self._stem(rank))
+
+    def _stem(self, rank: int) -> Path:
+        return self._folder.launcher_on(self._host) if rank == LAUNCHER else self._folder.rank(rank)

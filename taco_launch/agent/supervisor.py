@@ -10,24 +10,24 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from taco_launch import state
-from taco_launch.agent import disband, ending, facts, logs, processes, program, records, recovery, wake
+from taco_launch.agent import disband, ending, facts, logs, processes, program, records, recovery, start, wake
 from taco_launch.agent.folders import JobFolder, Jobs
 from taco_launch.agent.gang import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS, Gang
-from taco_launch.agent.launcher import IGNORED, drain, spawn, wake_on_child
+from taco_launch.agent.launcher import IGNORED, drain, wake_on_child
 from taco_launch.agent.links import Link, RemoteLink
 from taco_launch.agent.orphans import Orphans
 from taco_launch.agent.ranks import WRAPPER_KILLED, Ranks
 from taco_launch.errors import DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError, UnusableError
-from taco_launch.launch import mpirun
-from taco_launch.launch.env import launch_agent, local_env, mark, relevant
+from taco_launch.launch import mpirun, plan
+from taco_launch.launch.env import local_env, mark, relevant
 from taco_launch.launch.needs import needs
 from taco_launch.model.codec import to_json
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import CleanUp, HostRanks, JobSpec, JobState
-from taco_launch.model.plans import Placement
+from taco_launch.model.plans import LaunchPlan, Placement
 
 # So long mpirun may take to end its daemons on other hosts when all ranks have ended.
 _LINGER_SECONDS = 10.0
@@ -70,7 +70,7 @@ class _Supervisor:
         left_out = self._record.left_out
         self._gang = Gang(folder, agent, self._spec, self._id, self._guard_lives, self._hear_early, left_out)
         self._orphans = Orphans(guard_process, self._gang)
-        self._mpirun: Optional[subprocess.Popen[bytes]] = None
+        self._mpirun: Optional[start.Launcher] = None
         self._no_place: Optional[Union[PlacementError, UnusableError]] = None
         self._cut_short: Optional[Tuple[JobState, int, str]] = None
         self._lost_host = ""
@@ -149,15 +149,17 @@ class _Supervisor:
         spec = self._spec
         caller = records.read_json(self._folder.caller) or {}
         environment = caller["environment"]
-        asked = bool(needs(spec)) or spec.container is not None
+        asked = (bool(needs(spec)) or spec.container is not None) and spec.launcher == "mpirun"
         known = JobFacts(
             root=os.geteuid() == 0,
             environment=relevant(environment),
             openmpi=facts.openmpi(spec.mpirun, environment) if asked else None,
         )
         placement, known = self._gang.assemble(known, self._note)
-        wrapper = program.wrapper(self._folder, "rank")
-        launch = mpirun.plan(spec, self._id, placement, known, wrapper, str(self._folder.path))
+        placement = plan.processes(spec, placement)
+        port = plan.own_ports(spec) or (self._gang.link(placement.shares[0].host).answers["facts"]["port"],)
+        wrapper = program.wrapper(self._folder, plan.wrapper_op(spec))
+        launch = plan.plan(spec, self._id, placement, known, wrapper, str(self._folder.path), port[0])
         for file in launch.files:
             Path(file.path).write_text(file.text, encoding="utf-8")
         shares = tuple(HostRanks(share.host, share.ranks, share.slots) for share in placement.shares)
@@ -172,29 +174,18 @@ class _Supervisor:
             attempt=self._attempt,
             shares=to_json(shares),
         )
-        self._ranks.place(placement, self._gang.here, self._attempt)
-        self._prepare(placement, dict(launch.host_env), caller["umask"])
-        environment = {**environment, **dict(launch.env)}
-        if self._gang.remote:
-            environment.update(launch_agent(program.wrapper(self._folder, "daemon")))
-        self._mpirun = spawn(launch.executed, spec.cwd, environment, caller["umask"])
-        entry = processes.identify(self._mpirun.pid)
-        if entry is not None:
-            self._gang.here.order("launched", root=[entry.pid, entry.start])
-            self._events.add(
-                state.LAUNCHED,
-                f"mpirun is process {entry.pid}",
-                boot=self._gang.here.boot,
-                roots=[[entry.pid, entry.start]],
-                agent=self._agent,
-            )
+        self._ranks.place(placement, self._gang.here, self._attempt, spec.launcher)
+        self._prepare(placement, launch, port[0], caller["umask"])
+        begun = start.start(spec, self._folder, self._gang, self._ranks, launch, caller, self._attempt)
+        self._mpirun, told, roots = begun
+        self._events.add(state.LAUNCHED, told, boot=self._gang.here.boot, roots=roots, agent=self._agent)
 
-    def _prepare(self, placement: Placement, host_env: Mapping[str, Sequence[Tuple[str, str]]], umask: int) -> None:
+    def _prepare(self, placement: Placement, launch: LaunchPlan, port: int, umask: int) -> None:
         """Have every guard know what its ranks are given."""
         limit = self._spec.policy.log_max_bytes
-        port = int(self._gang.link(placement.shares[0].host).answers["facts"]["port"])
+        host_env = dict(launch.host_env)
         for link in self._gang.links:
-            shared = {**dict(mark(self._spec.name, self._id)), **local_env(self._spec, placement, port)}
+            shared = {**dict(mark(self._spec.name, self._id)), **local_env(self._spec, placement, port, link.name)}
             for name, value in host_env.get(link.name, ()):
                 shared.setdefault(name, value)
             welcome = {"environment": shared, "log_max_bytes": limit, "umask": umask}
@@ -251,6 +242,13 @@ class _Supervisor:
             why = f"ran longer than the {timeout:g} s that it was given"
             self._cut_short = (JobState.FAILED, DEADLINE, why)
             self._terminate(why)
+        failure = start.failure(self._mpirun) if self._kill_at is None and self._cut_short is None else None
+        if failure is not None and not self._ranks.all_ended:
+            if (
+                self._ranks.started and not self._ranks.failures
+            ):  # a launcher, and what its ranks do then is of no account
+                self._cut_short = (JobState.FAILED, failure[1], f"{failure[0]} while its ranks ran")
+            self._terminate(failure[0])
         if not self._ranks.all_ended:
             linger = _LINGER_SECONDS if self._gang.remote else 0.0
             self._over_at = now + max(self._spec.policy.grace, linger)
@@ -315,7 +313,9 @@ class _Supervisor:
         notes = (
             f"{lost} bytes of its logs were lost on a full disk" if lost else "",
             left,
-            "mpirun did not end by itself" if self._lingered else "",  # 5.0 now and then: openpmix/prrte#1839
+            f"{self._spec.launcher} did not end by itself"
+            if self._lingered
+            else "",  # 5.0 now and then: openpmix/prrte#1839
         )
         if self._no_place is not None and self._cut_short is None:
             self._events.add(state.WAITING, self._no_place.message.split("\n")[0], hosts=self._no_place.reasons)
@@ -323,7 +323,7 @@ class _Supervisor:
             self._events.add(state.SUSPENDED, "; ".join(filter(None, (self._cut_short[2], *notes))))
             self._folder.suspend.unlink(missing_ok=True)
         else:
-            ranks, here = self._ranks, self._gang.here.name
+            ranks, here = self._ranks, start.failed_on(self._mpirun) or self._gang.here.name
             blamed = tuple(ranks.failures[:failures])
             end = ending.End(ranks.np, ranks.started, blamed, code, self._cut_short, self._lost_host, here, notes)
             ending.record(self._folder, self._events, self._spec, end)

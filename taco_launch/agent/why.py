@@ -27,7 +27,8 @@ def why(folder: JobFolder, rank: int, host: str, *, ended_itself: bool) -> Tuple
         TacoLaunchError: the job's spec cannot be read.
     """
     scan = Scan(_names(folder), failed=True)
-    for stem, where in ((folder.rank(rank), host), (folder.launcher, "")):
+    own = folder.launcher_on(host)  # there is one where the job had no mpirun, but for the head
+    for stem, where in ((folder.rank(rank), host), (own, host) if logs.segments(own) else (folder.launcher, "")):
         scan.begin(where)
         head, between, tail = logs.ends(stem)
         scan.feed(head)

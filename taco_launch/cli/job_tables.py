@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from taco_launch.flows.seeing import Node
 
 _NONE = "N/A"
-_TRAINERS = {"mpirun": "MPIJOB"}
+_TRAINERS = {"mpirun": "MPIJOB", "torchrun": "PYTORCHJOB", "env": "PYTORCHJOB"}
 # As long as the line of Arena's `top node`.
 _RULE = "-" * 89
 

@@ -28,7 +28,7 @@ _RANK_COLOURS = (36, 33, 32, 35, 34)
 # Of a job that waits for many hosts, the line on stderr tells why of the first.
 _MOST_HOSTS_TOLD = 4
 # The label of a line in a merged log, with its time where that was asked for.
-_PREFIX = re.compile(rb"^((?:\d[0-9T:.-]+Z |- +)?\S+/(\d+|mpirun) *) \| ", re.MULTILINE)
+_PREFIX = re.compile(rb"^((?:\d[0-9T:.-]+Z |- +)?\S+/(\d+|mpirun|torchrun|env) *) \| ", re.MULTILINE)
 
 
 def data(value: Any, output: str) -> None:
@@ -163,18 +163,31 @@ def warning(settings: Settings, message: str) -> None:
     settings.talk(f"{click.style('warning:', fg='yellow', bold=True)} {told}")
 
 
-def plan(found: "LaunchPlan", output: str, *, explain: bool) -> None:
-    """Print the line of a plan, or with `explain` where each word comes from; JSON has all of it."""
+def plan(found: "LaunchPlan", launcher: str, output: str, *, explain: bool) -> None:
+    """Print the line of a plan, or with `explain` where each word comes from; JSON has all of it.
+
+    Where a job has a line on each host, it stands behind the host's name.
+    """
     from taco_launch.command import shell
+    from taco_launch.launch.plan import line
 
     text = shell(found.argv)
     if output in ("json", "yaml"):
-        data({"line": text, **to_json(found), "env": dict(found.env)}, output)
+        commands = [
+            {"host": one.host, "line": line(one), "executed": list(one.argv)}
+            | {"env": dict(one.env), "passed": list(one.passed), "ranks": list(one.ranks)}
+            for one in found.commands
+        ]
+        more = {"executed": list(found.executed), "env": dict(found.env), "commands": commands}
+        data({"line": text, **to_json(found), **more}, output)
         return
+    lines = [(one.host, line(one)) for one in found.commands]
     if not explain:
-        click.echo(text)
+        click.echo(text if launcher == "mpirun" else "\n".join(f"{host}  {typed_there}" for host, typed_there in lines))
         return
     table(["WORD", "SOURCE", "WHY"], [[shell([token.text]), token.source, token.why] for token in found.tokens])
+    for host, typed_there in lines if launcher != "mpirun" else ():
+        click.echo(f"\n{host}: {typed_there}")
     click.echo(f"\nExecuted:    {shell(found.executed)}")
     for name, value in found.env:
         click.echo(f"Environment: {shell([f'{name}={value}'])}")

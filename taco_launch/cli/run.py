@@ -38,13 +38,18 @@ if TYPE_CHECKING:
 @output_options
 @talk_options
 @access_options
-@click.option("--dry-run", is_flag=True, help="Print the mpirun line that would start the job, and start nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print the line that would start the job (one for each host without mpirun), and start nothing.",
+)
 @click.option("--explain", is_flag=True, help="With --dry-run: each word of the line, where it comes from and why.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False),
     metavar="DIR",
-    help="With --dry-run: write the files that the line names (a hostfile from 64 hosts on) into DIR.",
+    help="With --dry-run: write the files that the line names (a hostfile from 64 hosts on) into DIR; without mpirun "
+    "each host's line, as HOST.sh.",
 )
 @file_option
 @size_options
@@ -70,6 +75,10 @@ def run(
       taco-launch -i hosts.yaml run --np 16 --dry-run --explain -- python3 train.py
       taco-launch -i hosts.yaml run --hosts 2 --slots-per-host 8 --queue-timeout 3h -- python3 train.py
       taco-launch -i hosts.yaml run -f job.yaml --np 8
+      taco-launch -i hosts.yaml run --launcher torchrun --hosts 2 -- python3 train.py
+      taco-launch -i hosts.yaml run --launcher env --per-host --hosts 2 --slots-per-host 8 -- bash -c \\
+        'python3 -m torch.distributed.launch --nproc_per_node=8 --nnodes=$WORLD_SIZE --node_rank=$RANK \\
+        --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT train.py'
     """
     settings = settings_of(ctx)
     if not dry_run and (explain or out or settings.output != "table"):
@@ -167,11 +176,11 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Access", out: str,
     for warning in launch.warnings:
         render.warning(settings, warning)
     if out:
-        for path in plan.write_files(launch):
+        for path in plan.write_files(launch, spec, out):
             settings.talk(f"wrote {path}")
     elif any(file.path in launch.argv for file in launch.files):
         settings.talk(f"the line names a file: write it with --out DIR, here for example with --out {spec.name}")
-    render.plan(launch, settings.output, explain=explain)
+    render.plan(launch, spec.launcher, settings.output, explain=explain)
 
 
 def _run(settings: Settings, head: "Head", spec: "JobSpec") -> "Job":

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from taco_launch.model.jobs import JobSpec
     from taco_launch.model.profiles import Profile
 
+LAUNCHERS = ("mpirun", "torchrun", "env")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -113,6 +114,20 @@ def job_options(function: F) -> F:
             "--allow-unknown-knobs", is_flag=True, help="Let NCCL_*, HOROVOD_* and LIGHT_* pass that no table has."
         ),
         click.option(
+            "--launcher",
+            type=click.Choice(LAUNCHERS),
+            default="mpirun",
+            show_default=True,
+            help="What starts the ranks: mpirun; torchrun on each host; or env: nothing but the variables that "
+            "torch.distributed reads (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT; mpirun's ranks have them, too).",
+        ),
+        click.option(
+            "--per-host",
+            is_flag=True,
+            help="With --launcher env: start COMMAND once on each host, for all of the job's slots there. RANK and WORLD_SIZE "
+            "count hosts, MASTER_PORT is 23456.",
+        ),
+        click.option(
             "--profile",
             metavar="NAME|FILE",
             shell_complete=_complete_profile,
@@ -175,6 +190,8 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
         np=options.get("np"),
         host_count=options.get("host_count"),
         slots_per_host=options.get("slots_per_host"),
+        launcher=_launcher(options),
+        per_host=options["per_host"],
         head=_head(inventory, hosts),
         env=env,
         mca=mca,
@@ -200,6 +217,14 @@ def _refuse_two_sizes(options: Mapping[str, Any]) -> None:
     for name, option in (("host_count", "--hosts"), ("slots_per_host", "--slots-per-host")):
         if options.get(name) is not None:
             raise UsageError(f"--np and {option}: each says how many ranks there are", hint="leave one of them out")
+
+
+def _launcher(options: Mapping[str, Any]) -> str:
+    name: str = options["launcher"]
+    if options["per_host"] and name != "env":
+        hint = "add --launcher env, or leave it out"
+        raise UsageError(f"--per-host: --launcher {name} starts a process for each rank", hint=hint)
+    return name
 
 
 def _knobs(options: dict[str, Any]) -> tuple[tuple[tuple[str, str | None], ...], tuple[tuple[str, str], ...]]:

@@ -1,5 +1,6 @@
 """bench run: one workload at several numbers of ranks, each a job of its own."""
 
+import re
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,8 @@ from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.remote.head import Head
 
 _EVIDENCE_LINES = 15
+# A line of the merged log that is no rank's.
+_OF_LAUNCHER = re.compile(r"\S+/[a-z]+ *\|")
 
 
 @dataclass(frozen=True)
@@ -89,8 +92,8 @@ def _one(
 
 def _failed(head: Head, name: str, code: int, why: str, text: str, steps: tuple[str, ...] = ()) -> TacoLaunchError:
     lines = text.rstrip().splitlines()
-    # What mpirun says of a rank's failure stands in the reason; where it alone has said something, that is the evidence.
-    own = [line for line in lines if "/mpirun " not in line.partition("|")[0]] or lines
+    # What the launcher says of a rank's failure stands in the reason; where it alone has said something, that is the evidence.
+    own = [line for line in lines if not _OF_LAUNCHER.match(line)] or lines
     evidence = "\n".join(f"  {line}" for line in own[-_EVIDENCE_LINES:])
     error = TacoLaunchError(
         f"job {name}: {why}\n{evidence}".rstrip(), hint=" Its log: ".join([*steps, f"{head.typed} logs {name}"])

@@ -7,14 +7,14 @@ from typing import Any
 
 from taco_launch.errors import UsageError
 from taco_launch.flows.jobs import for_elsewhere
-from taco_launch.launch import mpirun
+from taco_launch.launch import plan
 from taco_launch.launch.env import relevant
 from taco_launch.launch.found import over_ssh
 from taco_launch.launch.needs import free_slots, needs, on_host
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import LaunchPlan, wanted_of
+from taco_launch.model.plans import File, LaunchPlan, wanted_of
 from taco_launch.placement import place
 
 
@@ -34,7 +34,7 @@ def dry_run(
     where the files will lie that the line names. Jobs in containers run as root.
 
     Raises:
-        UsageError: a host's slots are neither declared nor known, or mpirun cannot be given its name.
+        UsageError: a host's slots are neither declared nor known, or the launcher cannot be given its name.
         PlacementError: it does not fit.
     """
     if spec.container is not None:
@@ -46,7 +46,7 @@ def dry_run(
         answer = ask(missing)
         known = JobFacts(known.root, known.environment, answer["openmpi"])
         known = on_host(known, spec, answer["host"])
-        problems += filter(None, [answer["problem"]])
+        problems += filter(None, [answer["problem"]] if spec.launcher == "mpirun" else [])
     elif missing:
         hosts, silent = look(missing)
         known = over_ssh(known, spec, hosts)
@@ -58,14 +58,24 @@ def dry_run(
             f"host {unknown}: its slots are not declared, and nothing tells how many GPUs it has",
             hint="; ".join([*problems, ""]) + f"slots: 8 in the inventory, slots=8 in a hostfile, or -H {unknown}:8",
         )
-    wrapper = ("agent", "rank", spec.name, "--")
-    plan = mpirun.plan(spec, "<id>", place(wanted_of(spec), free), known, wrapper, folder)
-    return replace(plan, warnings=(*problems, *plan.warnings))
+    wrapper = ("agent", plan.wrapper_op(spec), spec.name, "--")
+    placement = plan.processes(spec, place(wanted_of(spec), free))
+    port = (*plan.own_ports(spec), plan.ANY_PORT)[0]
+    found = plan.plan(spec, "<id>", placement, known, wrapper, folder, port)
+    return replace(found, warnings=(*problems, *found.warnings))
 
 
-def write_files(plan: LaunchPlan) -> tuple[str, ...]:
-    """Write the files that have to be there before the plan's line runs, and give their paths."""
-    for file in plan.files:
+def write_files(found: LaunchPlan, spec: JobSpec, folder: str) -> tuple[str, ...]:
+    """Write into a folder the files that have to be there before the plan's line runs, and give their paths.
+
+    Where a job has a line on each host, that is a file `HOST.sh`.
+    """
+    files = list(found.files)
+    if spec.launcher != "mpirun":
+        files += [
+            File(f"{folder}/{command.host}.sh", f"#!/bin/sh\n{plan.line(command)}\n") for command in found.commands
+        ]
+    for file in files:
         Path(file.path).parent.mkdir(parents=True, exist_ok=True)
         Path(file.path).write_text(file.text, encoding="utf-8")
-    return tuple(file.path for file in plan.files)
+    return tuple(file.path for file in files)

@@ -28,6 +28,8 @@ _TOP = {
     "np": "np",
     "hosts": "host_count",
     "slotsPerHost": "slots_per_host",
+    "launcher": "launcher",
+    "perHost": "per_host",
     "allowUnknownKnobs": "allow_unknown_knobs",
     "profile": "profile",
     "transport": "transport",

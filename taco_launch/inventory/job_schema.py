@@ -94,6 +94,16 @@ class JobDocument(Section):
         default=None,
         description="Which hosts of the inventory, and slots on each, as -H takes them: gpu1:8,gpu[3-4]:8, or a group.",
     )
+    launcher: Literal["mpirun", "torchrun", "env"] | None = Field(
+        default=None,
+        description="What starts the ranks: mpirun (also without it), torchrun on each host, or nothing but environment "
+        "variables (env).",
+    )
+    perHost: bool | None = Field(  # noqa: N815
+        default=None,
+        description="true, with launcher env: one process on each host, for all of the job's slots there; RANK and "
+        "WORLD_SIZE count hosts, MASTER_PORT is 23456.",
+    )
     env: dict[str, Variable | None] = Field(
         default={}, description="Environment variables of the ranks; without a value the caller's."
     )

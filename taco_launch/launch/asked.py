@@ -1,7 +1,9 @@
-"""Refuses what is asked for of the network and is not there on every host of the job."""
+"""Refuses what is asked for and cannot be: of the network what is not there on every host of the job, a host twice."""
 
-from taco_launch.errors import UnusableError
-from taco_launch.launch.decide import gdr, has_gpus, transport
+from typing import Dict
+
+from taco_launch.errors import UnusableError, UsageError
+from taco_launch.launch.decide import gdr, has_gpus, reached, transport
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement
@@ -34,6 +36,22 @@ def check_asked(spec: JobSpec, placement: Placement, facts: JobFacts) -> None:
             f"GPUDirect RDMA is asked for ({direct.why}), and it is not there on every host: {between.gdr.why}",
             hint=f"taco-launch -i FILE setup --only peermem loads the module, or says why it does not load; or go without: {_without_gdr(direct.source)}",
         )
+
+
+def check_once(spec: JobSpec, placement: Placement) -> None:
+    """Refuse this machine under two names.
+
+    Raises:
+        UsageError: with both.
+    """
+    known: Dict[str, str] = {}
+    for share, (name, _ranks) in zip(placement.shares, reached(spec, placement)):
+        if name in known:
+            raise UsageError(
+                f"hosts {known[name]} and {share.host} are both this machine, which {spec.launcher} takes once",
+                hint=f"add up the slots: -H {known[name]}:SLOTS",
+            )
+        known[name] = share.host
 
 
 def _without_rdma(source: str) -> str:

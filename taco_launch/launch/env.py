@@ -18,8 +18,10 @@ _RELEVANT = ("HOROVOD_", "LIGHT_", "NCCL_", "OMPI_MCA_", "PRTE_MCA_", "UCX_")
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 _ALSO = ("LD_LIBRARY_PATH", VISIBLE_GPUS)
 
-# Rank, local rank and world size as Open MPI gives them to its processes (mpirun(1), 4.1 and 5.0).
-_OMPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE")
+# Rank, local rank and world size as Open MPI gives them to its processes (mpirun(1), 4.1 and 5.0), and as torchrun does.
+OF_MPI = "OMPI_COMM_WORLD_"
+_OMPI = tuple(f"{OF_MPI}{name}" for name in ("RANK", "LOCAL_RANK", "SIZE"))
+_TORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 
 def mark(name: str, job_id: str) -> Tuple[Tuple[str, str], ...]:
@@ -46,31 +48,41 @@ def relevant(environ: Mapping[str, str]) -> Tuple[Tuple[str, str], ...]:
 
 
 def rank_of(environ: Mapping[str, str]) -> Optional[Tuple[int, int, int]]:
-    """Read (rank, local rank, world size) from a process's environment, None where mpirun did not start it."""
-    values = [environ.get(name, "") for name in _OMPI]
-    if not all(value.isascii() and value.isdecimal() and len(value) < 10 for value in values):
-        return None
-    return int(values[0]), int(values[1]), int(values[2])
+    """Read (rank, local rank, world size) from a process's environment, None where no launcher started it.
+
+    Open MPI's own go before those of torchrun, which mpirun's caller may have been given.
+    """
+    for names in (_OMPI, _TORCH):
+        values = [environ.get(name, "") for name in names]
+        if all(value.isascii() and value.isdecimal() and len(value) < 10 for value in values):
+            return int(values[0]), int(values[1]), int(values[2])
+    return None
 
 
-def local_env(spec: "JobSpec", placement: "Placement", master_port: int) -> Dict[str, str]:
-    """Give what every rank's environment holds besides its own rank: the user's `-x NAME=VALUE` and the rendezvous.
+def local_env(spec: "JobSpec", placement: "Placement", master_port: int, host: str) -> Dict[str, str]:
+    """Give what every rank's environment on a host holds besides its own rank: the user's `-x NAME=VALUE`, the rendezvous.
 
     The variables are torch.distributed's (its `env://` initialisation), so that a DDP script runs unchanged. A value
-    that the user gives wins.
+    that the user gives wins. torchrun gives its ranks the rendezvous itself.
     """
-    first = next(host for host in spec.hosts if host.name == placement.shares[0].host)
-    values = {
-        "MASTER_ADDR": first.address,
-        "MASTER_PORT": str(master_port),
-        "WORLD_SIZE": str(placement.np),
-    }
+    values: Dict[str, str] = {}
+    if spec.launcher != "torchrun":
+        values["MASTER_ADDR"], values["MASTER_PORT"] = rendezvous(spec, placement, master_port)
+        values["WORLD_SIZE"] = str(placement.np)
+        values.update(("LOCAL_WORLD_SIZE", str(share.ranks)) for share in placement.shares if share.host == host)
     for name, value in spec.env:
         if value is None:  # the caller's, which every process of the job inherits
             values.pop(name, None)
         else:
             values[name] = value
     return values
+
+
+def rendezvous(spec: "JobSpec", placement: "Placement", master_port: int) -> Tuple[str, str]:
+    """Give MASTER_ADDR and MASTER_PORT: the host of rank 0 and a port there, unless the user gives others."""
+    first = next(host for host in spec.hosts if host.name == placement.shares[0].host)
+    given = dict(spec.env)
+    return given.get("MASTER_ADDR") or first.address, given.get("MASTER_PORT") or str(master_port)
 
 
 def rank_env(rank: int, local_rank: int, shared: Mapping[str, str]) -> Dict[str, str]:

@@ -1,21 +1,21 @@
 """The mpirun line for a placed job, word by word with its reason, and the form in which it is executed."""
 
-from typing import Dict, Iterator, Sequence, Tuple
+from typing import Dict, Sequence, Tuple
 
 from taco_launch.command import shell
 from taco_launch.errors import UsageError
 from taco_launch.launch import entries
-from taco_launch.launch.asked import check_asked
+from taco_launch.launch.asked import check_asked, check_once
 from taco_launch.launch.decide import Decisions, decide, hostfile_path, reached
 from taco_launch.launch.env import mark
 from taco_launch.launch.host_env import host_env, with_gpus
 from taco_launch.launch.remarks import Draft, remarks
-from taco_launch.launch.replace import Option, env_option, mca_option, replaced, tells_hosts
+from taco_launch.launch.replace import given_options, replaced, tells_hosts
 from taco_launch.launch.separator import escape
 from taco_launch.launch.torus import torus
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import File, LaunchPlan, Placement, Token
+from taco_launch.model.plans import File, HostCommand, LaunchPlan, Placement, Token
 
 # By environment, Open MPI 4.1 and PRRTE 3 (Open MPI 5.0): the default hostfile, ssh's arguments, and whether messages
 # of several ranks are gathered into one, which is lost where the job ends at once.
@@ -41,7 +41,7 @@ def plan(
     decisions = decide(spec, placement, facts, folder)
     _check_names(spec, placement, decisions)
     ours, left_out = entries.options(spec.profile, decisions)
-    given = tuple(_given(spec))
+    given = tuple(given_options(spec))
     options = torus(replaced(ours, given), spec, placement, facts, decisions)
     launcher = Token(spec.mpirun, "inventory" if spec.mpirun != "mpirun" else "default", "the launcher")
     tokens = (launcher, *(token for option in options for token in option.tokens))
@@ -54,10 +54,11 @@ def plan(
         env.update((name, hostfile_path(folder)) for name in _DEFAULT_HOSTFILE)
     if not tells_hosts(options, by_file=False):
         files = (File(hostfile_path(folder), _hostfile(spec, placement)),)
+    line_ = tuple(token.text for token in (*tokens, *command))
+    head = HostCommand(spec.head, tuple(executed), (line_,), tuple(range(placement.np)), tuple(env.items()))
     return LaunchPlan(
         tokens=(*tokens, *command),
-        executed=tuple(executed),
-        env=tuple(env.items()),
+        commands=(head,),
         host_env=with_gpus(host_env(spec, decisions), spec, placement, facts, options),
         files=files,
         warnings=remarks(
@@ -78,14 +79,8 @@ def _hostfile(spec: JobSpec, placement: Placement) -> str:
 
 def _check_names(spec: JobSpec, placement: Placement, decisions: Decisions) -> None:
     """Refuse what mpirun reads as something else; seen with 4.1.4 and 5.0.11."""
-    known: Dict[str, str] = {}
-    for share, (name, _ranks) in zip(placement.shares, reached(spec, placement)):
-        if name in known:
-            raise UsageError(
-                f"hosts {known[name]} and {share.host} are both this machine, which mpirun takes once",
-                hint=f"add up the slots: -H {known[name]}:SLOTS",
-            )
-        known[name] = share.host
+    check_once(spec, placement)
+    for name, _ranks in reached(spec, placement):
         if "_" in name and decisions.holds("openmpi4"):
             raise UsageError(
                 f"host {name}: Open MPI 4 takes no '_' in a host's name",
@@ -108,10 +103,3 @@ def _env(spec: JobSpec, job_id: str, placement: Placement, facts: JobFacts, deci
         port = f"-p {spec.container.ssh_port}"
         env.update((name, f"{inherited[name]} {port}" if inherited.get(name) else port) for name in _SSH_ARGS)
     return env
-
-
-def _given(spec: JobSpec) -> Iterator[Option]:
-    for name, value in spec.env:
-        yield env_option(name, value, "user", "the caller's value" if value is None else "given with the job")
-    for name, text in spec.mca:
-        yield mca_option(name, text, "user", "given with the job")

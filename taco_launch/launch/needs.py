@@ -20,7 +20,7 @@ def needs(spec: JobSpec) -> Tuple[str, ...]:
     names = used(spec.profile)
     local = [host.name for host in spec.hosts if host.connection == "local"]
     found = [f"slots of {host.name}" for host in spec.hosts if host.slots is None]
-    if names & {"openmpi4", "openmpi5"} and "openmpi" not in dict(spec.versions):
+    if spec.launcher == "mpirun" and names & {"openmpi4", "openmpi5"} and "openmpi" not in dict(spec.versions):
         found.append(f"version of {spec.mpirun}")
     if names & _LOOKED and local:
         found.append(f"GPUs and memory access on {local[0]}")

@@ -43,22 +43,24 @@ class Draft:
 def remarks(draft: Draft) -> Tuple[str, ...]:
     """Give all remarks on a line."""
     env = [pair for option in draft.options for pair in option.env]
+    by_mpirun = draft.spec.launcher == "mpirun"
     said = [
         *_left_out(draft),
         *_asked(draft),
         *_undone(draft),
-        *_hosts(draft),
+        *(_hosts(draft) if by_mpirun else ()),
         *_gpus(draft),
-        *_reached(draft),
+        *(_reached(draft) if by_mpirun else ()),
         *network_remarks(draft.spec, draft.facts, draft.decisions, dict(env)),
         *_interfaces(draft.options),
         *_light(draft.placement, draft.decisions, env),
-        *_ports(draft.spec, draft.placement, draft.decisions),
+        *(_ports(draft.spec, draft.placement, draft.decisions) if by_mpirun else ()),
         *_openmpi5(draft.decisions, draft.options),
         *_overridden(draft.facts, draft.options),
-        *_taken(draft.spec),
+        *(_taken(draft.spec) if by_mpirun else ()),
     ]
-    mca = [(option.key[1], option.tokens[-1].text) for option in draft.given if option.key[0] == "mca"]
+    given = draft.given if by_mpirun else ()
+    mca = [(option.key[1], option.tokens[-1].text) for option in given if option.key[0] == "mca"]
     pairs = [(name, value) for name, value in env if value is not None and name.startswith(_KNOBS)] + mca
     if _led(draft):
         pairs = [pair for pair in pairs if pair[0] != "NCCL_IB_GID_INDEX"]

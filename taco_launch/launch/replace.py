@@ -1,8 +1,9 @@
 """The options of a line as units, so that what the user gives replaces ours: mpirun refuses an option twice."""
 
 from dataclasses import dataclass
-from typing import Dict, Iterable, List, Optional, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
+from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Token
 
 _MCA = ("-mca", "--mca", "--prtemca", "--pmixmca", "-gmca", "--gmca")
@@ -47,6 +48,14 @@ def env_option(name: str, value: Optional[str], source: str, why: str) -> Option
 def mca_option(name: str, value: str, source: str, why: str) -> Option:
     """Give `--mca NAME VALUE`, which Open MPI 5.0 hands on to its runtime where the parameter is of that."""
     return _option(("--mca", name, value), source, why)
+
+
+def given_options(spec: JobSpec) -> Iterator[Option]:
+    """Give the variables and MCA parameters that were asked for with the job."""
+    for name, value in spec.env:
+        yield env_option(name, value, "user", "the caller's value" if value is None else "given with the job")
+    for name, text in spec.mca:
+        yield mca_option(name, text, "user", "given with the job")
 
 
 def replaced(options: Iterable[Option], given: Iterable[Option]) -> List[Option]:

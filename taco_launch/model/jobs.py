@@ -79,7 +79,8 @@ class JobSpec:
     `np` is the number of ranks, None for every slot of `hosts`; `host_count` how many of `hosts` have to be taken, and
     `slots_per_host` how many ranks each of them, None where that is all one; `head` is the name of the host that mpirun runs on.
     `env` holds the `-x` and environment knobs of the command line: (name, value), the value None where the caller's is
-    taken; `mca` holds its MCA parameters. `cwd` is the folder the ranks start in. `mpirun` is a path, or a bare name
+    taken; `mca` holds its MCA parameters. `launcher` is mpirun, torchrun or env; with `per_host`, only with env, one process
+    is started on each host for all of the job's slots there. `cwd` is the folder the ranks start in. `mpirun` is a path, or a bare name
     looked up on the caller's PATH. `network`, `container` and `versions` (of openmpi, nccl, horovod) are the
     inventory's; `asked` goes before them.
     """
@@ -91,6 +92,7 @@ class JobSpec:
     host_count: Optional[int] = None
     slots_per_host: Optional[int] = None
     launcher: str = "mpirun"
+    per_host: bool = False
     head: str = ""
     env: Tuple[Tuple[str, Optional[str]], ...] = ()
     mca: Tuple[Tuple[str, str], ...] = ()

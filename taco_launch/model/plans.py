@@ -10,13 +10,15 @@ from taco_launch.model.jobs import JobSpec
 class HostSlots:
     """How many slots of a host are free for a job.
 
-    `total` is how many it has, None where all of them are free; `why` says in words who has the others.
+    `total` is how many it has, None where all of them are free; `why` says in words who has the others. `leaf` names the
+    switch of the network that it is connected to, None where that is not known.
     """
 
     host: str
     slots: int
     total: Optional[int] = None
     why: str = ""
+    leaf: Optional[str] = None
 
     @property
     def all(self) -> int:
@@ -90,18 +92,33 @@ class File:
 
 
 @dataclass(frozen=True)
+class HostCommand:
+    """What is started on one host: `argv`, with the agent's rank wrapper before the job's own command, for `ranks`.
+
+    `lines` is what a person would type there instead, each in words. `env` is set in its environment besides, `passed`
+    names the variables that it has of the caller's environment on another host than the head.
+    """
+
+    host: str
+    argv: Tuple[str, ...]
+    lines: Tuple[Tuple[str, ...], ...]
+    ranks: Tuple[int, ...]
+    env: Tuple[Tuple[str, str], ...] = ()
+    passed: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class LaunchPlan:
     """How a placed job is started.
 
-    `tokens` is what a person would type on the head, `executed` the same with the agent's rank wrapper before the
-    command, `env` what is set in the launcher's own environment besides. `host_env` holds what differs from host to
+    `tokens` is what a person would type, the first line of the first of the `commands`: mpirun has one on the head, other
+    launchers have one on each host, in the order of the ranks. `host_env` holds what differs from host to
     host: (host, ((name, value), ...)), given to the ranks by the agent alone. `files` have to be there before the line
     runs; `warnings` is what a user should know of the line.
     """
 
     tokens: Tuple[Token, ...]
-    executed: Tuple[str, ...]
-    env: Tuple[Tuple[str, str], ...]
+    commands: Tuple[HostCommand, ...]
     host_env: Tuple[Tuple[str, Tuple[Tuple[str, str], ...]], ...] = ()
     files: Tuple[File, ...] = ()
     warnings: Tuple[str, ...] = ()
@@ -110,3 +127,13 @@ class LaunchPlan:
     def argv(self) -> Tuple[str, ...]:
         """The tokens' words alone."""
         return tuple(token.text for token in self.tokens)
+
+    @property
+    def executed(self) -> Tuple[str, ...]:
+        """What is started on the first host."""
+        return self.commands[0].argv
+
+    @property
+    def env(self) -> Tuple[Tuple[str, str], ...]:
+        """What is set there besides."""
+        return self.commands[0].env

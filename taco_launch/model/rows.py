@@ -64,7 +64,7 @@ def row_of(spec: JobSpec, record: JobRecord) -> JobRow:
         cluster=spec.cluster,
         np=record.np,
         requested=_requested(spec, record),
-        allocated=record.np if on_hosts else 0,
+        allocated=_slots(record) if on_hosts else 0,
         gpus=any(is_gpu(slot) for share in record.shares for slot in share.slots),
         hosts=record.hosts,
         submitted=record.submitted,
@@ -90,6 +90,11 @@ def decoded(values: Sequence[Any]) -> JobRow:
     return JobRow(*given)
 
 
+def _slots(record: JobRecord) -> int:
+    """Give how many slots a job has, which one process of a host may have all."""
+    return sum(len(share.slots) or share.ranks for share in record.shares) or record.np
+
+
 def _waited(record: JobRecord) -> Optional[float]:
     begun = next((change.time for change in record.transitions if change.state is JobState.STARTING), None)
     return None if begun is None or record.submitted is None else max(0.0, begun - record.submitted)
@@ -101,7 +106,7 @@ def _requested(spec: JobSpec, record: JobRecord) -> Optional[int]:
     if spec.slots_per_host is not None:
         return spec.slots_per_host * (len(spec.hosts) if spec.host_count is None else spec.host_count)
     if record.np:  # it was told when it was placed
-        return record.np
+        return _slots(record)
     if spec.host_count is not None or any(host.slots is None for host in spec.hosts):
         return None
     return sum(host.slots or 0 for host in spec.hosts)

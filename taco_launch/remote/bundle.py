@@ -15,7 +15,7 @@ _CONTENTS = (
     "command.py",
     "diagnose.py",
     "facts",
-    "placement.py",
+    "placement",
     "queue.py",
     "signatures",
     "state.py",

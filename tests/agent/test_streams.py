@@ -51,7 +51,7 @@ STEPS = st.lists(
 def test_everything_comes_once_and_in_order(steps: list[tuple[int, bytes, str]]) -> None:
     with scratch() as below:
         there, here = folders(below)
-        finished: list[int] = []
+        finished: list[Path] = []
         sender, keeper = Sender(there), Keeper(here, 1 << 20, finished.append)
         writers = [logs.Writer(there.rank(rank), 1 << 20) for rank in range(2)]
         written, now = [b"", b""], 1_000_000
@@ -80,7 +80,7 @@ def test_everything_comes_once_and_in_order(steps: list[tuple[int, bytes, str]])
             assert sender.step(line)
             for message in other.receive() or ():
                 sender.had(*keeper.take(message))
-        assert sorted(finished) == [0, 1]
+        assert sorted(finished) == [here.rank(rank) for rank in range(2)]
         keeper.close()
         ours.close()
         theirs.close()

@@ -12,13 +12,19 @@ from tests.e2e.hosts import hosts, why_not
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, agent: Path) -> Iterator[Cluster]:
+def kept() -> tuple[Path, ...]:
+    """What hosts see of what is hidden from them."""
+    return (Path(__file__).parent,)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, agent: Path, kept: tuple[Path, ...]) -> Iterator[Cluster]:
     reason = why_not()
     python = shutil.which("python3", path=SYSTEM_PATH)
     if reason or not python or not shutil.which("mpirun"):
         pytest.skip(reason or "cannot: there is no python3 or no mpirun in the system's folders")
     folder = tmp_path_factory.mktemp("hosts")
-    with hosts(NAMES, folder, keep=[Path(__file__).parent]) as made:
+    with hosts(NAMES, folder, keep=kept) as made:
         yield Cluster(made, agent, python)
 
 

@@ -3,9 +3,10 @@
 import re
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -63,22 +64,25 @@ def test_output_is_followed_while_it_comes(cluster: Cluster, name: str) -> None:
     eventually(lambda: len([line for line in cluster.log(name) if line.endswith("| first")]) == 6)
 
 
-def running(cluster: Cluster, name: str, *shape: str, **more: Any) -> None:
+def running(
+    cluster: Cluster, name: str, *shape: str, environment: Mapping[str, str] = MappingProxyType({}), **more: Any
+) -> None:
     """Have two victims a host run."""
     folder = "/run/victims"
     for on in range(len(NAMES)):
         cluster.sh(f"rm -rf {folder}; mkdir {folder}", on=on)
-    cluster.submit(cluster.spec(name, cluster.python, str(VICTIM), folder, *shape, **more))
+    cluster.submit(cluster.spec(name, cluster.python, str(VICTIM), folder, *shape, **more), 0, **environment)
     eventually(lambda: cluster.job(name)["state"] == "RUNNING", 20, f"{name} to run: {cluster.job(name)}")
 
     def has_two(on: int) -> bool:
-        return len(cluster.sh(f"ls {folder}", on=on).split()) >= 2
+        ranks: int = cluster.job(name)["shares"][0]["ranks"]
+        return len(cluster.sh(f"ls {folder}", on=on).split()) >= ranks
 
     count = len(cluster.job(name)["hosts"])
     for on in range(count):
         eventually(partial(has_two, on))
     time.sleep(0.3)  # the last shapes are taken after the first witness is written
-    assert len(cluster.victims()) >= 2 * count
+    assert len(cluster.victims()) >= cluster.job(name)["np"]
 
 
 def nothing_left(cluster: Cluster, seconds: float = 10) -> None:

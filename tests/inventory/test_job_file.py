@@ -17,7 +17,7 @@ from taco_launch.inventory.job_schema import json_schema
 from taco_launch.inventory.mpirun_line import UnclearError, read
 
 TOP = {"name", "command", "np", "hosts", "slotsPerHost", "host", "env", "knobs", "mca", "allowUnknownKnobs", "profile"}
-TOP |= {"image", "transport", "interface", "gdr", "light", "logMaxBytes", "runPolicy"}
+TOP |= {"launcher", "perHost", "image", "transport", "interface", "gdr", "light", "logMaxBytes", "runPolicy"}
 POLICY = {"cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "restartPolicy", "backoffLimit"}
 POLICY |= {"backoffSeconds", "suspend", "gracePeriodSeconds", "hostLossTimeoutSeconds", "schedulingPolicy"}
 SCHEDULING = {"queue", "priority", "scheduleTimeoutSeconds"}

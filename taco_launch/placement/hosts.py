@@ -1,10 +1,11 @@
-"""Which hosts a job's ranks run on: all or nothing, in inventory order, pure."""
+"""Which hosts a job's ranks run on: all or nothing, on the fewest leaves, in inventory order, pure."""
 
 from collections import Counter
 from typing import List, Optional, Sequence, Tuple
 
 from taco_launch.errors import PlacementError
 from taco_launch.model.plans import HostSlots, Placement, Share, Wanted
+from taco_launch.placement.leaves import arranged, leaves_of
 
 # More hosts than this are told by their number.
 _MOST_TOLD = 8
@@ -16,20 +17,22 @@ def place(wanted: Wanted, free: Sequence[HostSlots]) -> Placement:
     """Give every rank a slot, on the first hosts in the order given that have what is wanted.
 
     Ranks that are wanted on no certain number of hosts fill one host before the next. Hosts to be left out come last.
+    Of hosts whose leaf is known, those of the fewest leaves that suffice come first, leaf after leaf.
 
     Raises:
         PlacementError: it does not fit; says how much there is on each host, and what would fit.
     """
-    hosts = ordered(free, wanted.left_out)
+    hosts = _arranged(wanted, ordered(free, wanted.left_out))
     shares = _shares(wanted, hosts)
     if not shares:
         never = not _shares(wanted, [HostSlots(entry.host, entry.all) for entry in hosts])
         raise (_hosts_refused if _counts_hosts(wanted) else _refused)(wanted, free, never)
+    leaves = _leaves(shares, free)
     if not _counts_hosts(wanted):
-        return Placement(shares, f"hosts {_ORDER}, each filled before the next")
+        return Placement(shares, f"hosts {_ORDER}, each filled before the next{leaves}")
     each = wanted.slots_per_host
     which = "free of other jobs" if each is None else f"with {_slots(each)} free"
-    return Placement(shares, f"the first hosts {_ORDER} {which}")
+    return Placement(shares, f"the first hosts {_ORDER} {which}{leaves}")
 
 
 def ordered(free: Sequence[HostSlots], left_out: Sequence[str]) -> Tuple[HostSlots, ...]:
@@ -45,6 +48,31 @@ def slots_of(gpus: Optional[int], cpus: Optional[int]) -> Optional[int]:
     if gpus is None or gpus > 0:
         return gpus
     return None if cpus is None else max(2, cpus)
+
+
+def _arranged(wanted: Wanted, hosts: Sequence[HostSlots]) -> Tuple[HostSlots, ...]:
+    """Put the hosts of the fewest leaves first, among those not to be left out and then among the others."""
+    counts, each = _counts_hosts(wanted), wanted.slots_per_host
+    gives = {entry.host: int(_is_able(entry, each)) if counts else entry.slots for entry in hosts}
+    asked = wanted.hosts if counts else wanted.np
+    need = sum(gives.values()) if asked is None else asked
+    found: Tuple[HostSlots, ...] = ()
+    for left_out in (False, True):
+        some = [entry for entry in hosts if (entry.host in wanted.left_out) is left_out]
+        found += arranged(some, gives, need)
+        need -= sum(gives[entry.host] for entry in some)
+    return found
+
+
+def _leaves(shares: Sequence[Share], free: Sequence[HostSlots]) -> str:
+    """Say which leaves the ranks are on, nothing where that is not known."""
+    taken = {share.host for share in shares}
+    leaves = leaves_of([entry for entry in free if entry.host in taken])
+    if not any(leaves):
+        return ""
+    names = ", ".join(leaf or "not known" for leaf in leaves[:_MOST_TOLD])
+    more = f" and {len(leaves) - _MOST_TOLD} more" if len(leaves) > _MOST_TOLD else ""
+    return f"; on {len(leaves)} {'leaf' if len(leaves) == 1 else 'leaves'}: {names}{more}"
 
 
 def _counts_hosts(wanted: Wanted) -> bool:

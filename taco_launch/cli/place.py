@@ -1,0 +1,111 @@
+"""place: which GPUs of a host a job would get, from what its nvidia-smi printed."""
+
+import io
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from taco_launch.cli import render
+from taco_launch.cli.options import output_options, settings_of, talk_options
+
+if TYPE_CHECKING:
+    from taco_launch.placement.gpus import GpuChoice, Lost
+
+_MOST = 1 << 8  # GPUs of a host: more were mistyped
+
+
+def _indices(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    found: list[int] = []
+    for word in value.split(","):
+        match = re.fullmatch(r"\s*([0-9]{1,3})(?:-([0-9]{1,3}))?\s*", word)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+        if last < first or last >= _MOST:
+            raise click.BadParameter(f"{value!r}: indices of GPUs are written 0,2,4-7")
+        found += range(first, last + 1)
+    return tuple(dict.fromkeys(found))
+
+
+def _complete_model(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from taco_launch.placement.bandwidth import KNOWN
+
+    return [CompletionItem(name) for name in KNOWN if incomplete.lower() in name.lower()]
+
+
+@click.command()
+@output_options
+@talk_options
+@click.option(
+    "--topology",
+    "source",
+    required=True,
+    type=click.Path(exists=True, allow_dash=True, path_type=Path),
+    metavar="FILE",
+    help="What `nvidia-smi topo -m` printed (- for standard input), what `taco-launch facts HOST --json` did, or a folder "
+    "of captured outputs of one host, as `facts --from` reads it.",
+)
+@click.option("--gpus", "count", required=True, type=click.IntRange(min=1), metavar="N", help="How many the job takes.")
+@click.option(
+    "--free",
+    callback=_indices,
+    metavar="LIST",
+    help="The GPUs that no other job has, by nvidia-smi's index: 0,2,4-7. Default: all.",
+)
+@click.option(
+    "--model",
+    metavar="NAME",
+    shell_complete=_complete_model,
+    help="Which GPUs these are, where FILE does not say: it decides what a link carries. Where FILE does, only those with "
+    "NAME in their model's name are taken.",
+)
+@click.pass_context
+def place(ctx: click.Context, /, *, source: Path, count: int, free: tuple[int, ...] | None, model: str | None) -> None:
+    """Show which GPUs of a host a job would get, and the two sets that came next. No host is asked.
+
+    Of all sets of free GPUs the one is taken whose best ring has the fastest slowest link; of equals that with the most
+    bandwidth over all pairs, on the fewest NUMA nodes, with the nearest HCAs, that does the least harm to what stays free,
+    with the lowest indices. Bandwidths are GB/s in one direction, of a model (data sheets, NCCL): nothing was measured.
+
+    \b
+    Examples:
+      nvidia-smi topo -m | taco-launch place --topology - --gpus 4 --model "Tesla V100-SXM2"
+      taco-launch place --topology topo.txt --gpus 4 --free 0,1,4-7 --json
+      taco-launch -i cluster.yaml facts gpu1 --json > gpu1.json; taco-launch place --topology gpu1.json --gpus 2
+
+    \b
+    Exit codes: 2 where FILE holds no matrix of one host, 4 where fewer GPUs are free.
+    """
+    from taco_launch.flows import place as flow
+
+    settings = settings_of(ctx)
+    placed = flow.place(source, sys.stdin.buffer if sys.stdin else io.BytesIO(), count, free, model)
+    if placed.warning:
+        render.warning(settings, placed.warning)
+    if settings.output in ("json", "yaml"):
+        render.data(_data(placed.choice), settings.output)
+        return
+    _show(placed.choice, placed.figures)
+
+
+def _data(choice: "GpuChoice") -> dict[str, Any]:
+    from taco_launch.model.codec import to_json
+
+    found: dict[str, Any] = to_json(choice)
+    return found
+
+
+def _show(choice: "GpuChoice", figures: str) -> None:
+    rows = [_row("chosen", choice), *(_row("lost", each) for each in choice.alternatives)]
+    render.table(["", "GPUS", "RING", "GB/S", "SUM", "WHY"], rows, numbers=("GB/S", "SUM"))
+    click.echo(f"\nGB/s in one direction of the ring's slowest link, and over all pairs; taken to be {figures}")
+
+
+def _row(what: str, each: "GpuChoice | Lost") -> list[str]:
+    ring = "-".join(map(str, each.ring)) or "-"
+    numbers = ["-" if number is None else f"{number:g}" for number in (each.bottleneck_gbps, each.sum_gbps)]
+    return [what, ",".join(map(str, each.gpus)), ring, *numbers, each.why]

@@ -1,0 +1,93 @@
+"""The plan of a job without mpirun: a command on each host, started there by its guard, for torchrun and for `env`."""
+
+from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
+
+from taco_launch.launch import entries, per_slot, torchrun
+from taco_launch.launch.asked import check_asked, check_once
+from taco_launch.launch.decide import decide
+from taco_launch.launch.env import mark
+from taco_launch.launch.host_env import host_env, with_gpus
+from taco_launch.launch.remarks import Draft, remarks
+from taco_launch.launch.replace import Option, given_options, replaced
+from taco_launch.launch.separator import escape
+from taco_launch.launch.torus import torus
+from taco_launch.model.job_facts import JobFacts
+from taco_launch.model.jobs import JobSpec
+from taco_launch.model.plans import HostCommand, LaunchPlan, Placement, Token
+
+
+def plan(
+    spec: JobSpec, job_id: str, placement: Placement, facts: JobFacts, wrapper: Sequence[str], port: int
+) -> LaunchPlan:
+    """Build the LaunchPlan; what a profile sets by `-x` is set for the ranks, its options of mpirun itself are not used.
+
+    `wrapper` is what stands before the command on each host: for torchrun the argv of the agent's rank wrapper, for `env`
+    that of what starts it once for each rank; the last word is `--`. `port` is the one of the rendezvous.
+
+    Raises:
+        UsageError: this machine is taken under two names.
+        UnusableError: RDMA is asked for, and a host has none.
+    """
+    check_asked(spec, placement, facts)
+    check_once(spec, placement)
+    decisions = decide(spec, placement, facts, "")
+    ours, left_out = entries.options(spec.profile, decisions)
+    given = tuple(given_options(spec))
+    every = torus(replaced(ours, given), spec, placement, facts, decisions)
+    options = tuple(option for option in every if option.env)
+    own = with_gpus(host_env(spec, decisions), spec, placement, facts, options)
+    values = {name: value for option in options for name, value in option.env if value is not None}
+    passed = tuple(name for option in options for name, value in option.env if value is None)
+    words: List[List[Token]] = []
+    commands: List[HostCommand] = []
+    first = 0
+    for number, share in enumerate(placement.shares):
+        ranks = tuple(range(first, first + share.ranks))
+        first += share.ranks
+        set_ = [*_settings(options), *_of_host(dict(own).get(share.host, ()), values)]
+        command = [Token(word, "user", "the job's command") for word in spec.command]
+        if spec.launcher == "torchrun":
+            before = torchrun.words(spec, placement, number, port)
+            lines = [[*_behind_env(set_), *before, *command]]
+            argv = (*(token.text for token in before), *wrapper)
+        else:
+            lines = [
+                [*_behind_env([*set_, *per_slot.settings(spec, placement, share.host, rank, local, port)]), *command]
+                for local, rank in enumerate(ranks)
+            ]
+            argv = per_slot.argv(wrapper, ranks, placement.np)
+        words += lines
+        env = {**values, **dict(mark(spec.name, job_id))}
+        typed = tuple(tuple(token.text for token in line) for line in lines)
+        argv = (*argv, *map(escape, spec.command))
+        commands.append(HostCommand(share.host, argv, typed, ranks, tuple(env.items()), passed))
+    hidden = tuple(each for each in left_out if each[0].env)
+    draft = Draft(spec, placement, facts, "", decisions, tuple(ours), given, options, hidden)
+    return LaunchPlan(tuple(words[0]), tuple(commands), own, (), (*_unused(given, spec), *remarks(draft)))
+
+
+def _settings(options: Iterable[Option]) -> Iterator[Token]:
+    """Give what is set for all hosts as words of env(1); what is passed on, whoever types the line has already."""
+    for option in options:
+        if option.env[0][1] is not None:
+            yield option.tokens[-1]
+
+
+def _of_host(own: Sequence[Tuple[str, str]], values: Dict[str, str]) -> Iterator[Token]:
+    for name, value in own:
+        if name not in values:
+            yield Token(f"{name}={value}", "fact", "this host's own")
+
+
+def _behind_env(settings: Sequence[Token]) -> List[Token]:
+    """Give settings as words that stand before a command; of two of one name the first."""
+    named: Dict[str, Token] = {}
+    for token in settings:
+        named.setdefault(token.text.partition("=")[0], token)
+    return [Token("env", "launcher", "sets what follows for the command"), *named.values()] if named else []
+
+
+def _unused(given: Sequence[Option], spec: JobSpec) -> Iterator[str]:
+    names = [option.key[1] for option in given if not option.env]
+    if names:
+        yield f"--mca {', '.join(names)}: not used: --launcher {spec.launcher} starts the ranks without mpirun"

@@ -1,0 +1,54 @@
+"""The plan of a placed job, whatever its launcher."""
+
+from dataclasses import replace
+from typing import Sequence, Tuple
+
+from taco_launch.command import shell
+from taco_launch.launch import hosted, mpirun
+from taco_launch.model.job_facts import JobFacts
+from taco_launch.model.jobs import JobSpec
+from taco_launch.model.plans import HostCommand, LaunchPlan, Placement
+
+# What --per-host has for its rendezvous, on the host of rank 0 (as PyTorchJob and cube-studio give it to each host).
+PER_HOST_PORT = 23456
+# Stands in a plan that nothing is started by (torchrun's and torch.distributed.launch's own default).
+ANY_PORT = 29500
+
+
+def plan(
+    spec: JobSpec, job_id: str, placement: Placement, facts: JobFacts, wrapper: Sequence[str], folder: str, port: int
+) -> LaunchPlan:
+    """Build the LaunchPlan; `placement` is what `processes` gave, `port` the one of the ranks' rendezvous.
+
+    `wrapper` and `folder` are those of `mpirun.plan` and `hosted.plan`.
+
+    Raises:
+        UsageError: a host cannot be given to the launcher under the name it has.
+        UnusableError: RDMA is asked for, and a host has none.
+    """
+    if spec.launcher == "mpirun":
+        return mpirun.plan(spec, job_id, placement, facts, wrapper, folder)
+    return hosted.plan(spec, job_id, placement, facts, wrapper, port)
+
+
+def line(command: HostCommand) -> str:
+    """Give what a person would type on a host as one line to paste into a shell: several commands side by side."""
+    lines = [shell(words) for words in command.lines]
+    return lines[0] if len(lines) == 1 else " & ".join((*lines, "wait"))
+
+
+def processes(spec: JobSpec, placement: Placement) -> Placement:
+    """Give the placement with as many ranks on each host as processes are started there."""
+    if not spec.per_host:
+        return placement
+    return replace(placement, shares=tuple(replace(share, ranks=1) for share in placement.shares))
+
+
+def wrapper_op(spec: JobSpec) -> str:
+    """Name the operation of the agent that stands before the job's own command."""
+    return "start" if spec.launcher == "env" else "rank"
+
+
+def own_ports(spec: JobSpec) -> Tuple[int, ...]:
+    """Give the ports that a job has to have for itself on the host of its first rank, whatever others want."""
+    return (PER_HOST_PORT,) if spec.per_host else ()

@@ -1,0 +1,192 @@
+"""Which GPUs of a host a job gets: those with the best ring, exactly, over every set of the free ones.
+
+In this order, each only where all before it are equal:
+
+1. the bandwidth of the slowest link of the set's best ring (rings.py), the highest first;
+2. the sum of the bandwidths of all pairs of the set;
+3. the number of NUMA nodes, the lowest first;
+4. HCAs: how many GPUs of the set can each have one of its own at PIX, then at PXB or nearer, then PHB, then NODE;
+5. the bandwidth of the links between the set and the GPUs that stay free, the lowest first: so most is left among those,
+   and of a pair with a bridge not one half is taken. NVIDIA's go-gpuallocator keeps good sets for later jobs too, but
+   before all else, by the best way to divide all free GPUs;
+6. the lowest indices.
+"""
+
+import functools
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from taco_launch.errors import PlacementError
+from taco_launch.placement.mesh import NEAR, Mesh
+from taco_launch.placement.rings import MOST_GPUS, order
+
+_ALTERNATIVES = 2
+# Of this many links on they are not told one by one where they are alike.
+_MANY = 3
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A set of GPUs that was not chosen; `why` says what it lost by."""
+
+    gpus: Tuple[int, ...]
+    ring: Tuple[int, ...]
+    bottleneck_gbps: Optional[float]
+    sum_gbps: float
+    why: str
+
+
+@dataclass(frozen=True)
+class GpuChoice:
+    """The GPUs of a host that a job gets, by nvidia-smi's index.
+
+    `ring` is an order in which each of them is linked to the next one, and the last to the first; of one GPU it is
+    empty. `bottleneck_gbps` is the bandwidth of its slowest link in GB/s and one direction (of two GPUs their link's; None
+    for one GPU), `sum_gbps` that of all pairs of `gpus` together. Both are None where nothing is known of the links.
+    `why` is a sentence for people, `alternatives` the next best sets.
+    """
+
+    gpus: Tuple[int, ...]
+    ring: Tuple[int, ...]
+    bottleneck_gbps: Optional[float]
+    sum_gbps: Optional[float]
+    why: str
+    alternatives: Tuple[Lost, ...] = ()
+
+
+def choose(count: int, free: Sequence[int], mesh: Optional[Mesh] = None) -> GpuChoice:
+    """Choose `count` of the free GPUs of a host; without `mesh`, and on hosts of more than 16 GPUs, the lowest indices.
+
+    The same free GPUs of the same host are worked out once.
+
+    Raises:
+        PlacementError: so many are not free.
+        ValueError: less than one is asked for, or one of the free is not in the matrix.
+    """
+    return _choose(count, tuple(sorted(set(free))), mesh)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _choose(count: int, free: Tuple[int, ...], mesh: Optional[Mesh]) -> GpuChoice:
+    if count < 1 or (mesh is not None and free and free[-1] >= len(mesh.matrix)):
+        raise ValueError(f"{count} of GPUs {_listed(free)}")
+    if count > len(free):
+        have = f"free: {_listed(free)}" if free else "none is free"
+        does = "1 GPU does" if count == 1 else f"{count} GPUs do"
+        hint = f"ask for at most {len(free)}" if free else None
+        raise PlacementError(f"{does} not fit: {have}", (), hint)
+    if mesh is None or len(mesh.matrix) > MOST_GPUS:
+        why = "how they are linked is not known" if mesh is None else f"there are more than {MOST_GPUS} GPUs"
+        return GpuChoice(free[:count], (), None, None, f"the lowest free indices: {why}")
+    measures = _measures(mesh, free)
+    first, *others = _best(list(combinations(free, count)), measures, 1 + _ALTERNATIVES)
+    ring = _ring(mesh, first)
+    why = _ring_words(mesh, first, ring)
+    lowest = free[:count]
+    if lowest != first:
+        why += f"; {_than(mesh, measures, lowest, first)}"
+    lost = tuple(
+        Lost(other, *_figures(mesh, other), f"{_ring_words(mesh, other, its)}; it {_behind(measures, other, first)}")
+        for other in others
+        for its in [_ring(mesh, other)]
+    )
+    return GpuChoice(first, *_figures(mesh, first), why, lost)
+
+
+class _Measure(NamedTuple):
+    """What a set is judged by, more being better; `words` says of a set's value and of the choice's how it is worse."""
+
+    value: Callable[[Tuple[int, ...]], Any]
+    words: Callable[[Any, Any], str]
+
+
+def _measures(mesh: Mesh, free: Tuple[int, ...]) -> Tuple[_Measure, ...]:
+    """Give what sets are judged by, in order."""
+    to_free = {gpu: sum(mesh.matrix[gpu][other] for other in free) for gpu in free}
+
+    def cut(gpus: Tuple[int, ...]) -> float:
+        return 2 * mesh.linked(gpus) - sum(to_free[gpu] for gpu in gpus)
+
+    return (
+        _Measure(lambda gpus: mesh.rings.bottleneck(_mask(gpus)) or 0.0, _slower),
+        _Measure(mesh.linked, lambda its, best: f"has {its:g} GB/s over all pairs, not {best:g}"),
+        _Measure(
+            lambda gpus: -len({mesh.nodes[gpu] for gpu in gpus}),
+            lambda its, best: f"is spread over {-its} NUMA nodes, not {-best}",
+        ),
+        _Measure(mesh.with_hcas, _farther),
+        _Measure(cut, lambda its, best: f"cuts links of {-its:g} GB/s to GPUs that stay free, not {-best:g}"),
+    )
+
+
+def _slower(its: float, best: float) -> str:
+    return f"is slower: {its:g} GB/s, not {best:g}"
+
+
+def _farther(its: Tuple[int, ...], best: Tuple[int, ...]) -> str:
+    near, mine, other = next(entry for entry in zip(NEAR, its, best) if entry[1] != entry[2])
+    which = "at PIX" if near == "PIX" else f"at {near} or nearer"
+    return f"has {mine} GPU{'' if mine == 1 else 's'} with an HCA of its own {which}, not {other}"
+
+
+def _best(sets: List[Tuple[int, ...]], measures: Sequence[_Measure], wanted: int) -> List[Tuple[int, ...]]:
+    """Give the best sets in order; of equals the first. What comes later in `measures` is asked of equals alone."""
+    if not measures or len(sets) < 2:
+        return sets[:wanted]
+    alike: Dict[Any, List[Tuple[int, ...]]] = {}
+    for each in sets:
+        alike.setdefault(measures[0].value(each), []).append(each)
+    found: List[Tuple[int, ...]] = []
+    for value in sorted(alike, reverse=True):
+        if len(found) < wanted:
+            found += _best(alike[value], measures[1:], wanted - len(found))
+    return found
+
+
+def _behind(measures: Sequence[_Measure], its: Tuple[int, ...], best: Tuple[int, ...]) -> str:
+    """Say what a set loses by."""
+    for measure in measures:
+        mine, other = measure.value(its), measure.value(best)
+        if mine != other:
+            return measure.words(mine, other)
+    return "is as good, and has higher indices"
+
+
+def _than(mesh: Mesh, measures: Sequence[_Measure], its: Tuple[int, ...], best: Tuple[int, ...]) -> str:
+    """Say what the lowest indices would be worse by."""
+    ring, slowest = _ring(mesh, its), mesh.rings.bottleneck(_mask(its))
+    if slowest == mesh.rings.bottleneck(_mask(best)):
+        what = f"GPU {its[0]}" if len(its) == 1 else f"the set {_listed(its)}"
+        return f"{what} {_behind(measures, its, best)}"
+    pairs = zip(ring, (*ring[1:], ring[0]), mesh.links(ring))
+    link = next(link for one, other, link in pairs if mesh.matrix[one][other] == slowest)
+    return f"indices {_listed(its)} would have {slowest:g} GB/s over {link}"
+
+
+def _figures(mesh: Mesh, gpus: Tuple[int, ...]) -> Tuple[Tuple[int, ...], Optional[float], float]:
+    return _ring(mesh, gpus), mesh.rings.bottleneck(_mask(gpus)), mesh.linked(gpus)
+
+
+def _ring(mesh: Mesh, gpus: Tuple[int, ...]) -> Tuple[int, ...]:
+    slowest = mesh.rings.bottleneck(_mask(gpus))
+    return () if slowest is None else order(mesh.matrix, gpus, slowest)
+
+
+def _ring_words(mesh: Mesh, gpus: Tuple[int, ...], ring: Tuple[int, ...]) -> str:
+    slowest = mesh.rings.bottleneck(_mask(gpus))
+    if slowest is None:
+        return f"GPU {gpus[0]} alone"
+    links = mesh.links(ring)
+    told = f"all {links[0]}" if len(links) >= _MANY and len(set(links)) == 1 else ", ".join(links)
+    what = "pair" if len(ring) == 2 else "ring"
+    which = "link" if len(links) == 1 else "slowest link"
+    return f"{what} {'-'.join(map(str, ring))}: {told}: {which} {slowest:g} GB/s"
+
+
+def _mask(gpus: Sequence[int]) -> int:
+    return sum(1 << gpu for gpu in gpus)
+
+
+def _listed(gpus: Sequence[int]) -> str:
+    return ",".join(map(str, gpus))

@@ -1,0 +1,63 @@
+"""--launcher and --per-host on the command line: what a dry run prints and writes, and what is refused."""
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_cli import call
+
+INVENTORY = "cluster: two\nnetwork: {interface: eth0}\nhosts:\n  n[1-2]: {slots: 2}\n"
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> list[str]:
+    file = tmp_path / "two.yaml"
+    file.write_text(INVENTORY, encoding="ascii")
+    return ["-i", str(file), "run", "--dry-run"]
+
+
+def test_a_line_for_each_host(two: list[str]) -> None:
+    found = call(*two, "--launcher", "torchrun", "--", "python3", "train.py", "a b")
+    assert found.exit_code == 0, found.stderr
+    lines = found.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["n1", "n2"]
+    for number, line in enumerate(lines):
+        words = shlex.split(line)
+        assert words[words.index("torchrun") :] == [
+            *shlex.split(
+                f"torchrun --nnodes 2 --nproc_per_node 2 --node_rank {number} --master_addr n1 --master_port 29500"
+            ),
+            *shlex.split("--max_restarts 0 --monitor_interval 1 --no_python python3 train.py 'a b'"),
+        ]
+
+
+def test_json_explain_and_files(two: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    asked = [*two, "--launcher", "env", "--", "sh", "-c", "echo $RANK:$LOCAL_RANK:$WORLD_SIZE"]
+    found = json.loads(call(*asked[:4], "--json", *asked[4:]).stdout)
+    assert [(one["host"], one["ranks"]) for one in found["commands"]] == [("n1", [0, 1]), ("n2", [2, 3])]
+    assert found["line"] == shlex.join(token["text"] for token in found["tokens"])
+    explained = call(*asked[:4], "--explain", *asked[4:]).stdout
+    assert "LOCAL_RANK=0" in explained
+    assert f"\nn2: {found['commands'][1]['line']}\n" in explained
+    assert call(*asked[:4], "--out", str(out), *asked[4:]).exit_code == 0
+    for host, expected in (("n1", ["0:0:4", "1:1:4"]), ("n2", ["2:0:4", "3:1:4"])):
+        done = subprocess.run(["sh", str(out / f"{host}.sh")], capture_output=True, text=True, check=True, timeout=10)
+        assert sorted(done.stdout.split()) == expected
+
+
+def test_per_host_counts_hosts(two: list[str]) -> None:
+    found = json.loads(call(*two, "--launcher", "env", "--per-host", "--json", "--", "true").stdout)
+    assert [one["ranks"] for one in found["commands"]] == [[0], [1]]
+    assert "MASTER_PORT=23456 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 RANK=1" in found["commands"][1]["line"]
+
+
+@pytest.mark.parametrize("launcher", [[], ["--launcher", "torchrun"]])
+def test_per_host_is_for_env_alone(two: list[str], launcher: list[str]) -> None:
+    found = call(*two, *launcher, "--per-host", "--", "true")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "--per-host" in found.stderr
+    assert "--launcher env" in found.stderr

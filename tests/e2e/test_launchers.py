@@ -1,0 +1,74 @@
+"""Jobs over several hosts under each launcher: the same script, logs, ends, and nothing left behind."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster import STATE, Cluster
+from tests.e2e.test_hosts import nothing_left
+
+pytestmark = pytest.mark.e2e
+
+DDP = Path(__file__).parent / "ddp.py"
+# As cube-studio has people write it, for a container on each host.
+CUBE_STUDIO = (
+    "exec {python} -m torch.distributed.launch --nproc_per_node=2 --nnodes=$WORLD_SIZE --node_rank=$RANK "
+    "--master_addr=$MASTER_ADDR --master_port=$MASTER_PORT {script}"
+)
+
+
+@pytest.fixture(scope="module")
+def kept() -> tuple[Path, ...]:
+    """torch and the Python that has it."""
+    found = importlib.util.find_spec("torch")
+    if found is None or not found.origin:
+        pytest.skip("cannot: there is no torch")
+    folders = {Path(sys.prefix), Path(sys.base_prefix), Path(found.origin).parents[1], Path(__file__).parent}
+    return tuple(one for one in folders if not any(one.is_relative_to(other) for other in folders - {one}))
+
+
+@pytest.fixture
+def path(cluster: Cluster) -> dict[str, str]:
+    """An environment that has torchrun."""
+    programs = cluster.made.folder / "bin"
+    (programs / "torchrun").write_text(f'#!/bin/sh\nexec {sys.executable} -m torch.distributed.run "$@"\n')
+    (programs / "torchrun").chmod(0o755)
+    return {"PATH": cluster.env["PATH"]}
+
+
+def log(cluster: Cluster, name: str) -> list[str]:
+    """Give what ranks wrote, sorted."""
+    return sorted(line for line in cluster.log(name) if re.match(r"n\d/\d", line))
+
+
+@pytest.mark.parametrize(("launcher", "np"), [("mpirun", 4), ("torchrun", 4), ("torchrun", 3), ("env", 4)])
+def test_a_script_of_torch_runs_unchanged(
+    cluster: Cluster, name: str, path: dict[str, str], launcher: str, np: int
+) -> None:
+    job = cluster.run(cluster.spec(name, sys.executable, str(DDP), np=np, launcher=launcher), **path)
+    assert (job["state"], job["reason"]) == ("SUCCEEDED", "every rank exited with 0"), (
+        job,
+        cluster.sh(f"cat {STATE}/jobs/{name}/logs/merged*.log"),
+    )
+    assert [line for line in log(cluster, name) if "| rank" in line] == [
+        f"n{rank // 2 + 1}/{rank} | rank {rank} of {np}, here {rank % 2} of {min(2, np - rank // 2 * 2)}: {(np - 1) / 2:g}"
+        for rank in range(np)
+    ]
+    nothing_left(cluster, 3)
+
+
+def test_the_line_of_cube_studio(cluster: Cluster, name: str, path: dict[str, str]) -> None:
+    line = CUBE_STUDIO.format(python=sys.executable, script=DDP)
+    spec = cluster.spec(name, "bash", "-c", line, host_count=2, slots_per_host=2, launcher="env", per_host=True)
+    job = cluster.run(spec, **path)
+    assert (job["state"], job["reason"]) == ("SUCCEEDED", "every rank exited with 0"), (job, cluster.log(name))
+    assert [(share["host"], share["ranks"], len(share["slots"])) for share in job["shares"]] == [
+        ("n1", 1, 2),
+        ("n2", 1, 2),
+    ]
+    assert [line for line in log(cluster, name) if "| rank" in line] == [
+        f"n{rank // 2 + 1}/{rank // 2} | rank {rank} of 4, here {rank % 2} of 2 ({rank % 2}): 1.5" for rank in range(4)
+    ]

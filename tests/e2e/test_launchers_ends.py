@@ -1,0 +1,132 @@
+"""How jobs without mpirun end: the first rank that fails, a stop, a kill of any part, a lost host, a port that is taken."""
+
+import re
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from taco_launch.model.jobs import Policy, Restart
+from tests.e2e.cluster import Cluster
+from tests.e2e.test_hosts import NO_WAIT, nothing_left, running
+from tests.e2e.test_launchers import kept, path
+
+__all__ = ["kept", "path"]  # fixtures
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.mark.parametrize(("rank", "script", "code"), [(4, "exit 3", 3), (2, "kill -9 $$", 137), (0, "kill $$", 143)])
+def test_the_first_rank_that_fails_ends_the_others(
+    cluster: Cluster, name: str, rank: int, script: str, code: int
+) -> None:
+    there = cluster.made.folder / name
+    there.mkdir()
+    waits = f"until [ $(ls {there} | wc -l) = 5 ]; do sleep 0.1; done"
+    script = (
+        f"[ $RANK = {rank} ] && {{ {waits}; echo last words; {script}; }}; "
+        f"trap 'echo ended; exit 1' TERM; : >{there}/$RANK; sleep 60 & wait"
+    )
+    job = cluster.run(cluster.spec(name, "sh", "-c", script, launcher="env"))
+    assert (job["state"], job["exit_code"], job["first_failure"]["rank"]) == ("FAILED", code, rank)
+    assert job["reason"].startswith(f"rank {rank} on n{rank // 2 + 1} ")
+    assert f"n{rank // 2 + 1}/{rank} | last words" in cluster.log(name)
+    assert sorted(line for line in cluster.log(name) if line.endswith("ended")) == [
+        f"n{other // 2 + 1}/{other} | ended" for other in range(6) if other != rank
+    ]
+    nothing_left(cluster, 3)
+
+
+def test_the_first_rank_that_fails_under_torchrun(cluster: Cluster, name: str, path: dict[str, str]) -> None:
+    script = "[ $RANK = 3 ] && { echo last words; exit 7; }; sleep 60"
+    job = cluster.run(cluster.spec(name, "sh", "-c", script, np=4, launcher="torchrun"), **path)
+    assert (job["state"], job["exit_code"]) == ("FAILED", 7), job
+    assert job["reason"].startswith("rank 3 on n2 exited with code 7"), job
+    assert "n2/3 | last words" in cluster.log(name)
+    nothing_left(cluster, 3)
+
+
+def test_no_torchrun(cluster: Cluster, name: str) -> None:
+    job = cluster.run(cluster.spec(name, "true", launcher="torchrun"), PATH="/usr/bin:/bin")
+    assert (job["state"], job["exit_code"], job["started"] is None) == ("FAILED", 125, False), job
+    assert re.fullmatch(r"no rank started: On n\d no program is found under the name 'torchrun'\.", job["reason"])
+    assert any(line.startswith("n3/torchrun | taco-launch: cannot run 'torchrun'") for line in cluster.log(name))
+    nothing_left(cluster, 3)
+
+
+@pytest.mark.parametrize("shape", [(), ("wipe", "daemon", "deaf")], ids="+".join)
+@pytest.mark.parametrize("launcher", ["env", "torchrun"])
+def test_stop_leaves_nothing_anywhere(
+    cluster: Cluster, name: str, path: dict[str, str], launcher: str, shape: Sequence[str]
+) -> None:
+    running(cluster, name, *shape, launcher=launcher, environment=path)
+    cluster.call("stop", name=name, by="the test", signal=15, grace=None)
+    job = cluster.ended(name)
+    assert (job["state"], job["exit_code"], job["reason"]) == ("CANCELLED", 143, "stopped by the test")
+    assert not cluster.victims()
+    nothing_left(cluster, 3)
+
+
+@pytest.mark.parametrize("shape", [("deaf",), ("wipe", "daemon", "deaf")], ids="+".join)
+@pytest.mark.parametrize(
+    ("launcher", "role", "on", "end"),
+    [
+        ("env", "pyz run", 0, ("LOST", 1, "its supervisor was killed")),
+        ("env", "pyz guard /", 0, ("FAILED", 1, "its guard was killed")),
+        ("env", "pyz guard /", 1, ("FAILED", 1, "its guard on n2 was killed")),
+        ("env", "pyz start", 0, ("FAILED", 137, "env on n1 was ended by signal 9 (SIGKILL) while its ranks ran")),
+        ("env", "pyz start", 2, ("FAILED", 137, "env on n3 was ended by signal 9 (SIGKILL) while its ranks ran")),
+        ("env", "pyz rank", 2, ("FAILED", 137, "rank 4 on n3 was killed, and its wrapper with it")),
+        ("torchrun", "torch.distributed.run", 1, ("FAILED", 137, "torchrun on n2 was ended by signal 9 (SIGKILL) while its ranks ran")),
+    ],
+)  # fmt: skip
+def test_kill_9_of_any_part_leaves_nothing_anywhere(
+    cluster: Cluster, name: str, path: dict[str, str], shape: Sequence[str], launcher: str, role: str, on: int,
+    end: tuple[str, int, str],
+) -> None:  # fmt: skip
+    running(cluster, name, *shape, launcher=launcher, environment=path)
+    cluster.kill(cluster.pid(role, on), on)
+    job = cluster.ended(name)
+    state, code, reason = end
+    assert (job["state"], job["exit_code"]) == (state, code), job
+    assert job["reason"].replace("rank 5", "rank 4").startswith(reason), job
+    nothing_left(cluster)
+
+
+def test_a_job_that_is_tried_again(cluster: Cluster, name: str) -> None:
+    script = "case $TACO_LAUNCH_JOB_ID in *.2) echo second;; *) [ $RANK = 3 ] && exit 5; sleep 60;; esac"
+    policy = Policy(grace=1.0, restart=Restart.ON_FAILURE, backoff_limit=1, backoff=0.1)
+    job = cluster.run(cluster.spec(name, "sh", "-c", script, launcher="env", np=4, policy=policy))
+    assert (job["state"], job["attempt"]) == ("SUCCEEDED", 2), job
+    assert job["left_out"] == ["n2"]
+    assert sorted(cluster.log(name)[-4:]) == [f"n{(1, 1, 3, 3)[rank]}/{rank} | second" for rank in range(4)]
+
+
+def test_a_host_that_is_lost_ends_the_job(cluster: Cluster, name: str) -> None:
+    running(cluster, name, "wipe", "daemon", "deaf", launcher="env")
+    cluster.link(1, "down")
+    job = cluster.ended(name, 60)
+    assert (job["state"], job["exit_code"]) == ("LOST", 1)
+    assert job["reason"].startswith("host n2 lost: no heartbeat for 8 s"), job
+    nothing_left(cluster)
+
+
+def test_two_jobs_that_meet_at_one_port(cluster: Cluster, name: str) -> None:
+    asked: dict[str, Any] = {"host_count": 2, "slots_per_host": 1, "launcher": "env", "per_host": True}
+    running(cluster, name, **asked)
+    refused = cluster.submit(cluster.spec("refused", "true", policy=NO_WAIT, **asked))
+    assert (refused["state"], refused["exit_code"]) == ("FAILED", 4), refused
+    assert "n1: port 23456, on which the processes of --per-host meet, is in use there" in refused["reason"]
+    waits = cluster.submit(cluster.spec("waits", "true", **asked))
+    assert waits["state"] == "QUEUED"
+    assert waits["waiting"][0][1].startswith("port 23456")
+    # Ports of another first host are others.
+    assert (
+        cluster.run(cluster.spec("other", "true", **{**asked, "hosts": cluster.spec("", "").hosts[1:]}))["exit_code"]
+        == 0
+    )
+    cluster.call("stop", name=name, by="the test", signal=signal.SIGTERM, grace=0)
+    assert cluster.ended("waits")["state"] == "SUCCEEDED"
+    for gone in ("waits", "other"):
+        cluster.call("delete", name=gone)

@@ -1,7 +1,7 @@
 """Which of the jobs that wait may begin, and what is due when: pure.
 
-First in first out by priority and submission. A later job passes one that waits only where it cannot delay it, in
-whatever order the jobs that run may end.
+First in first out by priority and the time at which a job came into the queue. A later job passes one that waits only
+where it cannot delay it, in whatever order the jobs that run may end.
 """
 
 from dataclasses import dataclass
@@ -26,12 +26,13 @@ Taken = Mapping[str, Tuple[int, ...]]
 class Waiting:
     """A job that waits: what it asks for, on which hosts, and the most slots that it takes of each (None: all).
 
-    `tried` says that its hosts have been asked already, and had no place, or that it was told to wait for others.
+    `came` is when it came into the queue. `tried` says that its hosts have been asked already, and had no place, or that
+    it was told to wait for others.
     """
 
     name: str
     priority: int
-    submitted: float
+    came: float
     wanted: Wanted
     hosts: Tuple[Tuple[str, Optional[int]], ...]
     tried: bool = False
@@ -39,7 +40,7 @@ class Waiting:
 
 def order(jobs: Iterable[Waiting]) -> List[Waiting]:
     """Give the jobs in the order in which they begin: the higher priority first, then who came first."""
-    return sorted(jobs, key=lambda job: (-job.priority, job.submitted, job.name))
+    return sorted(jobs, key=lambda job: (-job.priority, job.came, job.name))
 
 
 def begin(
@@ -259,6 +260,30 @@ def waits_since(record: JobRecord) -> Optional[float]:
     if record.state is JobState.RESTARTING:
         return record.not_before
     return record.transitions[-1].time if record.transitions else record.submitted
+
+
+def came(record: JobRecord) -> float:
+    """Give when a job came into the queue: when it was submitted, or resumed for the last time; seconds since the epoch."""
+    changes = record.transitions
+    resumed = [
+        after.time
+        for before, after in zip(changes, changes[1:])
+        if (before.state, after.state) == (JobState.SUSPENDED, JobState.QUEUED)
+    ]
+    return resumed[-1] if resumed else record.submitted or 0.0
+
+
+def why(record: JobRecord, name: str) -> Tuple[Tuple[str, str], ...]:
+    """Say what a job waits for: (host, why), what concerns no single host under "".
+
+    Nothing where it does not wait, or its hosts have not been looked at yet.
+    """
+    if record.state is JobState.SUSPENDED:
+        return (("", f"{record.reason}; taco-launch resume {name} lets it go on"),)
+    if record.state is JobState.RESTARTING:
+        delay, last = (record.not_before or 0.0) - record.transitions[-1].time, record.attempt
+        return (("", f"attempt {last + 1} begins {delay:.0f} s after attempt {last} failed: {record.reason}"),)
+    return record.waiting if record.state.waits else ()
 
 
 def removal(policy: Policy, record: JobRecord) -> Optional[float]:

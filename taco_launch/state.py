@@ -32,6 +32,9 @@ ENDED = "ended"  # data: state, exit_code; rank, host where a rank's failure is 
 
 _LAST_SIGNAL = 64  # SIGRTMAX, signal(7)
 
+# The reason of a job that waits for slots, whoever finds that it does: what is on its hosts is told beside it.
+FOR_SLOTS = "waiting for slots"
+
 
 # Kubernetes' Job, "Pod backoff failure policy": 10 s, 20 s, 40 s ..., at most six minutes.
 _LONGEST_DELAY_SECONDS = 360.0
@@ -61,17 +64,26 @@ def _submitted(record: JobRecord, event: Event) -> JobRecord:
         return record
     begin = JobState.SUSPENDED if event.data.get("suspend") else JobState.QUEUED
     found = str(event.data["id"])
-    return replace(record, id=found, mark=found, state=begin, submitted=event.time, reason=event.reason)
+    waits = begin is JobState.SUSPENDED
+    return replace(record, id=found, mark=found, state=begin, submitted=event.time, reason=event.reason, admitted=waits)
 
 
 def _waiting(record: JobRecord, event: Event) -> JobRecord:
     waiting = tuple((str(host), str(why)) for host, why in event.data["hosts"])
-    return replace(record, state=JobState.QUEUED, waiting=waiting, reason=event.reason)
+    return replace(record, state=JobState.QUEUED, waiting=waiting, reason=event.reason, admitted=True)
 
 
 def _suspended(record: JobRecord, event: Event) -> JobRecord:
     # As with Kubernetes' Job the time that it may run begins anew.
-    return replace(record, state=JobState.SUSPENDED, started=None, waiting=(), reason=event.reason)
+    return replace(
+        record,
+        state=JobState.SUSPENDED,
+        started=None,
+        waiting=(),
+        not_before=None,
+        reason=event.reason,
+        admitted=True,
+    )
 
 
 def _resumed(record: JobRecord, event: Event) -> JobRecord:
@@ -96,6 +108,7 @@ def _placed(record: JobRecord, event: Event) -> JobRecord:
         waiting=(),
         not_before=None,
         shares=tuple(from_json(HostRanks, entry) for entry in data.get("shares", ())),
+        admitted=True,
     )
 
 
@@ -177,8 +190,7 @@ def retry(policy: Policy, record: JobRecord, end: JobState, exit_code: int, host
     or the time of the job is over. The hosts that earlier attempts failed on stay left out.
     """
     lost = end is JobState.LOST
-    # A job that was suspended has made an attempt more, and has not failed by that.
-    failed = sum(change.state is JobState.RESTARTING for change in record.transitions)
+    failed = _failures(record)
     if policy.restart is Restart.NEVER or failed >= policy.backoff_limit:
         return None
     if not lost and (end is not JobState.FAILED or exit_code in (DEADLINE, NO_JOB)):
@@ -188,6 +200,30 @@ def retry(policy: Policy, record: JobRecord, end: JobState, exit_code: int, host
     delay = min(policy.backoff * 2.0**failed, _LONGEST_DELAY_SECONDS)
     blamed = (host,) if host and host not in record.left_out else ()
     return Retry(delay, (*record.left_out, *blamed))
+
+
+class Attempts(NamedTuple):
+    """Which attempt of a job it is, as its log counts them, and how many there may be as it stands."""
+
+    number: int
+    most: int
+
+
+def attempts(policy: Policy, record: JobRecord) -> Attempts:
+    """Count a job's attempts: the present one, the next one of a job that waits, the last one of a job that has ended.
+
+    One that was suspended is none of the failures that `backoff_limit` counts: there may be one more.
+    """
+    allowed = 0 if policy.restart is Restart.NEVER else policy.backoff_limit
+    changes = record.transitions
+    stood = changes[-2].state if record.state.is_terminal and len(changes) > 1 else record.state
+    most = record.attempt + allowed - _failures(record) + stood.waits
+    return Attempts(record.attempt + record.state.waits, most)
+
+
+def _failures(record: JobRecord) -> int:
+    # A job that was suspended has made an attempt more, and has not failed by that.
+    return sum(change.state is JobState.RESTARTING for change in record.transitions)
 
 
 def culprit(failures: Sequence[RankEnd], launcher_code: int) -> Optional[RankEnd]:

@@ -21,7 +21,9 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A deadline per example fails on a busy machine and says nothing about the code.
-settings.register_profile("project", deadline=None)
+# Every run draws other examples, so few a run are many in a week; `--hypothesis-profile thorough` tries them at once.
+settings.register_profile("project", deadline=None, max_examples=50)
+settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("project")
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import ctypes
 import os
-import pkgutil
 import re
 import shutil
 import socket
@@ -15,7 +14,6 @@ from taco_launch.errors import HostError
 from taco_launch.placement import slots_of
 
 _VERSION_SECONDS = 10.0
-_PROBE_SECONDS = 60.0
 # proc(5): number, local address and port, remote ones, state (TCP_LISTEN of the kernel's tcp_states.h).
 _LISTENS = re.compile(r" *\d+: [0-9A-F]+:([0-9A-F]{4}) [0-9A-F]+:[0-9A-F]{4} 0A ")
 _PR_SET_PTRACER, _PR_SET_PTRACER_ANY = 0x59616D61, -1  # prctl(2): Yama; Open MPI's ranks allow it each other as well
@@ -39,27 +37,6 @@ def host_with(uuids: Optional[Sequence[str]]) -> Dict[str, Any]:
 def slots(found: Optional[int]) -> Optional[int]:
     """Give how many ranks this host takes that has so many GPUs; CPUs are those that this process may run on."""
     return slots_of(found, len(os.sched_getaffinity(0)))
-
-
-def probe(subjects: Sequence[str], address: str) -> str:
-    """Run the probe here as if somebody had come to `address`, and give what it says, for `facts.parse`.
-
-    Raises:
-        HostError: it cannot be run, or takes too long.
-    """
-    script = pkgutil.get_data("taco_launch.facts", "probe.sh")
-    assert script is not None
-    with contextlib.suppress(OSError):
-        address = socket.gethostbyname(address)
-    environment = {**os.environ, "SSH_CONNECTION": f"{address} 0 {address} 0"}
-    argv = ["/bin/sh", "-s", "--", f"taco-{os.urandom(8).hex()}", *subjects]
-    try:
-        told = subprocess.run(
-            argv, input=script, env=environment, capture_output=True, timeout=_PROBE_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise HostError(f"the probe gave no answer: {error}", "does its /bin/sh hang?") from None
-    return told.stdout.decode("utf-8", "surrogateescape")
 
 
 def openmpi(program: str, environment: Mapping[str, str]) -> Optional[str]:

@@ -189,9 +189,9 @@ class Jobs:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            own = f"remove the old one: taco-launch delete {name}"
-            whose = "ask the head for which its ranks ran here to delete it" if JobFolder(target).is_guest else own
-            raise UsageError(f"job {name}: the name is taken", hint=f"choose another --name, or {whose}") from None
+            asks = ", or ask the head for which its ranks ran here to delete it"
+            hint = f"choose another --name{asks if JobFolder(target).is_guest else ''}"
+            raise UsageError(f"job {name}: the name is taken", hint=hint) from None
         return JobFolder(target)
 
     def folder(self, name: str) -> JobFolder:

@@ -24,6 +24,7 @@ from taco_launch.model.plans import HostSlots, Placement, wanted_of
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement import place
 
+# Between two looks at what guards do not tell; soon after one spoke it is shorter, for ranks that start soon have output.
 TICK_MS = 50
 _START_TICK_MS = 2
 HEARTBEAT_SECONDS = 5.0
@@ -70,8 +71,11 @@ class Gang:
         self._own_ports: Dict[str, Tuple[int, ...]] = {}  # of the job's first host
         self._taken: Set[int] = set()  # ports that others have on any of the hosts
         self._looks = bool(needs(spec)) or any(host.connection != "local" for host in spec.hosts)
+        # Inside of the container, its software is the host's.
+        self._between = looks(replace(spec, container=None))
         self._beat = min(HEARTBEAT_SECONDS, spec.policy.host_loss_timeout / 5)
         self._beat_at = 0.0
+        self._tick = TICK_MS
         self.looked = time.monotonic()  # when the guards were last listened to
 
     @property
@@ -79,7 +83,7 @@ class Gang:
         """Give the guards of other hosts."""
         return [link for link in self.links if isinstance(link, RemoteLink)]
 
-    def pump(self, note: Note, timeout_ms: int = TICK_MS, more: Iterable[int] = ()) -> List[int]:
+    def pump(self, note: Note, timeout_ms: int = TICK_MS, more: Iterable[int] = ()) -> Set[int]:
         """Wait for whatever comes first, give `note` what guards tell; give those of the descriptors `more` that are ready."""
         now = time.monotonic()
         stalled, self.looked = now - self.looked, now
@@ -104,13 +108,15 @@ class Gang:
                 by_descriptor[link.line.fileno()] = link
                 poll.register(link.line, select.POLLIN | (select.POLLOUT if link.line.waiting else 0))
         starting = self.here.line is None and not self.here.gone
-        ready = [descriptor for descriptor, _event in poll.poll(_START_TICK_MS if starting else timeout_ms)]
-        for descriptor in ready:
-            if descriptor in by_descriptor:
-                link = by_descriptor[descriptor]
-                for message in link.read():
-                    note(link, message)
-        return [descriptor for descriptor in ready if descriptor not in by_descriptor]
+        pause = _START_TICK_MS if starting else min(timeout_ms, self._tick)
+        ready = {descriptor for descriptor, _event in poll.poll(pause)}
+        spoke = ready & by_descriptor.keys()
+        self._tick = _START_TICK_MS if spoke else min(2 * self._tick, TICK_MS)
+        for descriptor in spoke:
+            link = by_descriptor[descriptor]
+            for message in link.read():
+                note(link, message)
+        return ready - spoke
 
     def order(self, op: str, **more: Any) -> None:
         """Give all guards an order."""
@@ -225,6 +231,10 @@ class Gang:
                 gpus=link.host.gpus if takes_part else occupancy.NO_GPUS,
                 ports=self._spec.network.port_range,
             )
+        if hosts and self._between:
+            self._probe(self.links)
+            self.pump(note)  # so that the connections are being made meanwhile
+            _parsers()
         self._wait(note, lambda: all("facts" in link.answers or self._dead(link) for link in asked), GUARD_SECONDS)
         for link in asked:
             told = link.answers.get("facts", {"error": self._why_silent(link)})
@@ -240,6 +250,13 @@ class Gang:
                 self.links.remove(link)
                 self._unusable[link.name] = told["error"].split("\n")[0]
 
+    def _probe(self, links: Sequence[Link]) -> None:
+        """Have hosts looked at that were not yet: each guard goes on with its other work."""
+        for link in links:
+            if not link.was_ordered("probe"):
+                subjects = ("network", "rdma", "image") if link is self.here else ("network", "rdma")
+                link.order("probe", subjects=subjects, address=link.host.address)
+
     def _dead(self, link: Link) -> bool:
         return bool(link.gone) or (link is self.here and not self._guard_lives())
 
@@ -252,7 +269,7 @@ class Gang:
     def _note_free(self, host: Host, told: Dict[str, Any]) -> None:
         found = from_json(Occupancy, told)
         most = min(len(found.slots), host.slots or len(found.slots))
-        why = occupancy.words(found) if found.free < most else ""
+        why = occupancy.words(found, self._folder.path.parent) if found.free < most else ""
         self._free[host.name] = HostSlots(host.name, min(found.free, most), most, why)
 
     def _take(self, placement: Placement, note: Note) -> Optional[Dict[str, Tuple[str, ...]]]:
@@ -349,17 +366,23 @@ class Gang:
         links = [self.link(host.name) for host in hosts]
         found = [(link.name, link.answers["facts"]["host"]) for link in links]
         known = replace(known, hosts=tuple(JobHost(host=name, **told) for name, told in found))
-        # Here, inside of the container, its software is the host's. Every host that is left takes part.
+        # Every host that is left takes part.
         spec = replace(self._spec, container=None, hosts=tuple(hosts), np=None)
         if all(link is self.here for link in links) or not looks(spec):
             return known
         asked = [self.here, *(link for link in links if link is not self.here)]
-        for link in asked:
-            subjects = ("network", "rdma", "image") if link is self.here else ("network", "rdma")
-            link.order("probe", subjects=subjects, address=link.host.address)
+        self._probe(asked)
         self._wait(note, lambda: all("probed" in link.answers or self._dead(link) for link in asked), _PROBE_SECONDS)
         told = {link.name: link.answers.get("probed", {"text": ""})["text"] for link in asked}
         return _with_probe(known, spec, told)
+
+
+def _parsers() -> Tuple[Callable[..., Any], Callable[..., JobFacts]]:
+    """Load what reads the probe's answers: it takes longer than all else, and only several hosts are probed."""
+    from taco_launch.facts.parse import parse  # noqa: PLC0415
+    from taco_launch.launch.found import over_ssh  # noqa: PLC0415
+
+    return parse, over_ssh
 
 
 def _global(host: Host) -> Tuple[str, str]:
@@ -369,10 +392,7 @@ def _global(host: Host) -> Tuple[str, str]:
 
 def _with_probe(known: JobFacts, spec: JobSpec, told: Mapping[str, str]) -> JobFacts:
     """Add what is between the hosts, and the head's software, from what the probe said on each host."""
-    # Only where there are several hosts: these parsers take longer to load than all else.
-    from taco_launch.facts.parse import parse  # noqa: PLC0415
-    from taco_launch.launch.found import over_ssh  # noqa: PLC0415
-
+    parse, over_ssh = _parsers()
     now = time.time()
     facts = tuple(parse(name, text.encode("utf-8", "surrogateescape"), now, now) for name, text in told.items())
     found = over_ssh(known, spec, facts)

@@ -22,6 +22,7 @@ from taco_launch.agent import facts, leases, occupancy, processes, records, reco
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.holders import Holder
 from taco_launch.agent.host_launcher import HostLauncher
+from taco_launch.agent.probing import Probe
 from taco_launch.agent.protocol import Line
 from taco_launch.agent.streams import LAUNCHER, Sender
 from taco_launch.errors import HostError
@@ -38,6 +39,8 @@ _LAST_WORDS_SECONDS = 2.0
 _STALL_SECONDS = 2 * _TICK
 # Who uses the GPUs is looked at on all hosts side by side, and not again when their slots are taken one after another.
 _RECENT_SECONDS = 10.0
+# Nothing is known, as where a tool is missing; the line's remarks say what that means.
+_NOT_PROBED = ""
 
 
 def main(folder: JobFolder, job_id: str) -> int:
@@ -70,6 +73,7 @@ class _Guard:
         self._leases = leases.Leases(self._place)
         self._slots: Optional[occupancy.Slots] = None
         self._launcher: Optional[HostLauncher] = None
+        self._probe: Optional[Probe] = None
         self._terminating = False
         self._released = False
         self._done = False
@@ -77,7 +81,7 @@ class _Guard:
             "beat": self._answer_beat,
             "lease": self._lease,
             "unlease": self._unlease,
-            "probe": self._probe,
+            "probe": self._begin_probe,
             "prepare": self._prepare,
             "launch": self._launch,
             "launched": lambda message: self._remember(message["root"]),
@@ -99,14 +103,17 @@ class _Guard:
             for key, _mask in self._selector.select(self._pause()):
                 if isinstance(key.data, Line):
                     self._hear(key.data)
-                elif key.data is not None:
+                elif isinstance(key.data, HostLauncher):
                     key.data.read(key.fileobj)
-                else:
+                elif key.data is None:
                     self._accept(key.fileobj)  # type: ignore[arg-type]
+            self._follow_probe()
             self._look_at_launcher()
             silent = looked - self._heard > self._host_loss_timeout
             if silent or (self._supervised and self._supervisor is None and not self._elsewhere):
                 self._alone(silent=silent)
+        if self._probe is not None:
+            self._probe.close()
         if self._supervisor is not None:
             self._supervisor.finish(_LAST_WORDS_SECONDS)
 
@@ -165,9 +172,24 @@ class _Guard:
         if self._elsewhere and self._supervisor is not None:
             self._supervisor.post({"op": "beat"})
 
-    def _probe(self, message: Dict[str, Any]) -> None:
-        if not self._has_told("probed"):
-            self._tell(op="probed", text=_probed(message))
+    def _begin_probe(self, message: Dict[str, Any]) -> None:
+        """Have the host looked at, once; what was found is told at the end of it."""
+        if self._probe is not None or self._has_told("probed"):
+            return
+        try:
+            self._probe = Probe(message["subjects"], message["address"])
+        except OSError:
+            self._tell(op="probed", text=_NOT_PROBED)
+        else:
+            self._selector.register(self._probe, selectors.EVENT_READ, self._probe)
+
+    def _follow_probe(self) -> None:
+        text = None if self._probe is None else self._probe.read()
+        if self._probe is not None and text is not None:
+            self._selector.unregister(self._probe)
+            self._probe.close()
+            self._probe = None
+            self._tell(op="probed", text=text)
 
     def _unlease(self, message: Dict[str, Any]) -> None:
         """Let the slots go; say who has which, if that is asked."""
@@ -381,10 +403,3 @@ class _Guard:
 def _heard(ports: Sequence[int]) -> List[int]:
     """Give those of the ports that somebody listens on."""
     return [port for port in facts.taken_ports((min(ports), max(ports))) if port in ports] if ports else []
-
-
-def _probed(message: Dict[str, Any]) -> str:
-    try:
-        return facts.probe(message["subjects"], message["address"])
-    except HostError:
-        return ""  # nothing is known, as where a tool is missing; the line's remarks say what that means

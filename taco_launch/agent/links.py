@@ -60,6 +60,10 @@ class Link:
         self._orders.append(message)
         self.post(message)
 
+    def was_ordered(self, op: str) -> bool:
+        """Say whether such an order was given."""
+        return any(order["op"] == op for order in self._orders)
+
     def post(self, message: Dict[str, Any]) -> None:
         """Say something that only matters over this connection."""
         if self._line is not None:

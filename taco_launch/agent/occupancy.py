@@ -10,14 +10,16 @@ import socket
 import sys
 import time
 from collections import Counter
+from functools import lru_cache
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from taco_launch.agent import facts, gpus, leases, leftovers, locks, roots
+from taco_launch import state
+from taco_launch.agent import facts, gpus, leases, leftovers, locks, records, roots
 from taco_launch.agent.folders import JobFolder, state_folder
 from taco_launch.agent.holders import Holder, read_holder
 from taco_launch.agent.protocol import dump
-from taco_launch.errors import OK, HostError
+from taco_launch.errors import OK, HostError, TacoLaunchError
 from taco_launch.model.codec import to_json
 from taco_launch.model.slots import Occupancy, SlotHolder, SlotState, is_gpu, names
 
@@ -111,10 +113,15 @@ def look(slots: Optional[int], gpus_: str = AUTO) -> Occupancy:
     return Slots(_folder(), AUTO if slots is None else str(slots), gpus_).look_thoroughly()
 
 
-def words(occupancy: Occupancy) -> str:
-    """Say who has the slots that are not free: `6 held by job vgg16 since 14:02, 1 used by process 4711 (python3 of a)`."""
+def words(occupancy: Occupancy, jobs: Path) -> str:
+    """Say who has the slots that are not free: `6 held by job vgg16 since 14:02, 1 used by process 4711 (python3 of a)`.
+
+    `jobs` is the folder of the head's jobs: those that are not in it are another head's, and wait in another queue.
+    """
     told = Counter(
-        _held(slot.holder) if slot.holder is not None else slot.foreign for slot in occupancy.slots if not slot.is_free
+        _held(slot.holder, jobs) if slot.holder is not None else slot.foreign
+        for slot in occupancy.slots
+        if not slot.is_free
     )
     return ", ".join(f"{count} {text}" for text, count in told.items())
 
@@ -176,8 +183,23 @@ def _state(folder: Path, name: str, held: locks.Locks) -> Tuple[SlotState, Optio
         os.close(file)
 
 
-def _held(holder: SlotHolder) -> str:
-    return f"held by job {holder.job} since {_clock(holder.since)}" if holder.job else "held by another job"
+def _held(holder: SlotHolder, jobs: Path) -> str:
+    if not holder.job:
+        return "held by another job"
+    head = f" of cluster {holder.cluster}" if holder.cluster else ""
+    queue = "" if _is_in(jobs, holder.job, holder.id) else f"{head} (another queue)"
+    return f"held by job {holder.job}{queue} since {_clock(holder.since)}"
+
+
+@lru_cache(maxsize=1024)  # for as long as a job has slots it is where it is
+def _is_in(jobs: Path, name: str, mark: str) -> bool:
+    folder = JobFolder(jobs / name)
+    if folder.is_guest or not folder.events.exists():
+        return False
+    try:
+        return state.marks_same_job(records.record(folder).id, mark)
+    except (TacoLaunchError, OSError):  # it cannot be read, and it is there
+        return True
 
 
 def _clock(since: float) -> str:

@@ -68,7 +68,7 @@ def _resume(folder: JobFolder) -> None:
         time.sleep(0.01)
     try:
         if records.record(folder).state is JobState.SUSPENDED:  # else somebody was faster
-            records.Events(folder).add(state.RESUMED, "waiting for slots")
+            records.Events(folder).add(state.RESUMED, state.FOR_SLOTS)
     finally:
         os.close(lock)
 

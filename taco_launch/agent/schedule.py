@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch import queue, state
@@ -286,11 +287,13 @@ class Scheduler:
         at_once = entry.asked is not None and entry.asked.policy.queue_timeout == 0
         if at_once and (any(other.trying for other in self._entries()) or not self._knows(entry)):
             return  # it may still turn out that it need not wait
-        words = "".join(f"\n  {host}: {why}" if host else f"\n  {why}" for host, why in self._words(entry))
+        known = self._words(entry) or entry.told
+        words = "; ".join(f"{host}: {why}" if host else why for host, why in known)
+        reason = f"{limit.reason}: {words}" if words else limit.reason
 
         def end() -> None:
             folder = self._shelf.folder(entry)
-            records.ended(records.Events(folder), JobState.FAILED, limit.exit_code, limit.reason + words)
+            records.ended(records.Events(folder), JobState.FAILED, limit.exit_code, reason)
             folder.caller.unlink(missing_ok=True)
 
         self._under_lock(entry, end)
@@ -298,12 +301,12 @@ class Scheduler:
     def _tell(self, now: float, begun: Set[str]) -> None:
         """Write why jobs wait, where the words have changed."""
         for place, entry in enumerate(self._order):
-            pause = min(max((now - entry.submitted) * _WORDS_SHARE, _WORDS_SECONDS[0]), _WORDS_SECONDS[1])
+            pause = min(max((now - entry.came) * _WORDS_SHARE, _WORDS_SECONDS[0]), _WORDS_SECONDS[1])
             if entry.trying or entry.name in begun or now - entry.told_at < pause:
                 continue
             if entry.rests_until > now and entry.told:
                 continue  # its supervisor has just said what it found besides slots
-            if not entry.told and not self._knows(entry) and now - entry.submitted < _UNTOLD_SECONDS:
+            if not entry.told and not self._knows(entry) and now - entry.came < _UNTOLD_SECONDS:
                 continue  # it may still turn out that it never fits
             words = self._words(entry) if place < _MOST_TOLD else _FAR_BEHIND
             if words and words != entry.told:
@@ -311,7 +314,7 @@ class Scheduler:
 
                 def tell(entry: Entry = entry, words: Words = words) -> None:
                     events = records.Events(self._shelf.folder(entry))
-                    events.add(state.WAITING, "waiting for slots", hosts=words)
+                    events.add(state.WAITING, state.FOR_SLOTS, hosts=words)
 
                 self._under_lock(entry, tell)
 
@@ -332,7 +335,7 @@ class Scheduler:
             return tuple(found)
         told, down = self._watchers.occupancies(), self._watchers.down()
         for name, wish, _most in entry.asked.hosts:
-            found.append((name, _why(told[wish]) if wish in told else down[wish.host]))
+            found.append((name, _why(told[wish], self._jobs.path) if wish in told else down[wish.host]))
         return tuple(found)
 
     def _before(self, entry: Entry) -> Optional[Entry]:
@@ -365,8 +368,8 @@ def _room(found: Occupancy) -> queue.Room:
     )
 
 
-def _why(found: Occupancy) -> str:
-    return ", ".join(filter(None, (f"{found.free} of {len(found.slots)} free", occupancy.words(found))))
+def _why(found: Occupancy, jobs: Path) -> str:
+    return ", ".join(filter(None, (f"{found.free} of {len(found.slots)} free", occupancy.words(found, jobs))))
 
 
 def _quietly(name: str, act: Callable[[], object]) -> None:

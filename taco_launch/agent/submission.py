@@ -10,9 +10,10 @@ from typing import Any, Iterable, Mapping
 from taco_launch import state
 from taco_launch.agent import counts, records, schedule, tail, views, wake
 from taco_launch.agent.folders import JobFolder, Jobs
-from taco_launch.errors import CANNOT_PLACE, HOST_FAILED, TacoLaunchError, UsageError
+from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.model.codec import from_json
 from taco_launch.model.jobs import JobSpec, JobState
+from taco_launch.model.rows import row_of
 
 _POLL_SECONDS = 0.005
 _PLACE_SECONDS = 60.0
@@ -31,12 +32,12 @@ def submit(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Iterable[Any]:
     folder = _make(jobs, agent, request)
     schedule.admit(jobs, agent)
     yield {"accepted": folder.name}
-    told = _await_word(jobs, agent, folder)
+    _await_word(jobs, agent, folder)
     job = views.shown(folder)
-    record = job["record"]
-    refused = not told and record["exit_code"] in (CANNOT_PLACE, HOST_FAILED) and record["started"] is None
+    row = row_of(records.read_spec(folder), records.record(folder))
+    refused = row.state.is_terminal and not row.is_counted
     if refused:
-        counts.removed(jobs, folder)  # it never was in the queue, and the answer says why
+        counts.removed(jobs, folder)  # it was never let in, and the answer says why
     yield {"job": job}
     if request["follow"] and not refused:
         yield from tail.logs(jobs, agent, {"name": folder.name, "follow": True, "seconds": request.get("seconds")})
@@ -52,25 +53,28 @@ def _make(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> JobFolder:
         records.write_spec(draft, spec)
         records.write_json(draft.caller, caller)
         suspend = {"suspend": True} if spec.policy.suspend else {}
-        why = "submitted to wait until it is resumed" if suspend else "waiting for slots"
+        why = "submitted to wait until it is resumed" if suspend else state.FOR_SLOTS
         records.Events(draft).add(state.SUBMITTED, why, id=uuid.uuid4().hex, **suspend)
         jobs.mark(spec.name)
         try:
             return jobs.publish(draft, spec.name)
         except UsageError as error:
-            raise UsageError(f"{error.message}{_whose(jobs.folder(spec.name))}", error.hint) from None
+            raise _with_whose(error, jobs.folder(spec.name), spec.owner) from None
 
 
-def _whose(folder: JobFolder) -> str:
-    """Say which job has a name: its state, its owner and its age."""
+def _with_whose(error: UsageError, folder: JobFolder, person: str) -> UsageError:
+    """Add which job has the name: its state, its owner and its age; one of `person` that has ended may be removed."""
     if folder.is_guest:
-        return ""
+        return error
     try:
         record, spec = records.record(folder), records.read_spec(folder)
     except TacoLaunchError:
-        return ""
+        return error
+    may = record.state.is_terminal and spec.owner == person
+    hint = f"{error.hint}, or remove the old one: taco-launch delete {folder.name}" if may else error.hint
     owner = f", of {spec.owner}" if spec.owner else ""
-    return f": {record.state.value}{owner}, submitted {_ago(time.time() - (record.submitted or 0.0))} ago"
+    told = f"{record.state.value}{owner}, submitted {_ago(time.time() - (record.submitted or 0.0))} ago"
+    return UsageError(f"{error.message}: {told}", hint)
 
 
 def _ago(seconds: float) -> str:
@@ -80,15 +84,14 @@ def _ago(seconds: float) -> str:
     return f"{max(int(seconds), 0)} s"
 
 
-def _await_word(jobs: Jobs, agent: str, folder: JobFolder) -> bool:
-    """Wait until a job has a place, has ended, or is known to wait; say whether it was told to wait."""
+def _await_word(jobs: Jobs, agent: str, folder: JobFolder) -> None:
+    """Wait until a job has a place, has ended, or is known to wait."""
     deadline = time.monotonic() + _PLACE_SECONDS
     ensure_at = time.monotonic() + _ENSURE_SECONDS
     while True:
-        events = records.read_events(folder)
-        told = any(event.kind == state.WAITING for event in events)
-        if told or state.reduce(events).state is not JobState.QUEUED or time.monotonic() > deadline:
-            return told
+        record = records.record(folder)
+        if record.admitted or record.state is not JobState.QUEUED or time.monotonic() > deadline:
+            return
         if time.monotonic() > ensure_at:
             ensure_at = time.monotonic() + _ENSURE_SECONDS
             wake.ensure(jobs, agent)

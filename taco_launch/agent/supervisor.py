@@ -318,7 +318,7 @@ class _Supervisor:
             else "",  # 5.0 now and then: openpmix/prrte#1839
         )
         if self._no_place is not None and self._cut_short is None:
-            self._events.add(state.WAITING, self._no_place.message.split("\n")[0], hosts=self._no_place.reasons)
+            self._events.add(state.WAITING, state.FOR_SLOTS, hosts=self._no_place.reasons)
         elif self._cut_short is not None and self._cut_short[0] is JobState.SUSPENDED:
             self._events.add(state.SUSPENDED, "; ".join(filter(None, (self._cut_short[2], *notes))))
             self._folder.suspend.unlink(missing_ok=True)

@@ -4,13 +4,17 @@ import math
 import time
 from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
 
+from taco_launch import queue
 from taco_launch.agent import records, recovery, views, wake
 from taco_launch.agent.excerpt import Excerpt
 from taco_launch.agent.folders import JobFolder, Jobs
 from taco_launch.agent.merge import beginning
 from taco_launch.model.jobs import JobRecord
 
-_POLL_SECONDS = (0.005, 0.1)  # while something comes, and when nothing has come for a while
+# While something comes or the job's state changes, and when nothing has come for a while; what is between grows slowly,
+# so that what comes after a silence waits for a tenth of that time.
+_POLL_SECONDS = (0.005, 0.1)
+_POLL_GROWTH = 1.1
 # How often a follower makes sure that somebody still supervises the job, or will.
 _LOOK_SECONDS = 1.0
 
@@ -35,7 +39,7 @@ def logs(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
     yield {"offset": excerpt.offset, "log": excerpt.attempt, "since": request.get("since"), "bytes": 0}
     until = time.monotonic() + (request.get("seconds") or math.inf)
     told = _Told()
-    look_at, pause = 0.0, _POLL_SECONDS[0]
+    look_at, pause, state = 0.0, _POLL_SECONDS[0], None
     while True:
         if time.monotonic() >= look_at:
             record = recovery.look(folder)
@@ -47,9 +51,10 @@ def logs(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
         # The record was read before the log: what it says has ended has written all that there will be.
         is_over = excerpt.attempt is not None and record.attempt > excerpt.attempt
         final = is_over or record.state.is_terminal or not request["follow"]
-        before = excerpt.offset
+        before = excerpt.offset, state
         yield from _all(excerpt, final=final)
-        pause = _POLL_SECONDS[0] if excerpt.offset > before else min(2 * pause, _POLL_SECONDS[1])
+        state = record.state
+        pause = min(_POLL_GROWTH * pause, _POLL_SECONDS[1]) if (excerpt.offset, state) == before else _POLL_SECONDS[0]
         if is_over and request["follow"] and request.get("attempt") is None:
             excerpt = Excerpt(folder, {**request, "offset": 0, "tail": None}, record.attempt)
             line = beginning(record.attempt)
@@ -87,9 +92,10 @@ class _Told:
 
     def news(self, folder: JobFolder, record: JobRecord) -> Frames:
         """Give what there is to tell now."""
-        if record.state.waits and record.waiting != self._waiting:
-            self._waiting = record.waiting
-            yield {"waiting": [list(entry) for entry in record.waiting]}
+        waiting = queue.why(record, folder.name)
+        if record.state.waits and waiting != self._waiting:
+            self._waiting = waiting
+            yield {"waiting": [list(entry) for entry in waiting]}
         elif self._waiting is not None and not record.state.waits:
             self._waiting = None
             yield {"began": views.shown(folder)}

@@ -37,6 +37,7 @@ class Entry:
         "asked",
         "begins_at",
         "begun",
+        "came",
         "failures",
         "foreign",
         "is_asked",
@@ -50,7 +51,6 @@ class Entry:
         "seen",
         "stamp",
         "state",
-        "submitted",
         "told",
         "told_at",
         "tried",
@@ -62,7 +62,7 @@ class Entry:
         self.stamp: Optional[Stamp] = None
         self.state: Optional[JobState] = None  # None where it cannot be read
         self.asked: Optional[Asked] = None
-        self.submitted = 0.0
+        self.came = 0.0
         self.begins_at = 0.0
         self.limit: Optional[Limit] = None
         self.removes_at: Optional[float] = None
@@ -102,7 +102,7 @@ class Entry:
             wanted = replace(wanted, left_out=tuple(here[name] for name in self.left_out if name in here))
         hosts = tuple((wish.host, sizes.get(wish) if most is None else most) for _name, wish, most in self.asked.hosts)
         priority, tried = self.asked.policy.priority, self.tried and not again
-        return Waiting(self.name, priority, self.submitted, wanted, hosts, tried)
+        return Waiting(self.name, priority, self.came, wanted, hosts, tried)
 
 
 class Shelf:
@@ -180,7 +180,7 @@ class Shelf:
         if entry.asked is None:  # it runs, and its supervisor looks after it
             return
         policy = entry.asked.policy
-        entry.submitted = record.submitted or 0.0
+        entry.came = queue.came(record)
         entry.begins_at = (record.not_before or 0.0) if record.state is JobState.RESTARTING else 0.0
         entry.limit = queue.limit(policy, record)
         entry.left_out = record.left_out

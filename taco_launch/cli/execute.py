@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 import click
 
+from taco_launch.cli import named_jobs
 from taco_launch.cli.completion import complete_job
 from taco_launch.cli.options import access_of, access_options, inventory_option, settings_of, talk_options
 from taco_launch.errors import SIGNAL_BASE
@@ -18,14 +19,16 @@ from taco_launch.errors import SIGNAL_BASE
 @talk_options
 @access_options
 @click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, help="The rank beside which.")
+@named_jobs.yes_option
 @click.argument("name", shell_complete=complete_job)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_context
-def exec_(ctx: click.Context, /, name: str, command: tuple[str, ...], *, rank: int, **access: Any) -> int:
+def exec_(ctx: click.Context, /, name: str, command: tuple[str, ...], *, rank: int, yes: bool, **access: Any) -> int:
     """Run COMMAND on the host of a running job's rank, in its environment and folder, and exit with its code.
 
     It belongs to the job, and is ended with it. It reads nothing from standard input. Ctrl-C ends it, not the job. The
-    exit code is 125 where that rank does not run any more.
+    exit code is 125 where that rank does not run any more. Beside somebody else's job it asks first; without a terminal
+    that takes --yes.
 
     \b
     Examples:
@@ -37,6 +40,7 @@ def exec_(ctx: click.Context, /, name: str, command: tuple[str, ...], *, rank: i
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     head = settings_of(ctx).head(access_of(access))
+    named_jobs.agree(head, name, "run a command in", "run", yes=yes)
     return seeing.execute(head, name, rank, command, _to(sys.stdout.buffer), _to(sys.stderr.buffer))
 
 

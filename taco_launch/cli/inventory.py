@@ -14,10 +14,13 @@ from taco_launch.cli.options import inventory_option, output_options, settings_o
 def inventory(ctx: click.Context, *, schema: bool) -> None:
     """Check an inventory, or a hostfile, and show its hosts with all defaults filled in.
 
+    -o json has every value, also those that are defaults; -o yaml is an inventory again, which can be used as one.
+
     \b
     Examples:
       taco-launch -i cluster.yaml inventory
       taco-launch -i hostfile inventory
+      taco-launch -i hostfile inventory -o yaml > cluster.yaml
       taco-launch inventory --schema > inventory.schema.json
     """
     if schema:

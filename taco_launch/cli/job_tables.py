@@ -4,11 +4,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from taco_launch.cli.render import age, columns, printable, told
+from taco_launch.cli.render import age, columns, one_line, printable, told
 from taco_launch.model.codec import to_json
 from taco_launch.model.instances import instances
 from taco_launch.model.rows import JobRow, row_of
 from taco_launch.model.slots import is_gpu
+from taco_launch.state import attempts
 
 if TYPE_CHECKING:
     from taco_launch.flows.follow import Job
@@ -35,7 +36,7 @@ def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
                 row.queue,
                 str(row.priority),
                 row.owner,
-                _one_line(row.reason),
+                one_line(row.reason),
             ]
         cells.append(line)
     return columns(header + more, cells, numbers=("RANKS", "EXIT", "PRIORITY"))
@@ -102,7 +103,8 @@ def one_job(job: "Job", now: float, *, wide: bool) -> str:
         ("TRAINING DURATION", duration),
     )
     start = [spec.name, row.state.value, _TRAINERS[spec.launcher], _age(row, now)]
-    parts = [[*start, part.name, part.host or _NONE] for part in instances(spec, record)] or [[*start, _NONE, _NONE]]
+    placed = () if record.state.waits else instances(spec, record)  # where an earlier attempt was is over
+    parts = [[*start, part.name, part.host or _NONE] for part in placed] or [[*start, _NONE, _NONE]]
     blocks = [
         _headed(header),
         columns(["NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE"], parts),
@@ -145,24 +147,30 @@ def _why(job: "Job") -> list[tuple[str, str]]:
     record = job.record
     code = [] if record.exit_code is None else [("EXIT CODE", str(record.exit_code))]
     findings = [(name.upper(), text) for name, text in told(record)]
-    return [("REASON", record.reason), *findings, *code]
+    return [("REASON", record.reason), *findings, *code, ("ATTEMPT", _attempt(job))]
 
 
 def _more(job: "Job") -> list[tuple[str, str]]:
     from taco_launch.command import shell
 
     spec, record = job.spec, job.record
-    slots = [f"{share.host}: {', '.join(share.slots)}" for share in record.shares if share.slots]
+    shares = () if record.state.waits else record.shares
+    slots = [f"{share.host}: {', '.join(share.slots)}" for share in shares if share.slots]
     return [
         ("OWNER", spec.owner),
         ("QUEUE", spec.policy.queue),
         ("RANKS", str(record.np) if record.np else ""),
         ("SLOTS", "; ".join(slots)),
-        ("ATTEMPT", str(record.attempt) if record.attempt > 1 else ""),
         ("COMMAND", shell(spec.command)),
         ("LINE", record.line),
         ("FOLDER", job.folder),
     ]
+
+
+def _attempt(job: "Job") -> str:
+    """Say which attempt it is, or will be next, and of how many; nothing of the first where there is but one."""
+    found = attempts(job.spec.policy, job.record)
+    return f"{found.number} of {found.most}" if found.number and found.most > 1 else ""
 
 
 def _waiting(job: "Job", now: float) -> str:
@@ -172,7 +180,8 @@ def _waiting(job: "Job", now: float) -> str:
         f"  {printable(host)}: {printable(why)}" if host else f"  {printable(why)}" for host, why in record.waiting
     ]
     if record.not_before is not None and record.state.waits and record.not_before > now:
-        lines.append(f"  the next attempt begins in {age(record.not_before - now)}")
+        at = time.strftime("%H:%M:%S", time.localtime(record.not_before))
+        lines.append(f"  the next attempt begins in {age(record.not_before - now)}, at {at}")
     return "\n".join(("WAITING:", *lines)) if lines else ""
 
 
@@ -187,18 +196,14 @@ def _conditions(job: "Job") -> str:
 
 def _events(job: "Job") -> str:
     rows = [
-        [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time)), event.kind, _one_line(event.reason)]
+        [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time)), event.kind, one_line(event.reason)]
         for event in job.events
     ]
     return columns(["TIME", "EVENT", "REASON"], rows) if rows else ""
 
 
 def _headed(lines: Sequence[tuple[str, str]]) -> str:
-    return "\n".join(f"{name}: {printable(_one_line(value))}" for name, value in lines if value)
-
-
-def _one_line(text: str) -> str:
-    return text.replace("\n", "; ")
+    return "\n".join(f"{name}: {printable(one_line(value))}" for name, value in lines if value)
 
 
 def _age(row: JobRow, now: float) -> str:

@@ -1,6 +1,5 @@
 """wait, stop, delete."""
 
-import getpass
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from taco_launch.cli.options import (
     settings_of,
     talk_options,
 )
+from taco_launch.cli.person import person
 from taco_launch.errors import NO_JOB, HostError, TacoLaunchError
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, 
     head = settings.head(access_of(access))
 
     def one(name: str) -> None:
-        if named_jobs.agreed(settings, head, name, "stop", yes=yes):
-            settings.talk(f"{name}: {_stop(head, name, grace)}")
+        named_jobs.agree(head, name, "stop", "stopped", yes=yes)
+        settings.talk(f"{name}: {_stop(head, name, grace)}")
 
     return named_jobs.each(names, one)
 
@@ -111,8 +111,7 @@ def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
     head = settings.head(access_of(access))
 
     def one(name: str) -> None:
-        if not named_jobs.agreed(settings, head, name, "delete", yes=yes):
-            return
+        named_jobs.agree(head, name, "delete", "deleted", yes=yes)
         _stop(head, name, None)
         for warning in jobs.delete(head, name):
             render.warning(settings, warning)
@@ -126,10 +125,12 @@ def _stop(head: "Head", name: str, grace: float | None) -> str:
     from taco_launch.flows import jobs
     from taco_launch.flows.follow import Follow
 
-    job = jobs.stop(head, name, f"taco-launch stop of {getpass.getuser()}", signal.SIGTERM, grace)
-    if job.record.state.is_terminal:
+    by = f"taco-launch stop of {person()}"
+    job = jobs.stop(head, name, by, signal.SIGTERM, grace)
+    if not job.record.state.is_terminal:
+        job = jobs.follow(head, Follow(name, tail=0), lambda _data: None)
+    elif job.record.reason != f"stopped by {by}":  # one that waited ends at once
         return f"it had ended: {job.record.state.value}"
-    job = jobs.follow(head, Follow(name, tail=0), lambda _data: None)
     return f"{job.record.state.value}: {job.record.reason}"
 
 

@@ -152,7 +152,8 @@ def down(ctx: click.Context, *, lab: str, all_labs: bool, images: bool) -> None:
         settings.talk(f"the lab {name!r} is gone: containers, volumes, network, keys")
     if removed.kept:
         sizes = ", ".join(f"{tag} {size}" for tag, size in removed.kept)
-        settings.talk(f"kept for the next lab: {sizes} (taco-launch lab down --images removes them)")
+        which = " --all" if all_labs else option_of(lab)
+        settings.talk(f"kept for the next lab: {sizes} (taco-launch lab down{which} --images removes them)")
 
 
 @lab.command()
@@ -345,9 +346,10 @@ def _print(found: "Status", *, first: bool) -> None:
     if not first:
         click.echo()
     of = next((f", of {seen.host.release}" for seen in found.hosts if seen.host.release), "")
-    click.echo(f"Lab:      {found.lab}{of}{'' if found.complete else ' (cut short: taco-launch lab up goes on)'}")
+    up = f"taco-launch lab up{option_of(found.lab)}"
+    click.echo(f"Lab:      {found.lab}{of}{'' if found.complete else f' (cut short: {up} goes on)'}")
     click.echo(f"Registry: {found.registry}, user {found.user}, password in {found.password_file}")
-    click.echo(f"Training: {found.image or f'no image (taco-launch lab up{option_of(found.lab)} puts one there)'}")
+    click.echo(f"Training: {found.image or f'no image ({up} puts one there)'}")
     login = f"docker login -u {found.user} --password-stdin {found.registry} <{found.password_file}"
     click.echo(f"Log in:   taco-launch lab exec{option_of(found.lab)} gpu1 -- {login}\n")
     rows = [
@@ -358,7 +360,7 @@ def _print(found: "Status", *, first: bool) -> None:
             "" if seen.host.is_registry else str(seen.host.slots),
             f"{_gpus(seen.host)} (simulated)" if _gpus(seen.host) else "none",
             ", ".join(seen.faults) or "none",
-            seen.ssh or "the keys are not here: taco-launch lab up",
+            seen.ssh or f"the keys are not here: {up}",
         ]
         for seen in found.hosts
     ]

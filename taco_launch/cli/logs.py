@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _NOW = "%H:%M", "%H:%M:%S"
 _WHOSE = "rank", "instance", "host"
-# States in which nothing comes, and nothing says why.
-_QUIET = "SUSPENDED", "RESTARTING"
+# Of a job that has only just been submitted.
+_UNTOLD = (("", "its hosts have not told of their slots yet"),)
 
 
 def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> dict[str, Any]:
@@ -102,10 +102,11 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
     def waits(words: "Words") -> None:
         render.waits(settings, name, words)
 
-    def state(word: str) -> None:
-        if word in _QUIET:
-            settings.talk(f"job {name}: {word}")
-
-    job = jobs.follow(settings.head(access_of(options)), what, out.write, state, settings.talk, waits)
+    head = settings.head(access_of(options))
+    job = jobs.follow(head, what, out.write, say=settings.talk, on_wait=waits)
     if follow:
         render.ending(settings, job)
+    elif job.record.state.waits:
+        from taco_launch.queue import why
+
+        waits(why(job.record, name) or _UNTOLD)

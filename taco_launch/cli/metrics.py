@@ -58,7 +58,8 @@ def _place(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
 def metrics(ctx: click.Context, /, *, textfile: Path | None, place: tuple[str, int] | None, **access: Any) -> None:
     """Tell jobs, queues and slots as metrics: on stdout, in a file, or to whoever scrapes them.
 
-    The counters count all jobs of the head, also those whose records were removed by delete, prune or their ttl.
+    The counters count all jobs of the head, also those whose records were removed by delete, prune or their ttl, but not
+    those that were refused at once, of which there never is a record.
 
     \b
     Names, and those that the MPI Operator has for the same:

@@ -1,6 +1,5 @@
 """What the verbs share that do something to jobs by their names: each on its own, and another's only after a question."""
 
-import getpass
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -9,7 +8,7 @@ import click
 
 from taco_launch.cli import render
 from taco_launch.cli.completion import complete_job
-from taco_launch.cli.options import Settings
+from taco_launch.cli.person import person
 from taco_launch.errors import TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
@@ -31,24 +30,23 @@ def each(names: tuple[str, ...], act: Callable[[str], None]) -> int:
     return code
 
 
-def agreed(settings: Settings, head: "Head", name: str, verb: str, *, yes: bool) -> bool:
-    """Say whether a job may be stopped, deleted or suspended, as `verb` says: one's own always, another's where asked.
+def agree(head: "Head", name: str, verb: str, done: str, *, yes: bool) -> None:
+    """Go on with one's own job, with another's only after a question: `verb` (stop) says what is to be `done` (stopped).
 
     Raises:
         UsageError: it is another's, and there is nobody to ask.
+        TacoLaunchError: the answer is no.
         NoJobError: there is none of that name.
     """
     from taco_launch.flows import jobs
 
     if yes:
-        return True
+        return
     owner = jobs.get(head, name).spec.owner
-    if owner in ("", getpass.getuser()):
-        return True
+    if owner in ("", person()):
+        return
     whose = f"job {name} is {owner}'s"
     if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError(f"{whose}, and nobody to ask", hint=f"ask {owner}, or add --yes to {verb} it all the same")
-    if click.confirm(f"{whose}: {verb} it?", err=True):
-        return True
-    settings.talk(f"{name}: left as it is")
-    return False
+    if not click.confirm(f"{whose}: {verb} it?", err=True):
+        raise TacoLaunchError(f"{whose}: nothing was {done}")

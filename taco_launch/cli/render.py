@@ -114,6 +114,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
+def one_line(text: str) -> str:
+    """Put the lines of a text behind one another."""
+    return "; ".join(line.strip() for line in text.splitlines())
+
+
 def file_line(line: str) -> str:
     """Make a line of a file printable, whose tabs are its own."""
     return "\t".join(map(printable, line.split("\t")))
@@ -129,8 +134,13 @@ def age(seconds: float) -> str:
 
 
 def inventory(found: "Inventory", output: str) -> None:
-    """Print an inventory."""
-    if output in ("json", "yaml"):
+    """Print an inventory; YAML of it can be used as one."""
+    if output == "yaml":
+        from taco_launch.inventory.written import document
+
+        data(document(found), output)
+        return
+    if output == "json":
         data(to_json(found), output)
         return
     click.echo(f"Cluster: {found.cluster}")
@@ -203,8 +213,10 @@ def waits(settings: Settings, name: str, words: "Words") -> None:
     if not words:
         return
     told = [f"{host}: {why}" if host else why for host, why in words[:_MOST_HOSTS_TOLD]]
-    more = f"; and {len(words) - _MOST_HOSTS_TOLD} more hosts" if len(words) > _MOST_HOSTS_TOLD else ""
-    settings.talk(printable(f"job {name}: waiting: {'; '.join(told)}{more}"))
+    left = len(words) - len(told)
+    more = f"; and {left} more host{'s' if left > 1 else ''}" if left else ""
+    line = f"job {name}: waiting: {'; '.join(told)}{more}"
+    settings.talk(printable(as_typed(line, settings.typed)))
 
 
 def ending(settings: Settings, found: "Job") -> None:
@@ -214,10 +226,11 @@ def ending(settings: Settings, found: "Job") -> None:
     took = f" after {age(record.ended - record.started)}" if record.ended and record.started else ""
     failed = record.state.value in ("FAILED", "LOST")
     say = replace(settings, quiet=settings.quiet and not failed).talk  # -q says errors all the same
-    say(f"job {found.spec.name}: {click.style(record.state.value, fg=colour)}{took}: {printable(record.reason)}")
+    how = f"{click.style(record.state.value, fg=colour)}{took}"
+    say(f"job {found.spec.name}: {how}: {printable(one_line(record.reason))}")
     for name, text in told(record):
         say(f"{name.lower()}: {printable(text)}")
-    if failed:
+    if failed and record.attempt:  # one that never had a place has no log
         rank = f" (that rank alone: --rank {record.first_failure.rank})" if record.first_failure else ""
         settings.talk(f"its log: {settings.typed} logs {found.spec.name}{rank}")
 

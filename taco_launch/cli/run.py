@@ -127,13 +127,14 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
         render.data(json_schema(), "json")
         return 0
     from taco_launch.flows import jobs
+    from taco_launch.queue import why
 
     wish = Asked(settings, command, options)
     spec = spec_of(settings, wish.command, wish.options)
     wish.check(spec)
     job = jobs.submit(settings.head(access_of(options)), spec, os.environ)
     _require_started(job)
-    render.waits(settings, job.spec.name, job.record.waiting)
+    render.waits(settings, job.spec.name, why(job.record, job.spec.name))
     for warning in job.record.warnings:
         render.warning(settings, warning)
     if settings.output in ("json", "yaml"):

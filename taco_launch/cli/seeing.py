@@ -1,6 +1,5 @@
 """list, get, top: what there is and how it stands, once or over and over; prune: what ended long ago goes."""
 
-import getpass
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,6 +19,7 @@ from taco_launch.cli.options import (
     settings_of,
     talk_options,
 )
+from taco_launch.cli.person import person
 from taco_launch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def list_(
     def look() -> "tuple[Sequence[JobRow], Sequence[str]]":
         rows, warnings = seeing.rows(head)
         wanted = [row for row in rows if (not states or row.state.value in states) and queue in (None, row.queue)]
-        return [row for row in wanted if not mine or row.owner == getpass.getuser()], warnings
+        return [row for row in wanted if not mine or row.owner == person()], warnings
 
     def table(rows: "Sequence[JobRow]") -> str:
         return job_tables.job_list(rows, time.time(), wide=settings.output == "wide")
@@ -231,7 +231,7 @@ def prune(ctx: click.Context, /, *, since: float, everybody: bool, dry_run: bool
 
     settings = settings_of(ctx)
     head = settings.head(access_of(access))
-    rows, warnings = seeing.prune(head, since, None if everybody else getpass.getuser(), dry_run=dry_run)
+    rows, warnings = seeing.prune(head, since, None if everybody else person(), dry_run=dry_run)
     for warning in warnings:
         render.warning(settings, warning)
     if settings.output in ("json", "yaml"):

@@ -18,7 +18,7 @@ from taco_launch.cli.options import (
     talk_options,
 )
 from taco_launch.cli.spec import profile_of
-from taco_launch.errors import DRIFT, HOST_FAILED, OK, UsageError
+from taco_launch.errors import DRIFT, FAILED, HOST_FAILED, OK, UsageError
 from taco_launch.setup import STAGES, Stage
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def setup(
             ctx.exit(code or (DRIFT if check and drift else OK))
         if any(plan.ops for plan in plans) and not steps.agreed(plans, yes=yes):
             settings.talk("nothing was done")
-            ctx.exit(code)
+            ctx.exit(code or FAILED)
         begun = time.monotonic()
         try:
             with progress.live([host.name for host in chosen]):

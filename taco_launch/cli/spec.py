@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from taco_launch.cli import arena
 from taco_launch.cli.completion import complete_host_list
 from taco_launch.cli.options import Settings, complete_file, local_names
+from taco_launch.cli.person import person
 from taco_launch.cli.policy import ending_options, policy_of
 from taco_launch.errors import UsageError
 
@@ -27,16 +29,29 @@ class JobCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Refuse what stands before `--` and is no option: it would be taken for the program."""
-        if "--" in args:
-            before, _, _ = self.make_parser(ctx).parse_args(args[: args.index("--")])
-            stray = before.get("command")
-            if stray and isinstance(stray, (tuple, list)):  # else click's own word for nothing
+        split = args.index("--") if "--" in args else len(args)
+        before, behind = args[:split], args[split + 1 :]
+        if any(param.name == "host_count" for param in self.params) and not ctx.resilient_parsing:
+            slip = arena.slip(ctx.command_path, *self._words(ctx, before, lax=True), behind, alone=len(args) == 1)
+            if slip is not None:
+                raise click.UsageError(slip, ctx)
+        if split < len(args):
+            _name, stray = self._words(ctx, before)
+            if stray:
                 raise click.UsageError(
                     f"{stray[0]!r} stands before --, and belongs to no option. The program stands behind --; "
                     "hosts are joined by commas (-H h1:8,h2:8), variables by = (-x NAME=VALUE).",
                     ctx,
                 )
         return super().parse_args(ctx, args)
+
+    def _words(self, ctx: click.Context, args: list[str], *, lax: bool = False) -> tuple[str | None, tuple[str, ...]]:
+        """Give the job's name, and the words that are no option's; with `lax` also options that there are not."""
+        parser = self.make_parser(ctx)
+        parser.ignore_unknown_options = lax
+        found, _, _ = parser.parse_args(list(args))
+        words = found.get("command")  # or click's own word for nothing
+        return found.get("name"), tuple(words) if isinstance(words, (tuple, list)) else ()
 
 
 class _HostCount(click.IntRange):
@@ -164,8 +179,6 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
         UsageError: there is no command, or options contradict each other.
         SpecError: an option, the inventory or the profile is wrong.
     """
-    import getpass
-
     from taco_launch.flows import jobs
     from taco_launch.inventory import names
     from taco_launch.model.jobs import Asked, JobSpec
@@ -208,7 +221,7 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
         cwd=folder,
         mpirun=inventory.mpirun,
         cluster=inventory.cluster,
-        owner=getpass.getuser(),
+        owner=person(),
         policy=policy_of(options, inventory.host_loss_timeout),
     )
 

@@ -143,7 +143,7 @@ def findings(facts: "Sequence[HostFacts]", inventory: "Inventory", told_of: Mapp
     `told_of` is what errors say of hosts already: what stops set-up is not told as a remark besides.
     """
     from taco_launch.facts.compare import fold, odd
-    from taco_launch.facts.health import FAULT, PORTS, REMARK, judged
+    from taco_launch.facts.health import FAULT, REMARK, judged
     from taco_launch.facts.summary import Row, rows
     from taco_launch.model.facts import Docker
     from taco_launch.setup.image import held, parse_reference
@@ -159,7 +159,7 @@ def findings(facts: "Sequence[HostFacts]", inventory: "Inventory", told_of: Mapp
     verdicts: list[tuple[Verdict, tuple[str, ...]]] = []
     for verdict, hosts in judged(facts, network.rdma, network.gdr):
         left = tuple(host for host in hosts if verdict.text not in told_of.get(host, ""))
-        if left and verdict.level in (FAULT, REMARK) and (verdict.name != PORTS or network.rdma != "off"):
+        if left and verdict.level in (FAULT, REMARK):
             verdicts.append((verdict, left))
     folded = fold(told)
     return Findings(tuple(verdicts), tuple(odd(folded, names)), tuple(_unlike(folded)))

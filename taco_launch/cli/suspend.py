@@ -1,12 +1,12 @@
 """suspend, resume: a job off its slots for a while, and on again."""
 
-import getpass
 from typing import Any
 
 import click
 
 from taco_launch.cli import named_jobs
 from taco_launch.cli.options import access_of, access_options, inventory_option, settings_of, talk_options
+from taco_launch.cli.person import person
 
 
 @click.command()
@@ -19,7 +19,8 @@ from taco_launch.cli.options import access_of, access_options, inventory_option,
 def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
     """Take jobs off their slots: what runs is ended as by stop, and starts from its beginning after `resume`.
 
-    A job that waits for its slots waits for `resume` instead. Its time (--timeout) begins anew.
+    A job that waits for its slots waits for `resume` instead. Its time (--timeout) begins anew. Before it suspends somebody
+    else's job it asks; without a terminal that takes --yes.
 
     \b
     Example:
@@ -32,9 +33,9 @@ def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **acces
     head = settings.head(access_of(access))
 
     def one(name: str) -> None:
-        if named_jobs.agreed(settings, head, name, "suspend", yes=yes):
-            record = flow.suspend(head, name, getpass.getuser()).record
-            settings.talk(f"{name}: {record.state.value}: {record.reason}")
+        named_jobs.agree(head, name, "suspend", "suspended", yes=yes)
+        record = flow.suspend(head, name, person()).record
+        settings.talk(f"{name}: {record.state.value}: {record.reason}")
 
     return named_jobs.each(names, one)
 
@@ -43,10 +44,13 @@ def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **acces
 @inventory_option
 @talk_options
 @access_options
+@named_jobs.yes_option
 @named_jobs.names_argument
 @click.pass_context
-def resume(ctx: click.Context, /, names: tuple[str, ...], **access: Any) -> int:
+def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
     """Have suspended jobs wait for their slots again, each as if it had just been submitted.
+
+    Before it resumes somebody else's job it asks; without a terminal that takes --yes.
 
     \b
     Example:
@@ -59,6 +63,7 @@ def resume(ctx: click.Context, /, names: tuple[str, ...], **access: Any) -> int:
     head = settings.head(access_of(access))
 
     def one(name: str) -> None:
+        named_jobs.agree(head, name, "resume", "resumed", yes=yes)
         record = flow.resume(head, name).record
         waits = f": {record.reason}" if record.state is JobState.QUEUED and record.reason else ""
         settings.talk(f"{name}: {record.state.value}{waits}")

@@ -14,7 +14,7 @@ from taco_launch.cli.options import (
     settings_of,
     talk_options,
 )
-from taco_launch.errors import HOST_FAILED, OK
+from taco_launch.errors import FAILED, HOST_FAILED, OK
 from taco_launch.setup import Stage
 
 _ORDER: tuple[Stage, ...] = ("container", "image", "peermem", "docker")
@@ -73,7 +73,7 @@ def teardown(
             ctx.exit(HOST_FAILED if wrong else OK)
         if rows and not steps.agreed(plans, yes=yes):
             settings.talk("nothing was done")
-            ctx.exit(HOST_FAILED if wrong else OK)
+            ctx.exit(HOST_FAILED if wrong else FAILED)
         begun = time.monotonic()
         try:
             with progress.live([host.name for host in chosen]):

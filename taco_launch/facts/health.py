@@ -80,7 +80,7 @@ def verdicts(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Tuple[V
         found += _iommu(facts.gpu.board)
         found += _acs(facts.gpu.board, facts.system)
     if isinstance(facts.rdma, Rdma):
-        found += _ports(facts.rdma)
+        found += () if rdma == "off" else _ports(facts.rdma)
         found += () if stops.OFED in stopped else _ofed(facts.rdma)
     return tuple(found)
 

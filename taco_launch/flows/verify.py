@@ -331,7 +331,7 @@ def _plan(cluster: _Cluster, hosts: tuple[str, ...], command: tuple[str, ...], p
 
 
 def _upper(ports: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Give the upper half of a range of ports: the mpirun of a job listens on the first ones of it, on all that it is given."""
+    """Give the upper half of a range of ports: the proof has no leases, and those of jobs are for ports below that."""
     return ports and (ports[0] + (ports[1] - ports[0] + 1) // 2, ports[1])
 
 

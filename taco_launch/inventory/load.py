@@ -12,6 +12,7 @@ from taco_launch.inventory import cache, names
 from taco_launch.inventory.faults import Faults
 from taco_launch.inventory.text import begins_as_yaml, decode, has_yaml_name, is_hostfile
 from taco_launch.model.hosts import Inventory
+from taco_launch.model.instances import is_name
 
 VARIABLE = "TACO_LAUNCH_INVENTORY"
 MAX_BYTES = 1 << 20
@@ -93,6 +94,8 @@ def _inventory_file(path: str, option: str) -> bytes:
     name = path.rpartition("/")[2].removesuffix(".yaml")
     shipped = next((file for file in _shipped().glob("*.yaml") if file.stem == name), None)
     hint = f"the one that is shipped is {shipped}" if shipped else f"without {option} the built-in inventory is used"
+    if option == "-i" and is_name(path):  # Arena's -i
+        hint = f"did you mean --instance {path}? -i names the inventory"
     return read_file(path, option, hint)
 
 

@@ -68,6 +68,10 @@ class _Manifest:
         if self._value["kind"] != "MPIJob":
             self._faults.add(("kind",), "of Kubernetes' objects an MPIJob can be read, and no other")
             return Converted({}, {}, ())
+        if "status" in self._value and self._at((*_LAUNCHER, "template")) is None:
+            problem = "this is how a job stood, as `taco-launch get -o yaml` tells it, and no job file"
+            self._faults.add(("status",), problem, "a job file begins with name, command and np or hosts")
+            return Converted({}, {}, ())
         implementation = self._take(("spec", "mpiImplementation"))
         if implementation not in (None, "OpenMPI"):
             self._faults.add(("spec", "mpiImplementation"), "jobs run under Open MPI's mpirun here")

@@ -190,11 +190,9 @@ def plain(text: str, most: int = _SHOWN_WIDTH) -> str:
 
 def did_you_mean(text: str, known: Iterable[str]) -> str:
     """Give `did you mean 'slots'?` for the known word nearest to `text` in any case, or nothing where none is near."""
-    words = tuple(known)
-    folded = {word.lower(): word for word in reversed(words)}
-    typed = text[:_SHOWN_CHARACTERS]
-    near = difflib.get_close_matches(typed, words, n=1) or difflib.get_close_matches(typed.lower(), folded, n=1)
-    return f"did you mean {shown(folded.get(near[0], near[0]))}?" if near else ""
+    folded = {word.lower(): word for word in reversed(tuple(known))}
+    near = difflib.get_close_matches(text[:_SHOWN_CHARACTERS].lower(), folded, n=1)
+    return f"did you mean {shown(folded[near[0]])}?" if near else ""
 
 
 def _network(text: str) -> bool:

@@ -140,7 +140,7 @@ def _unreachable(said: str, host: str) -> Engine:
     if "permission denied" in said.lower():
         raise UnreachableError(
             f"this user may not use the Docker Engine: {said}",
-            hint="as root: sudo taco-launch lab up (or join the group: sudo usermod -aG docker $USER, then log in again)",
+            hint="as root: the same behind sudo, such as sudo taco-launch lab up (or join the group: sudo usermod -aG docker $USER, then log in again)",
             refused=True,
         )
     hint = f"DOCKER_HOST is {host}: start that engine, or unset it" if host else None

@@ -250,5 +250,5 @@ def _not_booted(host: LabHost, container: str, problem: str) -> HostError:
     evidence = f"; its console: {said}" if said else ""
     return HostError(
         f"{host.name}: not up after {BOOT_SECONDS} s: {problem}{evidence}{_inotify_used_up(Path('/proc'))}",
-        hint=f"look inside: docker exec -it {host.container} journalctl -b; or: taco-launch lab down",
+        hint=f"look inside: docker exec -it {host.container} journalctl -b; or: taco-launch lab down{option_of(host.lab)}",
     )

@@ -53,7 +53,8 @@ def status(lab: str | None, environ: Mapping[str, str]) -> tuple[Status, ...]:
     found = hosts.find(lab)
     if lab is not None and not found:
         raise UsageError(
-            f"there is no lab {lab!r}", hint="taco-launch lab status shows all; taco-launch lab up makes one"
+            f"there is no lab {lab!r}",
+            hint=f"taco-launch lab status shows all; taco-launch lab up{option_of(lab)} makes it",
         )
     with ThreadPoolExecutor(8) as pool:
         in_force = list(pool.map(faults.in_force, found))

@@ -53,7 +53,7 @@ def recipe(checkout: Path = _CHECKOUT) -> Recipe:
         raise TacoLaunchError(
             f"{missing[0]} is not in {checkout}: the training image is made from a checkout",
             hint="use the taco-launch of a checkout: scripts/quickstart there, then .venv/bin/taco-launch; "
-            "or put an image of your own into the registry: taco-launch lab push IMAGE",
+            "or put an image of your own into the registry: taco-launch lab push IMAGE, with the lab's --name",
         )
     here = root.machine()
     pins = _pins((checkout / "setup.cfg").read_text("utf-8"))

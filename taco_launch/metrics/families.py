@@ -27,7 +27,7 @@ def families(
 
 def _counters(tally: Tally) -> Iterable[Family]:
     counts = (
-        ("created", tally.created, "Jobs that were submitted."),
+        ("created", tally.created, "Jobs that were submitted, without those that were refused at once."),
         ("successful", tally.successful, "Jobs that ended with state SUCCEEDED."),
         ("failed", tally.failed, "Jobs that ended with state FAILED or LOST."),
         ("cancelled", tally.cancelled, "Jobs that ended with state CANCELLED."),

@@ -1,9 +1,12 @@
 """The parts of a job by the names that Arena and the MPI Operator give them: launcher, master, workers."""
 
+import re
 from dataclasses import dataclass
 from typing import List, Tuple
 
 from taco_launch.model.jobs import JobRecord, JobSpec
+
+_NAME = re.compile(r"[^/]+-(?:launcher|master-0|worker-\d+)")
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,11 @@ def instances(spec: JobSpec, record: JobRecord) -> Tuple[Instance, ...]:
     single = [(host, (rank,)) for host, ranks in ranks_of for rank in ranks]
     names = ["master-0", *(f"worker-{index}" for index in range(len(single) - 1))]
     return tuple(Instance(f"{spec.name}-{name}", *share) for name, share in zip(names, single))
+
+
+def is_name(text: str) -> bool:
+    """Say whether a text may be the name of a job's instance."""
+    return _NAME.fullmatch(text) is not None
 
 
 def _ranks(record: JobRecord) -> List[Tuple[str, Tuple[int, ...]]]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any, List, Optional, Sequence, Tuple
 
+from taco_launch.errors import CANNOT_PLACE, HOST_FAILED
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.model.slots import is_gpu
 
@@ -38,6 +39,15 @@ class JobRow:
     exit_code: Optional[int]
     attempt: int
     waited: Optional[float]
+    admitted: bool
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it is a job among others; not while its first try goes on, nor when that was refused."""
+        if self.admitted:
+            return True
+        refused = self.state is JobState.FAILED and self.exit_code in (CANNOT_PLACE, HOST_FAILED)
+        return not refused and self.state is not JobState.QUEUED
 
     @property
     def nodes(self) -> Tuple[str, ...]:
@@ -73,6 +83,7 @@ def row_of(spec: JobSpec, record: JobRecord) -> JobRow:
         exit_code=record.exit_code,
         attempt=record.attempt,
         waited=_waited(record),
+        admitted=record.admitted,
     )
 
 

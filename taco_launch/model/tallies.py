@@ -26,7 +26,7 @@ class Waits:
 
 @dataclass(frozen=True)
 class Tally:
-    """How many jobs were submitted, and how many of them ended how; a lost job counts as failed."""
+    """How many jobs were submitted and let in, and how many of them ended how; a lost job counts as failed."""
 
     created: int = 0
     successful: int = 0
@@ -35,7 +35,9 @@ class Tally:
     waits: Tuple[Waits, ...] = ()
 
     def with_job(self, row: JobRow) -> "Tally":
-        """Count one more job, as it stands now."""
+        """Count one more job, as it stands now, if it is to be counted."""
+        if not row.is_counted:
+            return self
         state = row.state
         return replace(
             self,

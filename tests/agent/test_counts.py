@@ -105,6 +105,27 @@ def test_a_record_that_nobody_can_read(jobs: Jobs) -> None:
     assert told() == (3, 0, 2, 1, 1)
 
 
+REFUSED = (state.ENDED, {"state": "FAILED", "exit_code": 4})
+WAITED = (state.WAITING, {"hosts": [["me", "0 of 2 free"]]})
+
+
+def test_a_job_that_is_refused_at_once_never_counts(jobs: Jobs) -> None:
+    """Not while it is looked at either, or the numbers would fall; one that has waited counts, however it ends."""
+    submitted(jobs, "new")
+    assert told() == (0, 0, 0, 0, 0)
+    submitted(jobs, "refused", REFUSED)
+    submitted(jobs, "unusable", (state.ENDED, {"state": "FAILED", "exit_code": 5}))
+    assert told() == (0, 0, 0, 0, 0)
+    counts.removed(jobs, jobs.get("refused"))
+    assert told() == (0, 0, 0, 0, 0)
+    submitted(jobs, "waits", WAITED)
+    submitted(jobs, "late", WAITED, REFUSED)
+    submitted(jobs, "suspended", (state.SUSPENDED, {}), (state.RESUMED, {}))
+    submitted(jobs, "own", (state.PLACED, PLACED), REFUSED)
+    submitted(jobs, "dead", (state.ENDED, {"state": "FAILED", "exit_code": 125}))
+    assert told() == (5, 0, 3, 0, 1)
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"tally": 1, "last": ""}', '{"tally": {"created": "x"}, "last": ""}'])
 def test_a_file_that_is_damaged(jobs: Jobs, text: str) -> None:
     some(jobs)

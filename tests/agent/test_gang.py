@@ -1,6 +1,8 @@
 """Gangs on two hosts that are folders of this machine, with real guards: slots are taken all or none, and shared."""
 
 import os
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from taco_launch import state
 from taco_launch.agent import records
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.gang import Gang
@@ -47,6 +50,7 @@ class Cluster:
     family: Family
     locks: list[int] = field(default_factory=list)
     gangs: list[Gang] = field(default_factory=list)
+    guards: list["subprocess.Popen[bytes]"] = field(default_factory=list)  # the head's
 
     def gang(
         self,
@@ -66,7 +70,9 @@ class Cluster:
         env = {"TACO_LAUNCH_LEASES": str(self.root / "leases-n1"), "PATH": os.environ["PATH"]}
         with open(folder.debug, "wb") as debug:
             guard = self.family.start((*PYTHON, str(self.agent), "guard", str(folder.path)), stderr=debug, env=env)
+        self.guards.append(guard)
         mark = f"{self.family.job_id}-{name}"
+        records.Events(folder).add(state.SUBMITTED, "why", id=mark)
         made = Gang(folder, str(self.agent), spec, mark, lambda: guard.poll() is None, lambda: None, left_out)
         self.gangs.append(made)
         return made
@@ -141,6 +147,28 @@ def test_jobs_share_hosts_and_the_others_are_told_who_has_what(cluster: Cluster)
     cluster.end(first)
     # Those of the hosts that a job is no more on are let go with the job; the refusals above took nothing.
     assert assembled(cluster.gang("e", 3)).shares == (Share("n1", 2, ("slot-0", "slot-1")), Share("n2", 1, ("slot-0",)))
+
+
+def test_hosts_are_reached_and_looked_at_while_the_heads_guard_begins(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gang, guard = cluster.gang("a", 4), cluster.guards[0]
+    told: list[str] = []
+
+    def go_on() -> None:
+        if not told and any(link.answers.get("probed", {}).get("text") for link in gang.remote):
+            told.extend((*gang.here.answers, "n2 was looked at"))
+            guard.send_signal(signal.SIGCONT)
+
+    monkeypatch.setattr("taco_launch.agent.gang.GUARD_SECONDS", 10.0)
+    monkeypatch.setattr(gang, "_meanwhile", go_on)
+    monkeypatch.setattr(gang, "_between", True)  # as with a profile that has words for RDMA
+    guard.send_signal(signal.SIGSTOP)
+    try:
+        assert [share.host for share in assembled(gang).shares] == ["n1", "n2"]
+    finally:
+        guard.send_signal(signal.SIGCONT)
+    assert told == ["n2 was looked at"]
 
 
 def test_what_never_fits_is_refused_at_once(cluster: Cluster) -> None:

@@ -111,7 +111,9 @@ def test_a_host_that_is_silent_keeps_nobody_waiting(
             link.step()
             longest = max(longest, time.monotonic() - begin)
             silent += before is not None and link.pid() is None
-            if link.line is not None and select.select([link.line], [], [], 0.02)[0]:
+            if link.line is None:
+                time.sleep(0.02)
+            elif select.select([link.line], [], [], 0.02)[0]:
                 link.read()
     finally:
         link.close()

@@ -135,14 +135,16 @@ def test_a_child_that_stays_keeps_nobody_waiting() -> None:
     os.kill(child, signal.SIGKILL)
 
 
-def test_the_end_of_tail_ends_children_of_what_ended() -> None:
+def test_the_end_of_tail_ends_children_of_what_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_END_SECONDS", 0.3)
     with LOCAL.tail(Command(("sh", "-c", "sleep 20 & echo $!"))) as stdout:
         child = int(stdout.readline())
         time.sleep(0.1)
     assert gone(child)
 
 
-def test_a_timeout_ends_children_that_outlive_their_parent(tmp_path: Path) -> None:
+def test_a_timeout_ends_children_that_outlive_their_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_END_SECONDS", 0.3)
     script = f"(trap '' TERM; exec sleep 20) & echo $! >{tmp_path}/pid; exec sleep 20"
     with pytest.raises(HostError, match=r"waited 0\.5 s for sh to end"):
         LOCAL.run(Command(("sh", "-c", script), timeout=0.5))

@@ -9,7 +9,7 @@ from taco_launch import state
 from taco_launch.agent import records
 from taco_launch.agent.folders import JobFolder, Jobs
 from taco_launch.model.codec import to_json
-from taco_launch.model.jobs import JobSpec, Policy
+from taco_launch.model.jobs import JobSpec, JobState, Policy
 from tests.agent.calls import HOSTS, PLACED, SUCCEEDED, call, submitted
 
 SUSPENDED: tuple[str, dict[str, Any]] = (state.SUSPENDED, {})
@@ -108,9 +108,15 @@ def test_a_job_that_is_submitted_to_wait(jobs: Jobs, woken: list[str]) -> None:
     assert jobs.pending() == ["a"]
 
 
-def test_a_used_name_says_which_job_has_it(jobs: Jobs) -> None:
+def test_a_used_name_says_which_job_has_it_and_only_ones_own_that_has_ended_may_be_removed(jobs: Jobs) -> None:
     assert call("submit", **request("a", suspend=True)).whole
     refused = call("submit", **request("a"))
     assert refused.error["message"] == "job a: the name is taken: SUSPENDED, of alice, submitted 0 s ago"
-    assert refused.error["hint"] == "choose another --name, or remove the old one: taco-launch delete a"
+    assert refused.error["hint"] == "choose another --name"
     assert state_of(jobs.get("a")) == "SUSPENDED"
+    records.ended(records.Events(jobs.get("a")), JobState.CANCELLED, 143, "stopped")
+    refused = call("submit", **request("a"))
+    assert refused.error["hint"] == "choose another --name, or remove the old one: taco-launch delete a"
+    of_bob = request("a")
+    of_bob["spec"]["owner"] = "bob"
+    assert call("submit", **of_bob).error["hint"] == "choose another --name"

@@ -100,6 +100,10 @@ class Queue:
         file = self.jobs.path / name / "runs"
         return len(file.read_text(encoding="ascii").splitlines()) if file.exists() else 0
 
+    def refused(self, name: str) -> None:
+        """Step on until it is known to wait, and its supervisor is gone: that takes as long as the machine takes."""
+        self.until(lambda: self.record(name).waiting and not self.scheduler._shelf.entries[name].trying, 0.1)
+
     def until(self, check: Callable[[], Any], seconds: float = 0.0) -> None:
         """Step on until something holds, of which each step takes some `seconds` of the scheduler's clock."""
 
@@ -151,7 +155,7 @@ def test_who_waits_is_told_why(queue: Queue) -> None:
     queue.until(lambda: queue.record("b").waiting, 1)
     assert queue.runs("a") <= 1
     clock = time.strftime("%Y-%m-%d %H:%M", time.localtime(0))
-    words = f"1 of 2 free, 1 held by job holder since {clock}"
+    words = f"1 of 2 free, 1 held by job holder (another queue) since {clock}"
     assert queue.record("b").waiting == (("", "job a is before it"), ("me", words))
     queue.hosts.tell("holder", "other")
     queue.until(lambda: "other" in dict(queue.record("b").waiting)["me"], 2)
@@ -164,7 +168,7 @@ def test_who_waits_is_told_why(queue: Queue) -> None:
 def test_who_waits_for_long_is_told_of_changes_less_often(queue: Queue) -> None:
     folder = queue.job("a", np=2, says=REFUSED)
     queue.hosts.tell("x", "x")
-    queue.until(lambda: queue.record("a").waiting)
+    queue.refused("a")
     queue.now += 3600
     before = len(records.read_events(folder))
     for turn in range(72):
@@ -207,17 +211,17 @@ def test_a_supervisor_that_ends_without_a_word_is_started_again_but_not_for_ever
 def test_a_job_whose_time_is_over(queue: Queue) -> None:
     folder = queue.job("late", np=2, says=REFUSED, queue_timeout=30)
     queue.hosts.tell("holder", "holder")
-    queue.until(lambda: queue.record("late").waiting, 0.1)
+    queue.refused("late")
     queue.step(31)
     record = queue.record("late")
     assert (record.state, record.exit_code) == (JobState.FAILED, 4)
-    assert record.reason.startswith("no place within the 30 s that it was to wait\n  me: 0 of 2 free, 2 held by job")
+    assert record.reason.startswith("no place within the 30 s that it was to wait: me: 0 of 2 free, 2 held by job")
     assert not folder.caller.exists()
 
 
 def test_a_job_that_may_not_wait_is_ended_once_it_is_sure_that_it_has_to(queue: Queue) -> None:
     queue.job("a", np=2, says=REFUSED)
-    queue.until(lambda: queue.record("a").waiting, 0.1)
+    queue.refused("a")
     queue.job("hasty", queue_timeout=0)
     queue.step(1)
     assert queue.record("hasty").state is JobState.QUEUED  # nobody knows yet
@@ -225,6 +229,16 @@ def test_a_job_that_may_not_wait_is_ended_once_it_is_sure_that_it_has_to(queue: 
     queue.step(1)
     assert queue.record("hasty").exit_code == 4
     assert queue.runs("hasty") == 0
+
+
+def test_who_is_resumed_waits_behind_those_that_came_meanwhile(queue: Queue) -> None:
+    folder = queue.job("a", np=2, says=REFUSED)
+    records.Events(folder).add(state.SUSPENDED, "by me")
+    queue.job("b", np=2, says=REFUSED)
+    queue.hosts.tell("x", "x")
+    records.Events(folder).add(state.RESUMED, state.FOR_SLOTS)
+    queue.until(lambda: ("", "job b is before it") in queue.record("a").waiting, 0.1)
+    assert "" not in dict(queue.record("b").waiting)
 
 
 def test_what_is_asked_of_a_waiting_job_is_done(queue: Queue) -> None:

@@ -2,7 +2,9 @@
 
 import os
 import threading
+import time
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from taco_launch import state
 from taco_launch.agent import records, tail, wake
 from taco_launch.agent.folders import Jobs
+from taco_launch.model.jobs import JobState
 from tests.agent.tried import Made, make
 from tests.conftest import eventually
 
@@ -87,6 +90,37 @@ def test_a_half_line_is_shown_as_it_comes_only_without_times(jobs: Jobs, supervi
     supervised.end()
     plain.join()
     timed.join()
+
+
+def test_it_looks_again_soon_after_a_short_silence_and_when_the_state_has_changed(
+    jobs: Jobs, supervised: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 50:
+            records.Events(supervised.folder).add(state.RUNNING, boot="b", roots=[])
+        elif len(pauses) == 52:
+            supervised.end()
+
+    monkeypatch.setattr(tail, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic, time=time.time))
+    list(tail.logs(jobs, "/agent.pyz", {"name": "j", "follow": True}))
+    shortest, longest = tail._POLL_SECONDS
+    assert pauses[0] == pauses[50] == shortest < pauses[49] == longest
+    assert all(pause < 0.001 + shortest + sum(pauses[:number]) / 10 for number, pause in enumerate(pauses[:50]))
+
+
+def test_who_follows_a_suspended_job_is_told_so_once(jobs: Jobs) -> None:
+    made = make(jobs.path.parent)
+    records.Events(made.folder).add(state.SUSPENDED, "suspended by bob")
+    followed = Following(jobs, {})
+    eventually(lambda: followed.all_of("state") == ["SUSPENDED"])
+    records.ended(records.Events(made.folder), JobState.CANCELLED, 143, "stopped")
+    followed.join()
+    assert followed.all_of("waiting") == [
+        [["", f"suspended by bob; taco-launch resume {made.folder.name} lets it go on"]]
+    ]
 
 
 def test_who_follows_is_told_why_it_waits_and_that_it_began(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:

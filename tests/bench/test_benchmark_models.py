@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="cannot: there is no torch")
+pytestmark = [
+    pytest.mark.e2e,  # torch alone takes as long to import as hundreds of fast tests
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="cannot: there is no torch"),
+]
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 # (parameters, parameter tensors), as torchvision's documentation and models have them
@@ -21,7 +24,7 @@ REAL = {
 
 
 @pytest.fixture
-def torch() -> Any:  # imported by these tests alone: it takes a second
+def torch() -> Any:
     return importlib.import_module("torch")
 
 

@@ -52,6 +52,7 @@ def test_options(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
     assert "--help" in error
 
 
+@pytest.mark.e2e  # it imports torch
 @needs_torch
 @pytest.mark.parametrize(
     ("argv", "environ", "code", "part"),
@@ -106,6 +107,7 @@ def broken_horovod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     forget()
 
 
+@pytest.mark.e2e  # it imports torch
 @needs_torch
 @pytest.mark.usefixtures("broken_horovod")
 @pytest.mark.parametrize("argv", ["", "--comm horovod"])

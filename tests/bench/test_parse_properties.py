@@ -84,7 +84,7 @@ def test_what_stands_around_the_lines_makes_no_difference(log: tuple[list[str], 
 
 
 @given(horovod_logs(), st.sampled_from(sorted(DRESSES)))
-@settings(max_examples=25)
+@settings(max_examples=settings().max_examples // 5)
 def test_a_cut_at_any_byte_gives_no_number_before_the_total_is_whole(log: tuple[list[str], Sample], dress: str) -> None:
     lines, sample = log
     data = "".join(map(DRESSES[dress], lines)).encode()
@@ -100,7 +100,7 @@ def test_a_cut_at_any_byte_gives_no_number_before_the_total_is_whole(log: tuple[
 
 
 @given(tf_logs())
-@settings(max_examples=25)
+@settings(max_examples=settings().max_examples // 5)
 def test_a_cut_tf_log_gives_no_number_before_a_total_is_whole(log: tuple[list[str], Sample]) -> None:
     lines, sample = log
     data = "\n".join(lines)
@@ -155,7 +155,7 @@ FRAGMENTS = [
 
 
 @given(st.text() | st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=3), max_size=40).map("".join))
-@settings(max_examples=1000)
+@settings(max_examples=4 * settings().max_examples)
 def test_any_text_gives_a_positive_number_or_a_reason(text: str) -> None:
     found = parse(text)
     if isinstance(found, Sample):

@@ -173,7 +173,9 @@ def test_options_before_or_after_the_verb() -> None:
     after = CliRunner().invoke(cli, ["inventory", "--json"])
     assert before.output == after.output
     assert json.loads(after.output)["hosts"][0]["name"] == "localhost"
-    assert yaml.safe_load(CliRunner().invoke(cli, ["inventory", "-o", "yaml"]).output) == json.loads(after.output)
+    written = yaml.safe_load(CliRunner().invoke(cli, ["inventory", "-o", "yaml"]).output)
+    assert written == yaml.safe_load(CliRunner().invoke(cli, ["-o", "yaml", "inventory"]).output)
+    assert list(written["hosts"]) == ["localhost"]
 
 
 def test_schema_takes_what_ships() -> None:
@@ -225,8 +227,11 @@ def test_a_bug_is_one_line_and_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion(shell: str, taco: Taco) -> None:
+def test_completion(shell: str) -> None:
     assert "_TACO_LAUNCH_COMPLETE" in CliRunner().invoke(cli, ["completion", shell]).output
+
+
+def test_completion_of_jobs(taco: Taco) -> None:
     (taco.state / "jobs" / "vgg16").mkdir(parents=True)
     env = {**taco.env, "_TACO_LAUNCH_COMPLETE": "bash_complete", "COMP_WORDS": "taco-launch logs v", "COMP_CWORD": "2"}
     done = subprocess.run(taco.argv(), env=env, capture_output=True, text=True, check=False)
@@ -272,8 +277,13 @@ def test_completion_of_hosts_and_subjects(tmp_path: Path, words: str, offered: l
     assert result.output.split() == [f"plain,{word}" for word in offered]
 
 
-@pytest.mark.parametrize("verb", ["get", "logs", "wait", "stop", "delete"])
-@pytest.mark.parametrize("name", ["nosuch", "../jobs", ".hidden", "a b", "naïve\x1b[31m"])
+@pytest.mark.parametrize(
+    ("verb", "name"),
+    [
+        *[("get", name) for name in ("nosuch", "../jobs", ".hidden", "a b", "naïve\x1b[31m")],
+        *[(verb, "naïve\x1b[31m") for verb in ("logs", "wait", "stop", "delete")],
+    ],
+)
 def test_a_job_that_is_not_there(taco: Taco, verb: str, name: str) -> None:
     result = call(verb, "--", name, env=taco.env)
     assert result.exit_code == (125 if verb == "wait" else 1)

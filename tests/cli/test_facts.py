@@ -17,6 +17,7 @@ from taco_launch.model.facts import HostFacts
 from taco_launch.model.found import Unknown
 from taco_launch.model.hardware import Rdma
 from taco_launch.remote.fanout import Answer, Fanout
+from tests.cli.test_cli import call
 from tests.conftest import Taco
 from tests.facts.hosts import host
 from tests.launch.machines import bond
@@ -38,36 +39,36 @@ def captures(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_captured_topology(taco: Taco, captures: Path) -> None:
-    done = taco("facts", "--from", str(captures / "topo.txt"), "--json")
-    assert done.returncode == 0, done.stderr
+def test_a_captured_topology(captures: Path) -> None:
+    done = call("facts", "--from", str(captures / "topo.txt"), "--json")
+    assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["topology"]["links"] == [["X", "NV2"], ["NV2", "X"]]
     assert (told["topology"]["gpus"], told["topology"]["nics"]) == (["GPU0", "GPU1"], [])
-    assert "1x NV2" in taco("facts", "--from", str(captures / "topo.txt")).stdout
+    assert "1x NV2" in call("facts", "--from", str(captures / "topo.txt")).stdout
 
 
-def test_standard_input(taco: Taco) -> None:
-    done = taco("facts", "--from", "-", "--json", input=GIDS)
+def test_standard_input() -> None:
+    done = call("facts", "--from", "-", "--json", stdin=GIDS)
     assert json.loads(done.stdout)["gid"] | {"why": ""} == {"hca": "mlx5_0", "port": 1, "gid_index": 3, "why": ""}
-    assert "GID index: 3 on mlx5_0:1" in taco("facts", "--from", "-", input=GIDS).stdout
+    assert "GID index: 3 on mlx5_0:1" in call("facts", "--from", "-", stdin=GIDS).stdout
 
 
-def test_nothing_is_understood(taco: Taco, captures: Path) -> None:
+def test_nothing_is_understood(captures: Path) -> None:
     (captures / "hello.txt").write_text("hello\n")
     for more in ((), ("--json",)):
-        done = taco("facts", "--from", str(captures / "hello.txt"), *more)
-        assert done.returncode == 1
+        done = call("facts", "--from", str(captures / "hello.txt"), *more)
+        assert done.exit_code == 1
         assert "warning: hello.txt: " in done.stderr
         assert "error: nothing that was captured is understood" in done.stderr
     assert [entry["where"] for entry in json.loads(done.stdout)["unknown"]] == ["hello.txt"]
 
 
-def test_odd_files_beside_captures_are_named_and_passed_over(taco: Taco, captures: Path) -> None:
+def test_odd_files_beside_captures_are_named_and_passed_over(captures: Path) -> None:
     (captures / "gone").symlink_to("no such file")
     os.mkfifo(captures / "pipe")
-    done = taco("facts", "--from", str(captures), "--json")
-    assert done.returncode == 0, done.stderr
+    done = call("facts", "--from", str(captures), "--json")
+    assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["topology"]["gpus"] == ["GPU0", "GPU1"]
     assert {entry["where"]: entry["reason"] for entry in told["unknown"]} == {
@@ -77,25 +78,25 @@ def test_odd_files_beside_captures_are_named_and_passed_over(taco: Taco, capture
     assert "warning: pipe: is no regular file" in done.stderr
 
 
-def test_only_what_is_asked_for_of_captures(taco: Taco, captures: Path) -> None:
-    done = taco("facts", "--from", str(captures), "--only", "gpu", "--json")
-    assert (done.returncode, json.loads(done.stdout)["topology"]) == (1, None)
+def test_only_what_is_asked_for_of_captures(captures: Path) -> None:
+    done = call("facts", "--from", str(captures), "--only", "gpu", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["topology"]) == (1, None)
 
 
 @pytest.mark.parametrize("words", [("gpu1",), ("--container", "train"), ("-i", "lab")])
-def test_captures_or_hosts(taco: Taco, captures: Path, words: tuple[str, ...]) -> None:
-    done = taco("facts", "--from", str(captures), *words)
-    assert (done.returncode, "--from: captured outputs are read, or hosts are asked" in done.stderr) == (2, True)
+def test_captures_or_hosts(captures: Path, words: tuple[str, ...]) -> None:
+    done = call("facts", "--from", str(captures), *words)
+    assert (done.exit_code, "--from: captured outputs are read, or hosts are asked" in done.stderr) == (2, True)
 
 
-def test_a_file_that_is_not_there(taco: Taco) -> None:
-    done = taco("facts", "--from", "/no/such/file")
-    assert (done.returncode, "/no/such/file" in done.stderr) == (2, True)
+def test_a_file_that_is_not_there() -> None:
+    done = call("facts", "--from", "/no/such/file")
+    assert (done.exit_code, "/no/such/file" in done.stderr) == (2, True)
 
 
-def test_a_subject_that_is_none(taco: Taco) -> None:
-    done = taco("facts", "--only", "gpus")
-    assert (done.returncode, "they are system, network, docker, gpu" in done.stderr) == (2, True)
+def test_a_subject_that_is_none() -> None:
+    done = call("facts", "--only", "gpus")
+    assert (done.exit_code, "they are system, network, docker, gpu" in done.stderr) == (2, True)
 
 
 def test_this_machine_without_a_terminal_or_standard_input(taco: Taco) -> None:
@@ -107,11 +108,11 @@ def test_this_machine_without_a_terminal_or_standard_input(taco: Taco) -> None:
     assert (asked.returncode, "there is no terminal to ask on" in asked.stderr) == (2, True)
 
 
-def test_an_inventory_of_the_environment_is_nothing_to_captures(taco: Taco, captures: Path) -> None:
-    taco.env["TACO_LAUNCH_INVENTORY"] = "/no/such/inventory"
-    assert taco("facts", "--from", str(captures)).returncode == 0
-    refused = taco("-i", "lab", "facts", "--from", str(captures))
-    assert (refused.returncode, "-i and --from: captured outputs are read, or hosts are asked" in refused.stderr) == (
+def test_an_inventory_of_the_environment_is_nothing_to_captures(captures: Path) -> None:
+    env = {"TACO_LAUNCH_INVENTORY": "/no/such/inventory"}
+    assert call("facts", "--from", str(captures), env=env).exit_code == 0
+    refused = call("-i", "lab", "facts", "--from", str(captures), env=env)
+    assert (refused.exit_code, "-i and --from: captured outputs are read, or hosts are asked" in refused.stderr) == (
         2,
         True,
     )

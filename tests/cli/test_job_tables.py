@@ -1,5 +1,6 @@
 """The tables of list, get and top: the very text, as Arena's guide has it."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from taco_launch.model.jobs import (
     JobState,
     Policy,
     RankEnd,
+    Restart,
     Transition,
 )
 from taco_launch.model.rows import JobRow, row_of
@@ -252,7 +254,18 @@ WAITING:
 
 def test_get_says_when_it_is_tried_again() -> None:
     found = job("again", 1, JobState.RESTARTING, 60, not_before=NOW + 20, reason="rank 0 on gpu1 exited with code 1")
-    assert text(job_tables.one_job(found, NOW, wide=False)).endswith("\nWAITING:\n  the next attempt begins in 20s")
+    policy = Policy(restart=Restart.ON_FAILURE, backoff_limit=3)
+    changes = (Transition(NOW - 60, JobState.QUEUED), Transition(NOW - 10, JobState.RESTARTING))
+    record = replace(found.record, attempt=1, transitions=changes, shares=GPUS, hosts=("gpu1", "gpu2"))
+    found = replace(found, spec=replace(found.spec, policy=policy), record=record)
+    at = time.strftime("%H:%M:%S", time.localtime(NOW + 20))
+    shown = text(job_tables.one_job(found, NOW, wide=False))
+    assert shown.endswith(
+        "\nREASON: rank 0 on gpu1 exited with code 1\nATTEMPT: 2 of 4\n\n"
+        f"WAITING:\n  the next attempt begins in 20s, at {at}"
+    )
+    assert shown.splitlines()[6].split()[-2:] == ["N/A", "N/A"]  # not the hosts of the attempt before
+    assert "gpu2" not in text(job_tables.one_job(found, NOW, wide=True))
     assert "WAITING" not in job_tables.one_job(found, NOW + 21, wide=False)
 
 
@@ -270,13 +283,14 @@ def test_get_explains_a_failure() -> None:
 
 def test_wide_get() -> None:
     changes = (Transition(NOW - 60, JobState.QUEUED, "waiting"), Transition(NOW - 50, JobState.RUNNING, "runs"))
-    found = job("dist", 3, JobState.RUNNING, 60, shares=GPUS, transitions=changes, line="mpirun -np 3", attempt=2)
+    found = job("dist", 3, JobState.RUNNING, 60, shares=GPUS, transitions=changes, line="mpirun -np 3", attempt=1)
+    found = replace(found, spec=replace(found.spec, policy=Policy(restart=Restart.EXIT_CODE, backoff_limit=1)))
     shown = text(job_tables.one_job(replace(found, events=(Event(NOW, "running", "a\nb"),)), NOW, wide=True))
     for line in (
         "OWNER: alice",
         "QUEUE: default",
         "SLOTS: gpu1: GPU-1; gpu2: GPU-2, GPU-3",
-        "ATTEMPT: 2",
+        "ATTEMPT: 1 of 2",
         "COMMAND: python3 train.py",
         "LINE: mpirun -np 3",
         "FOLDER: /state/jobs/dist",

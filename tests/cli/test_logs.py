@@ -3,6 +3,7 @@
 import io
 import sys
 import time
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 from taco_launch.cli import render
 from taco_launch.cli.logs import logs
+from taco_launch.cli.options import Settings
 from taco_launch.flows import jobs
 from taco_launch.flows.follow import Follow, Job
 from taco_launch.model.hosts import Host
@@ -92,6 +94,47 @@ def test_whose_output_is_said_once(asked: list[Follow]) -> None:
     result = call("--rank", "0", "--host", "n1", "j")
     assert str(result.exception) == "--rank and --host: each says whose output is meant"
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        ({"state": JobState.QUEUED}, "its hosts have not told of their slots yet"),
+        ({"state": JobState.QUEUED, "waiting": (("n1", "0 of 2 free"),)}, "n1: 0 of 2 free"),
+        (
+            {"state": JobState.SUSPENDED, "reason": "suspended by bob"},
+            "suspended by bob; taco-launch resume j lets it go on",
+        ),
+    ],
+)
+def test_a_job_that_waits_says_why_it_has_no_more(
+    record: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = replace(JOB, record=replace(JOB.record, **record))
+    monkeypatch.setattr(jobs, "follow", lambda *_args, **_named: waits)
+    assert call("j").stderr == f"job j: waiting: {told}\n"
+
+
+@pytest.mark.parametrize(("hosts", "more"), [(4, ""), (5, "; and 1 more host"), (6, "; and 2 more hosts")])
+def test_of_many_hosts_the_first_are_told(hosts: int, more: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = tuple((f"n{number}", "full") for number in range(hosts))
+    render.waits(Settings(), "j", words)
+    assert capsys.readouterr().err == f"job j: waiting: n0: full; n1: full; n2: full; n3: full{more}\n"
+
+
+def test_what_is_to_be_typed_has_the_inventory(capsys: pytest.CaptureFixture[str]) -> None:
+    render.waits(Settings(inventory="c.yaml"), "j", (("", "suspended by bob; taco-launch resume j lets it go on"),))
+    assert "; taco-launch -i c.yaml resume j lets" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("attempt", [0, 1])
+def test_how_a_job_ended_is_one_line_and_its_log_named_where_it_has_one(
+    attempt: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = replace(JOB.record, state=JobState.FAILED, reason="no place\n  n1: full", attempt=attempt)
+    render.ending(Settings(), replace(JOB, record=record))
+    told = "job j: FAILED: no place; n1: full\n" + ("its log: taco-launch logs j\n" if attempt else "")
+    assert click.unstyle(capsys.readouterr().err) == told
 
 
 def test_labels_are_coloured_with_their_times(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,6 +108,20 @@ def test_teardown_of_nothing_and_its_interruption(tmp_path: Path, monkeypatch: p
     assert stopped.stderr.endswith(f"interrupted: a step that has begun is finished by its host; to go on: {again}")
 
 
+@pytest.mark.parametrize("verb", ["setup", "teardown"])
+def test_no_is_an_answer(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("cluster: c\ncontainer: {image: train}\nhosts: {gpu1: {}}\n")
+    plans = (Chain("gpu1", (Op("container", "change it", "", ":"),), ()),)
+    monkeypatch.setattr(flow.Teardown, "look", lambda *_args: plans)
+    monkeypatch.setattr(setup_flow.Setup, "look", lambda *_args: None)
+    monkeypatch.setattr(setup_flow.Setup, "plan", lambda *_args: plans)
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _self: True)
+    refused = CliRunner().invoke(cli, ("-i", str(file), verb), input="n\n")
+    assert refused.exit_code == 1
+    assert refused.stderr.endswith("nothing was done\n")
+
+
 def test_setup_goes_on_with_what_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("cluster: c\ncontainer: {image: train}\nhosts: {gpu1: {}}\n")

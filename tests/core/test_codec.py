@@ -66,7 +66,7 @@ def test_the_model_is_found() -> None:
 
 @pytest.mark.parametrize("kind", MODELS, ids=lambda kind: kind.__name__)
 def test_round_trip_through_text(kind: Any) -> None:
-    @settings(max_examples=40)
+    @settings(max_examples=20)
     @given(models(kind))
     def check(value: Any) -> None:
         text = json.dumps(to_json(value))
@@ -80,7 +80,7 @@ def test_a_wrong_shape_names_its_field(kind: Any, name: str) -> None:
     whole = to_json(WHOLE[kind])
     hint = get_type_hints(kind)[name]
 
-    @settings(max_examples=10)
+    @settings(max_examples=5)
     @given(JSON)
     def check(data: Any) -> None:
         if is_dataclass(hint) and isinstance(data, dict):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from taco_launch import diagnose
 from taco_launch.diagnose import Scan, explain, is_consequence
 from taco_launch.signatures.entry import Signature
 from taco_launch.signatures.table import TABLE
@@ -52,7 +53,7 @@ def names(text: str) -> list[str]:
     return [finding.signature for finding in explain(text.split("\n"))]
 
 
-@settings(max_examples=200)
+@settings(max_examples=2 * settings().max_examples)
 @given(st.lists(st.text() | NOISE | st.sampled_from([key for entry in TABLE for key in entry.keys])))
 def test_any_text_is_explained_without_failing(lines: list[str]) -> None:
     for finding in explain(lines):
@@ -84,11 +85,14 @@ def test_where_a_log_is_cut_into_pieces_does_not_matter(ahead: int, piece: int, 
 
 
 @pytest.mark.parametrize("behind", [*range(70), 1000, 20_000])
-def test_a_text_of_several_lines_is_found_across_the_pieces_of_a_log(behind: int) -> None:
+def test_a_text_of_several_lines_is_found_across_the_pieces_of_a_log(
+    behind: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wherever a block ends: within the text, or behind so many characters more."""
+    monkeypatch.setattr(diagnose, "_BLOCK", 1 << 15)  # the real one takes eight times as long
     text = "gpu1/mpirun | Process name: [[17350,1],4]\ngpu1/mpirun |   Exit code:    255\n"
     scan = Scan()
-    scan.feed("-" * ((1 << 18) - behind) + "\n" + text[:behind])
+    scan.feed("-" * ((1 << 15) - behind) + "\n" + text[:behind])
     scan.feed(text[behind:] + "more\n")
     assert [(finding.signature, finding.line) for finding in scan.findings()] == [("rank-exited-255", 2)]
 
@@ -203,9 +207,9 @@ def test_the_same_of_the_same_host_is_told_once_and_the_first_line_counts() -> N
 
 
 def test_the_findings_are_bounded() -> None:
-    one = [f"ssh: connect to host gpu{number} port 22: Connection refused" for number in range(5000)]
+    one = [f"ssh: connect to host gpu{number} port 22: Connection refused" for number in range(1000)]
     assert len(explain(one)) == 16
-    more = [f"gpu{number}:1:2 [0] NCCL WARN {key}" for number in range(40) for entry in TABLE for key in entry.keys]
+    more = [f"gpu{number}:1:2 [0] NCCL WARN {key}" for number in range(10) for entry in TABLE for key in entry.keys]
     assert len(explain([*one, *more])) == 64
 
 
@@ -277,11 +281,12 @@ def test_no_text_takes_long() -> None:
     assert seconds(text * 2) < 4 * seconds(text) + 1
 
 
-def test_texts_that_never_end_are_given_up() -> None:
+def test_texts_that_never_end_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A beginning of a text of many lines, again and again: in the end it costs no more than any other line."""
+    monkeypatch.setattr(diagnose, "_MOST_IN_VAIN", 1 << 16)  # after a sixteenth of what is really looked through
     scan = Scan()
     begin = time.process_time()
     scan.feed("Traceback (most recent call last):\n" * 50_000)
     scan.feed("\n" * 100 + REFUSED)
     assert [finding.signature for finding in scan.findings()] == ["ssh-refused"]
-    assert time.process_time() - begin < 7
+    assert time.process_time() - begin < 1.5

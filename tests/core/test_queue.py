@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch import queue
+from taco_launch import queue, state
 from taco_launch.errors import CANNOT_PLACE, DEADLINE
-from taco_launch.model.jobs import JobRecord, JobState, Policy, Transition
+from taco_launch.model.jobs import Event, JobRecord, JobState, Policy, Transition
 from taco_launch.model.plans import Wanted
 from taco_launch.queue import Waiting
 
@@ -29,6 +29,34 @@ def rooms(**held: str) -> Mapping[str, queue.Room]:
 
 def begin(jobs: Iterable[Waiting], here: Mapping[str, queue.Room], **more: Iterable[str]) -> list[str]:
     return list(queue.begin(queue.order(jobs), here, **{name: frozenset(value) for name, value in more.items()}))
+
+
+def test_who_is_resumed_comes_in_behind_who_waits() -> None:
+    events = [Event(1, state.SUBMITTED, data={"id": "x"}), Event(2, state.WAITING, data={"hosts": ()})]
+    assert queue.came(state.reduce(events)) == 1
+    events += [Event(3, state.SUSPENDED), Event(4, state.RESUMED)]
+    assert queue.came(state.reduce(events)) == 4
+    # neither words nor another attempt is a new beginning
+    events += [Event(5, state.WAITING, data={"hosts": ()}), Event(6, state.RESTARTING, data={"delay": 1})]
+    events += [Event(8, state.WAITING, data={"hosts": ()})]
+    assert queue.came(state.reduce(events)) == 4
+    events += [Event(9, state.SUSPENDED), Event(10, state.RESUMED)]
+    assert queue.came(state.reduce(events)) == 10
+
+
+def test_what_a_job_waits_for() -> None:
+    events = [Event(1, state.SUBMITTED, "", {"id": "x"})]
+    assert queue.why(state.reduce(events), "x") == ()
+    events += [Event(2, state.WAITING, state.FOR_SLOTS, {"hosts": [["a", "0 of 2 free"]]})]
+    assert queue.why(state.reduce(events), "x") == (("a", "0 of 2 free"),)
+    placed = Event(3, state.PLACED, "", {"np": 1, "hosts": ["a"], "line": "mpirun", "attempt": 1})
+    assert queue.why(state.reduce([*events, placed]), "x") == ()
+    failed = Event(4, state.RESTARTING, "rank 0 on a exited with code 3", {"delay": 20.0})
+    assert queue.why(state.reduce([*events, placed, failed]), "x") == (
+        ("", "attempt 2 begins 20 s after attempt 1 failed: rank 0 on a exited with code 3"),
+    )
+    events += [Event(5, state.SUSPENDED, "suspended by bob")]
+    assert queue.why(state.reduce(events), "x") == (("", "suspended by bob; taco-launch resume x lets it go on"),)
 
 
 def test_the_order_is_by_priority_then_submission() -> None:
@@ -170,9 +198,9 @@ def test_who_delays_nobody_may_pass(held: list[int], first: int, last: int, free
 
 
 def test_a_thousand_that_wait_are_looked_at_fast() -> None:
-    jobs = [replace(job("A", 8, "ab"), name=f"j{index}", submitted=float(index)) for index in range(1000)]
+    jobs = [replace(job("A", 8, "ab"), name=f"j{index}", came=float(index)) for index in range(1000)]
     assert begin(jobs, rooms(a="xxxxxxxx", b="xxxxxxx.")) == []
-    small = replace(job("A", 1, "a"), name="small", submitted=2000.0)
+    small = replace(job("A", 1, "a"), name="small", came=2000.0)
     assert begin([*jobs, small], rooms(a=".xxxxxxxx", b="xxxxxxxx")) == []  # too many are before it
 
 

@@ -80,6 +80,7 @@ def test_the_life_of_a_job() -> None:
             Transition(5.0, JobState.STOPPING, "TERM"),
             Transition(6.0, JobState.FAILED, "rank 1 failed"),
         ),
+        admitted=True,
     )
 
 
@@ -127,6 +128,8 @@ def test_a_job_that_waits_says_why_until_it_has_a_place_or_is_suspended() -> Non
     suspended = Event(3.0, state.SUSPENDED, "suspended by root")
     record = state.reduce([SUBMITTED, waiting, suspended])
     assert (record.state, record.waiting) == (JobState.SUSPENDED, ())
+    failed = Event(2.0, state.RESTARTING, "", {"delay": 9.0})
+    assert state.reduce([SUBMITTED, failed, suspended]).not_before is None
     assert state.reduce([SUBMITTED, suspended, Event(4.0, state.RESUMED)]).state is JobState.QUEUED
     assert state.reduce([Event(1.0, state.SUBMITTED, "", {"id": "a", "suspend": True})]).state is JobState.SUSPENDED
 
@@ -162,6 +165,45 @@ def test_when_a_job_is_tried_again(
         assert found.left_out == ("a", "b")
         assert state.retry(policy, record, JobState(end), code, "a") == (delay, ("a",))
         assert state.retry(policy, record, JobState(end), code, "") == (delay, ("a",))
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        ("", (1, 4)),  # it waits for the first of them
+        ("P", (1, 4)),
+        ("PF", (2, 4)),  # the next one, as long as it waits for that
+        ("PFW", (2, 4)),
+        ("PFWP", (2, 4)),
+        ("PFPFPF", (4, 4)),
+        ("PFPFPFPE", (4, 4)),
+        ("PFE", (1, 4)),  # stopped before the second began
+        ("E", (0, 4)),
+        ("PS", (2, 5)),  # what was suspended has not failed
+        ("PSRPF", (3, 5)),
+    ],
+)
+def test_which_attempt_it_is_of_how_many(steps: str, told: tuple[int, int]) -> None:
+    events = [Event(0, state.SUBMITTED, data={"id": "x"})]
+    for step in steps:
+        number = sum(event.kind == state.PLACED for event in events)
+        events.append(
+            {
+                "P": Event(1, state.PLACED, data={"np": 1, "hosts": ["a"], "line": "l", "attempt": number + 1}),
+                "F": Event(1, state.RESTARTING, data={"delay": 10}),
+                "W": Event(1, state.WAITING, data={"hosts": ()}),
+                "S": Event(1, state.SUSPENDED),
+                "R": Event(1, state.RESUMED),
+                "E": Event(1, state.ENDED, data={"state": "FAILED", "exit_code": 1}),
+            }[step]
+        )
+    policy = Policy(restart=Restart.ON_FAILURE, backoff_limit=3)
+    assert state.attempts(policy, state.reduce(events)) == told
+
+
+def test_there_is_one_attempt_where_no_other_is_allowed() -> None:
+    record = state.reduce([Event(0, state.SUBMITTED, data={"id": "x"})])
+    assert state.attempts(Policy(backoff_limit=3), record) == (1, 1)
 
 
 def test_an_attempt_has_a_mark_of_its_own() -> None:

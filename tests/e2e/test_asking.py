@@ -65,8 +65,8 @@ def test_suspended_from_the_beginning_and_again(taco: Taco, tmp_path: Path) -> N
 def test_another_users_job(taco: Taco) -> None:
     assert taco("submit", "--name", "theirs", "--np", "1", "--", "sleep", "60").returncode == 0
     taco.env["LOGNAME"] = "bob"
-    for verb in ("stop", "suspend", "delete"):
-        refused = taco(verb, "theirs")
+    for words in (["stop", "theirs"], ["suspend", "theirs"], ["delete", "theirs"], ["exec", "theirs", "true"]):
+        refused = taco(*words)
         assert refused.returncode == 2
         assert "and nobody to ask" in refused.stderr
     assert taco.job("theirs")["state"] in ("STARTING", "RUNNING")

@@ -117,7 +117,7 @@ def test_who_follows_a_job_that_waits_is_told_why(taco: Taco) -> None:
         assert err.startswith(b"job second: waiting: localhost: ")
         assert b"held by job first since" in err
     _out, err = held.communicate(timeout=30)
-    assert err.startswith(b"job held: SUSPENDED\n")
+    assert err.startswith(b"job held: waiting: submitted to wait until it is resumed; taco-launch resume held lets")
 
 
 def test_a_killed_rank_and_its_supervisor_leave_a_log_that_can_be_read(taco: Taco) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from taco_launch.agent import processes
+from taco_launch.agent import facts, processes
 from tests.conftest import Taco, eventually
 
 pytestmark = pytest.mark.e2e
@@ -82,6 +82,8 @@ def test_a_job_waits_for_its_slots_and_is_told_why(taco: Taco) -> None:
     ((host, why),) = job["waiting"]
     assert host == "localhost"
     assert why.startswith("0 of 2 free, 2 held by job holder since ")
+    assert job["reason"] == "waiting for slots"  # whoever has written it, supervisor or scheduler
+    assert "waiting" in kinds(taco, "next")
     assert taco("stop", "holder").returncode == 0
     out, err = process.communicate(timeout=30)
     assert out == b"localhost/0 | mine\n"
@@ -139,7 +141,8 @@ def test_the_queue_deadline(taco: Taco) -> None:
     assert taco("wait", "late").returncode == 4
     job = taco.job("late")
     assert (job["state"], job["exit_code"], job["started"]) == ("FAILED", 4, None)
-    assert job["reason"].startswith("no place within the 2 s that it was to wait\n  localhost: 0 of 2 free")
+    assert job["reason"].startswith("no place within the 2 s that it was to wait: localhost: 0 of 2 free")
+    assert taco("wait", "late").stderr.count("\n") == 1  # it never ran: there is no log to name
 
 
 def test_many_submits_at_once(taco: Taco, tmp_path: Path) -> None:
@@ -264,6 +267,20 @@ def test_the_time_of_a_job_is_that_of_all_attempts(taco: Taco) -> None:
     submit(taco, "slow", "--np", "1", *words, "--", "sh", "-c", "exit 7")
     assert taco.ended("slow", 15)["exit_code"] == 124
     assert kinds(taco, "slow")[-2:] == ["restarting", "ended"]
+
+
+def test_the_head_reboots_between_two_attempts(taco: Taco, tmp_path: Path) -> None:
+    words = ("--restart", "on-failure", "--backoff-limit", "1", "--backoff", "2", "-x", f"WITNESS={tmp_path}/seen")
+    submit(taco, "again", "--np", "1", *words, "--", "sh", "-c", AGAIN)
+    eventually(lambda: kinds(taco, "again")[-1] == "restarting")
+    for pid in schedulers(taco):
+        os.kill(pid, signal.SIGKILL)
+    events = taco.folder("again") / "events.jsonl"
+    events.write_text(events.read_text(encoding="ascii").replace(facts.boot_id(), "before"), encoding="ascii")
+    time.sleep(2)
+    assert kinds(taco, "again")[-1] == "restarting"  # nobody was there
+    job = taco.ended("again")
+    assert (job["state"], job["attempt"]) == ("SUCCEEDED", 2)
 
 
 @pytest.mark.parametrize("restart", [True, False])

@@ -210,6 +210,8 @@ def test_ports_of_hcas_that_are_not_active() -> None:
         ailing = replace(facts, rdma=replace(facts.rdma, hcas=hcas))
         assert wrong(ailing) == [(level, "RDMA ports", text)]
         assert next(each.hint for each in verdicts(ailing) if each.name == "RDMA ports")
+        for judged_ports in (ailing, facts):  # of ports that jobs are not to use nothing is said
+            assert "RDMA ports" not in [each.name for each in verdicts(judged_ports, rdma="off")]
 
 
 @pytest.mark.parametrize(("dmabuf", "level"), [(True, "ok"), (False, "remark")])

@@ -200,7 +200,7 @@ BLANKS = [" ", " ", "\t", "\n", "\n", "\r\n", "#", "//", "\x1b", "\x00", "\ufeff
 PIECES = st.sampled_from([*HOSTS, *OPTIONS, *BLANKS]) | st.text(max_size=4)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=4 * settings().max_examples)
 @given(st.lists(PIECES, max_size=14).map("".join))
 def test_any_text_gives_hosts_or_our_error(text: str) -> None:
     try:
@@ -254,7 +254,6 @@ def right_files(draw: st.DrawFn) -> tuple[str, list[list[Any]]]:
     return end.join(lines) + draw(st.sampled_from(["", end])), [[n, u, s, m] for n, u, (s, m) in wanted]
 
 
-@settings(max_examples=200, deadline=None)
 @given(right_files())
 def test_a_right_file_gives_its_hosts(made: tuple[str, list[list[Any]]]) -> None:
     text, wanted = made

@@ -3,7 +3,7 @@
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,10 +32,10 @@ def message(data: bytes) -> str:
 
 
 @contextmanager
-def at_most(seconds: float) -> Iterator[None]:
-    begin = time.perf_counter()
+def at_most(seconds: float, clock: Callable[[], float] = time.perf_counter) -> Iterator[None]:
+    begin = clock()
     yield
-    assert time.perf_counter() - begin < seconds
+    assert clock() - begin < seconds
 
 
 def test_the_option_goes_before_the_variable_and_this_before_what_is_shipped(tmp_path: Path) -> None:
@@ -161,15 +161,15 @@ HOSTILE = {
     "long number": b"cluster: " + b"9" * 1_000_000,
     "long text": b"cluster: " + b"x" * 1_000_000,
     "long key": b"x" * 1000 + b": 1\n" + b"a" * 900_000 + b": 1",
-    "unknown keys": b"".join(b"k%d: 1\n" % number for number in range(30_000)),
-    "one key": b"a: 1\n" * 60_000,
-    "anchored keys": b"".join(b"&a k%d: 1\n" % number for number in range(30_000)),
+    "unknown keys": b"".join(b"k%d: 1\n" % number for number in range(10_000)),
+    "one key": b"a: 1\n" * 20_000,
+    "anchored keys": b"".join(b"&a k%d: 1\n" % number for number in range(10_000)),
     "aliases": b"a: &a [x]\nb: [" + b"*a," * 70_000 + b"]",
-    "bad hosts": b"cluster: c\nhosts:\n" + b"".join(b"  h%d: 1\n" % number for number in range(30_000)),
-    "many hosts": b"cluster: c\nhosts:\n" + b"".join(b"  h%d:\n" % number for number in range(30_000)),
+    "bad hosts": b"cluster: c\nhosts:\n" + b"".join(b"  h%d: 1\n" % number for number in range(10_000)),
+    "many hosts": b"cluster: c\nhosts:\n" + b"".join(b"  h%d:\n" % number for number in range(11_000)),
     "many ranges": b"cluster: c\nhosts:\n" + b"".join(b"  h%dx[1-9999]:\n" % number for number in range(7_000)),
     "same range": b"cluster: c\nhosts: {'h[1-9999]': }\ngroups: {g: [" + b"'h[1-9999]'," * 30_000 + b"]}",
-    "strangers": b"cluster: c\nhosts: {'h[1-9999]': }\ngroups: {g: [" + b"h10000," * 30_000 + b"]}",
+    "strangers": b"cluster: c\nhosts: {'h[1-999]': }\ngroups: {g: [" + b"h10000," * 30_000 + b"]}",
     "groups": b"cluster: c\nhosts: {'h[1-9999]': }\ngroups:\n"
     + b"".join(b"  g%d: {hosts: ['h[1-9999]'], slots: %d}\n" % (number, number) for number in range(7_000)),
 }
@@ -177,7 +177,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_files_are_refused_soon(name: str) -> None:
-    with at_most(20):
+    with at_most(8, time.process_time):
         assert len(message(HOSTILE[name])) < 100_000
 
 

@@ -1,4 +1,6 @@
-"""10,000 made-up inventories, host strings, names and `-x` values: each gives a value, or our error with path and value.
+"""Made-up inventories, host strings, names and `-x` values: each gives a value, or our error with path and value.
+
+They are 10,000 with `--hypothesis-profile thorough`, and a tenth of that otherwise.
 
 What is made up is near to what is right: good pieces with a few of them changed. A tally sees to it that both outcomes
 really come up.
@@ -22,7 +24,7 @@ from taco_launch.model.hosts import Host, Inventory
 
 T = TypeVar("T")
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # that of libyaml, where PyYAML has it
-EACH = settings(max_examples=2500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EACH = settings(max_examples=5 * settings().max_examples, suppress_health_check=[HealthCheck.too_slow])
 
 GOOD: dict[str, Any] = {
     "cluster": "hcc",
@@ -72,7 +74,7 @@ def outcome(tally: Counter[str], make: Callable[[], T]) -> T | None:
 
 
 def both_came_up(tally: Counter[str]) -> None:
-    assert min(tally["taken"], tally["refused"]) > 100, tally
+    assert min(tally["taken"], tally["refused"]) > tally.total() / 25, tally
 
 
 def spots(tree: Any) -> list[tuple[Any, Any]]:

@@ -86,7 +86,7 @@ def items() -> st.SearchStrategy[str]:
     return st.builds(item, whole, st.integers(0, 12), st.integers(1, 4), st.integers(1, 3))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=2 * settings().max_examples)
 @given(st.lists(st.tuples(st.sampled_from(["gpu", "a-"]), st.lists(items(), min_size=1, max_size=3)), max_size=2))
 def test_the_same_hosts_as_clustershell(axes: list[tuple[str, list[str]]]) -> None:
     text = "n" + "".join(f"{prefix}[{','.join(body)}]" for prefix, body in axes)

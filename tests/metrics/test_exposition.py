@@ -61,7 +61,7 @@ def test_the_text_itself() -> None:
 
 
 def row(name: str, state: JobState, **more: Any) -> JobRow:
-    values: dict[str, Any] = dict.fromkeys(FIELDS)
+    values: dict[str, Any] = {**dict.fromkeys(FIELDS), "admitted": True}
     return JobRow(**{**values, "name": name, "id": name, "state": state, "queue": "default", "cluster": "hcc", **more})
 
 

@@ -17,6 +17,7 @@ from taco_launch.model.jobs import (
     Restart,
     Transition,
 )
+from taco_launch.model.stalls import Stall
 
 SUBMITTED = "submitted"  # data: id; suspend where it waits for `resume`
 WAITING = "waiting"  # data: hosts: why it has no place, (host, why)
@@ -26,6 +27,8 @@ PLACED = "placed"  # data: np, hosts, line, warnings, mark, attempt, shares
 LAUNCHED = "launched"  # data: boot, roots: mpirun has started
 RUNNING = "running"  # data: boot, roots: every rank has started; it may be that one has ended already
 RANK_FAILED = "rank-failed"  # data: rank, host, exit_code: a rank that did not end with 0
+STALLED = "stalled"  # data: since, ranks: no rank does anything
+STIRRED = "stirred"  # it goes on after that
 STOPPING = "stopping"
 RESTARTING = "restarting"  # an attempt failed; data: delay in seconds, left_out, exit_code; rank, host as of `ended`
 ENDED = "ended"  # data: state, exit_code; rank, host where a rank's failure is the reason; findings where there are any
@@ -109,6 +112,7 @@ def _placed(record: JobRecord, event: Event) -> JobRecord:
         not_before=None,
         shares=tuple(from_json(HostRanks, entry) for entry in data.get("shares", ())),
         admitted=True,
+        stalled=None,
     )
 
 
@@ -116,6 +120,16 @@ def _running(record: JobRecord, event: Event) -> JobRecord:
     if record.state is JobState.STOPPING:
         return record
     return replace(record, state=JobState.RUNNING, reason=event.reason)
+
+
+def _stalled(record: JobRecord, event: Event) -> JobRecord:
+    if record.state is not JobState.RUNNING:
+        return record
+    return replace(record, stalled=from_json(Stall, event.data), reason=event.reason)
+
+
+def _stirred(record: JobRecord, event: Event) -> JobRecord:
+    return record if record.stalled is None else replace(record, stalled=None, reason=event.reason)
 
 
 def _stopping(record: JobRecord, event: Event) -> JobRecord:
@@ -150,7 +164,8 @@ def _failure(event: Event) -> Optional[RankEnd]:
     data = event.data
     if data.get("rank") is None:
         return None
-    return RankEnd(int(data["rank"]), str(data["host"]), int(data["exit_code"]), event.reason)
+    end = RankEnd(int(data["rank"]), str(data["host"]), int(data["exit_code"]), event.reason)
+    return replace(end, log=str(data.get("log", "")), lines=tuple(map(str, data.get("lines", ()))))
 
 
 _STEPS: Mapping[str, Callable[[JobRecord, Event], JobRecord]] = {
@@ -160,6 +175,8 @@ _STEPS: Mapping[str, Callable[[JobRecord, Event], JobRecord]] = {
     RESUMED: _resumed,
     PLACED: _placed,
     RUNNING: _running,
+    STALLED: _stalled,
+    STIRRED: _stirred,
     STOPPING: _stopping,
     RESTARTING: _restarting,
     ENDED: _ended,
@@ -183,17 +200,19 @@ class Retry(NamedTuple):
     left_out: Tuple[str, ...]
 
 
-def retry(policy: Policy, record: JobRecord, end: JobState, exit_code: int, host: str) -> Optional[Retry]:
+def retry(
+    policy: Policy, record: JobRecord, end: JobState, exit_code: int, host: str, *, hung: bool = False
+) -> Optional[Retry]:
     """Say whether a job whose attempt ended so is tried again; `host` is the one to blame, "" where none is.
 
     After a loss always, as far as `backoff_limit` goes; after a failure by `restart`. Never where no rank could start,
-    or the time of the job is over. The hosts that earlier attempts failed on stay left out.
+    or the time of the job is over; a job that was ended because it `hung` has failed. The hosts that earlier attempts failed on stay left out.
     """
     lost = end is JobState.LOST
     failed = _failures(record)
     if policy.restart is Restart.NEVER or failed >= policy.backoff_limit:
         return None
-    if not lost and (end is not JobState.FAILED or exit_code in (DEADLINE, NO_JOB)):
+    if not lost and (end is not JobState.FAILED or (not hung and exit_code in (DEADLINE, NO_JOB))):
         return None
     if not lost and policy.restart is Restart.EXIT_CODE and exit_code < SIGNAL_BASE:
         return None

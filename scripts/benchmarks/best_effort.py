@@ -12,13 +12,17 @@ from their NUMA nodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from heapq import merge
 from itertools import combinations
 
 from taco_launch.placement.mesh import NEAR, Mesh
 
 _SCORES = {"SYS": 10, "NODE": 20, "PHB": 30, "PXB": 40, "PIX": 50}
 _NVLINK = 100
+# Comes after the index of every GPU.
+_BEHIND = 1 << 8
+_Set = tuple[int, ...]
 
 
 class BestEffort:
@@ -29,47 +33,50 @@ class BestEffort:
         every = range(len(mesh.matrix))
         self._pairs = [[0 if one == other else _score(mesh, one, other) for other in every] for one in every]
 
-    def allocate(self, free: Sequence[int], count: int) -> tuple[int, ...]:
+    def allocate(self, free: Sequence[int], count: int) -> _Set:
         """Give the set of `count` free GPUs."""
         if count == 1:
             return (free[0],)
-        padding = -len(free) % count
-        padded = (*free, *(None for _number in range(padding)))
-        sets = _Sets(padded, count, self._pairs)
-        _total, division = sets.divided((1 << len(padded)) - 1)
-        full = [each for each in division if each >> len(free) == 0]
-        best = max(full, key=sets.scores.__getitem__)  # of equals the first
-        return tuple(gpu for place, gpu in enumerate(free) if best >> place & 1)
+        division = _Division(self._pairs, count, -len(free) % count)
+        full = [each for each in division.best(tuple(free), padded=False)[1] if len(each) == count]
+        return max(full, key=division.score)  # of equals the first
 
 
-class _Sets:
-    """The sets that free GPUs and padding (None) may be divided into: bits of their places, with their scores."""
+class _Division:
+    """Divides GPUs into sets of `count`, of which one has as many less as there is padding."""
 
-    def __init__(self, padded: Sequence[int | None], count: int, pairs: Sequence[Sequence[int]]) -> None:
-        """Score all sets that hold all of the padding or none of it."""
-        padding = padded.count(None)
-        self.scores: dict[int, int] = {}
-        self._by_first: list[list[int]] = [[] for _gpu in padded]
-        self._kept: dict[int, tuple[int, tuple[int, ...]]] = {0: (0, ())}
-        for places in combinations(range(len(padded)), count):
-            gpus = [gpu for gpu in (padded[place] for place in places) if gpu is not None]
-            if count - len(gpus) in (0, padding):
-                mask = sum(1 << place for place in places)
-                self._by_first[places[0]].append(mask)
-                self.scores[mask] = sum(pairs[one][other] for one, other in combinations(gpus, 2))
+    def __init__(self, pairs: Sequence[Sequence[int]], count: int, padding: int) -> None:
+        """Keep what is worked out."""
+        self._pairs, self._count, self._less = pairs, count, count - padding
+        self._even = padding == 0
+        self._kept: dict[_Set, tuple[int, tuple[_Set, ...]]] = {(): (0, ())}
+        self._scores: dict[_Set, int] = {}
 
-    def divided(self, left: int) -> tuple[int, tuple[int, ...]]:
-        """Give the total and the sets of the best division of what is left, of equals the first."""
+    def best(self, left: _Set, *, padded: bool) -> tuple[int, tuple[_Set, ...]]:
+        """Give the total and the sets of the best division, of equals the first; `padded`: the smaller set is taken."""
         if left not in self._kept:
-            best: tuple[int, tuple[int, ...]] = (-1, ())
-            for chosen in self._by_first[(left & -left).bit_length() - 1]:
-                if chosen & left == chosen:
-                    total, sets = self.divided(left ^ chosen)
-                    total += self.scores[chosen]
-                    if total > best[0]:
-                        best = (total, (chosen, *sets))
-            self._kept[left] = best
+            found: tuple[int, tuple[_Set, ...]] = (-1, ())
+            for chosen in self._sets(left, padded=padded):
+                rest = tuple(gpu for gpu in left if gpu not in chosen)
+                total, sets = self.best(rest, padded=padded or len(chosen) == self._less)
+                total += self.score(chosen)
+                if total > found[0]:
+                    found = (total, (chosen, *sets))
+            self._kept[left] = found
         return self._kept[left]
+
+    def score(self, gpus: _Set) -> int:
+        """Give the sum of the scores of all pairs."""
+        if gpus not in self._scores:
+            self._scores[gpus] = sum(self._pairs[one][other] for one, other in combinations(gpus, 2))
+        return self._scores[gpus]
+
+    def _sets(self, left: _Set, *, padded: bool) -> Iterator[_Set]:
+        """Give the sets that the first GPU may be in, by indices, padding being behind every GPU."""
+        full = combinations(left[1:], self._count - 1)
+        less = () if padded or self._even else combinations(left[1:], self._less - 1)
+        for others in merge(full, less, key=lambda others: (*others, _BEHIND)):
+            yield (left[0], *others)
 
 
 def _score(mesh: Mesh, one: int, other: int) -> int:

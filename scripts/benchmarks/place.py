@@ -29,7 +29,7 @@ from taco_launch.placement.rings import Matrix, rings
 _MACHINES = Path(__file__).resolve().parents[2] / "tests" / "placement" / "cases" / "machines"
 _BAR_PLACED_MS, _BAR_8_S, _BAR_16_S = 10, 1, 20
 # Up to so many GPUs every set of free ones is tried with every number; of larger hosts so many cases are drawn.
-_ALL, _DRAWN, _SEED = 8, 50, 16
+_ALL, _DRAWN, _SEED = 8, 300, 16
 _LOWEST, _PEER = "lowest indices", "go-gpuallocator"
 
 

@@ -5,7 +5,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 from taco_launch import state
 from taco_launch.agent import records
 from taco_launch.agent.folders import JobFolder
-from taco_launch.agent.why import blamed, explained
+from taco_launch.agent.why import blamed, explained, last_lines
 from taco_launch.model.codec import to_json
 from taco_launch.model.jobs import Finding, JobSpec, JobState, RankEnd
 
@@ -15,7 +15,8 @@ class End(NamedTuple):
 
     `started` are its ranks that have started, each with its host; `failures` those to blame, the first first; `code` is
     the launcher's, -n for signal n; `cut_short` is settled where we ended it; `lost_host` the host that was lost, if any;
-    `here` is the name of the head, or of the host whose own launcher failed; `notes` is what to say besides.
+    `here` is the name of the head, or of the host whose own launcher failed; `notes` is what to say besides; `hung` says
+    that it was ended for that.
     """
 
     np: int
@@ -26,6 +27,7 @@ class End(NamedTuple):
     lost_host: str
     here: str
     notes: Tuple[str, ...]
+    hung: bool
 
 
 def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: End) -> None:
@@ -41,8 +43,9 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: End) -
     data: Dict[str, Any] = {}
     host = end.lost_host
     if failure and not end.cut_short:
-        data, host = {"rank": failure.rank, "host": failure.host}, failure.host
-    again = state.retry(spec.policy, records.record(folder), job_state, code, host)
+        log, lines = last_lines(folder, spec, failure)
+        data, host = {"rank": failure.rank, "host": failure.host, "log": log, "lines": lines}, failure.host
+    again = state.retry(spec.policy, records.record(folder), job_state, code, host, hung=end.hung)
     if again is not None:
         more = {"delay": again.delay, "left_out": again.left_out, "exit_code": code}
         events.add(state.RESTARTING, reason, **data, **more)

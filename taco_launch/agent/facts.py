@@ -145,6 +145,11 @@ def taken_ports(allowed: Optional[Sequence[int]]) -> List[int]:
     return sorted(port for port in found if allowed[0] <= port <= allowed[1])
 
 
+def heard(ports: Sequence[int]) -> List[int]:
+    """Give those of the TCP ports that somebody listens on."""
+    return [port for port in taken_ports((min(ports), max(ports))) if port in ports] if ports else []
+
+
 def boot_id() -> str:
     """Name this boot of the host: process numbers mean nothing beyond it."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:

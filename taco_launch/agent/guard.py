@@ -24,6 +24,7 @@ from taco_launch.agent.holders import Holder
 from taco_launch.agent.host_launcher import HostLauncher
 from taco_launch.agent.probing import Probe
 from taco_launch.agent.protocol import Line
+from taco_launch.agent.pulse import Pulse
 from taco_launch.agent.streams import LAUNCHER, Sender
 from taco_launch.errors import HostError
 from taco_launch.model.codec import to_json
@@ -68,6 +69,7 @@ class _Guard:
         self._roots: Set[Tuple[int, int]] = set()
         self._told: List[Dict[str, Any]] = []
         self._sender = Sender(folder)
+        self._pulse = Pulse()
         uid = os.geteuid()
         self._place = leases.place(os.environ, folder.path.parent.parent, root=uid == 0)
         self._leases = leases.Leases(self._place)
@@ -109,6 +111,7 @@ class _Guard:
                     self._accept(key.fileobj)  # type: ignore[arg-type]
             self._follow_probe()
             self._look_at_launcher()
+            self._report_pulse(looked)
             silent = looked - self._heard > self._host_loss_timeout
             if silent or (self._supervised and self._supervisor is None and not self._elsewhere):
                 self._alone(silent=silent)
@@ -201,6 +204,7 @@ class _Guard:
     def _prepare(self, message: Dict[str, Any]) -> None:
         first = not self._welcome
         self._welcome = {"op": "welcome", **message["welcome"]}
+        self._pulse.begin(self._folder.of_attempt(self._welcome.get("attempt", 1)), message["stall_after"])
         if first:  # the connection broke just before, and mpirun was faster than the next
             for line in self._ranks:
                 self._greet(line)
@@ -220,6 +224,11 @@ class _Guard:
             for line in self._lines():  # what its ranks have said already comes before its end
                 self._hear(line)
             self._tell(op="done", code=code)
+
+    def _report_pulse(self, now: float) -> None:
+        found = self._pulse.look(now, self._ranks.values())
+        if found is not None:
+            self._answer(**found)
 
     def _greet(self, line: Line) -> None:
         """Tell a rank how to start; what it was told before that it has not heard."""
@@ -255,6 +264,7 @@ class _Guard:
         self._job_id = message["job_id"]
         self._host_loss_timeout = message["host_loss_timeout"]
         self._remember()
+        self._pulse.retell()
         for told in self._told:
             line.post(told)
         if not self._has_told("facts"):
@@ -296,7 +306,7 @@ class _Guard:
         except HostError as error:
             self._answer(op="leased", slots=None, error=f"{error.message} ({error.hint})")
             return
-        heard = _heard(message["ports"]) if taken else []
+        heard = facts.heard(message["ports"]) if taken else []
         if heard:  # whoever has them holds no lease of them
             self._leases.release(gone=True)
         if taken and not heard:
@@ -315,6 +325,7 @@ class _Guard:
     def _register(self, line: Line, message: Dict[str, Any]) -> None:
         self._ranks[line] = message["rank"]
         self._remember(*message["roots"])
+        self._pulse.add(message["rank"], message["roots"])
         if self._elsewhere:
             self._sender.add(message["rank"])
         self._greet(line)
@@ -398,8 +409,3 @@ class _Guard:
             if self._elsewhere and not (self._sender.sizes() or left.found or left.unknown):
                 self._folder_gone()  # no rank ever ran, and the head may not know of this host at all
         self._done = lock is not None or silent
-
-
-def _heard(ports: Sequence[int]) -> List[int]:
-    """Give those of the ports that somebody listens on."""
-    return [port for port in facts.taken_ports((min(ports), max(ports))) if port in ports] if ports else []

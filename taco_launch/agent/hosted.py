@@ -10,8 +10,11 @@ from taco_launch.agent.links import Link
 from taco_launch.agent.ranks import Ranks
 from taco_launch.errors import SIGNAL_BASE
 from taco_launch.launch.env import OF_MPI
-from taco_launch.model.jobs import JobSpec
+from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.model.plans import LaunchPlan
+
+# What has failed, "" where nothing has; and where that settles how the job ends, its state, exit code and reason.
+Failure = Tuple[str, Optional[Tuple[JobState, int, str]]]
 
 
 class HostCommands:
@@ -51,18 +54,23 @@ class HostCommands:
             )
             self._links.append(link)
 
-    def failure(self) -> Optional[Tuple[str, int]]:
-        """Say which rank or launcher has failed first, and its code, if one has."""
+    def failure(self) -> Failure:
+        """Say which rank or launcher has failed first, if one has while there are ranks to be ended for that.
+
+        Where it is a launcher whose ranks ran, that settles how the job ends: what they do then is of no account.
+        """
         self.poll()
+        if self._ranks.all_ended:
+            return "", None
         if self._ranks.failures:
             first = self._ranks.failures[0]
-            told = f"rank {first.rank} on {first.host} {first.reason or state.ending(first.exit_code)}"
-            return told, first.exit_code
+            return f"rank {first.rank} on {first.host} {first.reason or state.ending(first.exit_code)}", None
         if not self.failed_on:
-            return None
+            return "", None
         code = self._codes[self.failed_on]
         code = SIGNAL_BASE - code if code < 0 else code
-        return f"{self._spec.launcher} on {self.failed_on} {state.ending(code)}", code
+        why = f"{self._spec.launcher} on {self.failed_on} {state.ending(code)}"
+        return why, (JobState.FAILED, code, f"{why} while its ranks ran") if self._ranks.started else None
 
     def poll(self) -> Optional[int]:
         """Give the code of them all when the last has ended; -n for signal n."""

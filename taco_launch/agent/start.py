@@ -6,7 +6,7 @@ from typing import Any, List, Mapping, Optional, Tuple, Union
 from taco_launch.agent import processes, program
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.gang import Gang
-from taco_launch.agent.hosted import HostCommands
+from taco_launch.agent.hosted import Failure, HostCommands
 from taco_launch.agent.launcher import spawn
 from taco_launch.agent.ranks import Ranks
 from taco_launch.launch.env import launch_agent
@@ -35,7 +35,11 @@ def start(
     if spec.launcher != "mpirun":
         commands = HostCommands(spec, gang, ranks)
         commands.start(launch, caller, attempt)
-        return commands, f"{spec.launcher} is started on {len(launch.commands)} hosts", []
+        return (
+            commands,
+            f"{spec.launcher} is started on {len(launch.commands)} host{'s' if launch.commands[1:] else ''}",
+            [],
+        )
     environment = {**caller["environment"], **dict(launch.env)}
     if gang.remote:
         environment.update(launch_agent(program.wrapper(folder, "daemon")))
@@ -52,6 +56,6 @@ def failed_on(launcher: Optional[Launcher]) -> str:
     return launcher.failed_on if isinstance(launcher, HostCommands) else ""
 
 
-def failure(launcher: Optional[Launcher]) -> Optional[Tuple[str, int]]:
-    """Say what has failed, and its code, where the other ranks have to be ended for that; mpirun ends them itself."""
-    return launcher.failure() if isinstance(launcher, HostCommands) else None
+def failure(launcher: Optional[Launcher]) -> Failure:
+    """Say what has failed where ranks have to be ended for that; mpirun ends them itself."""
+    return launcher.failure() if isinstance(launcher, HostCommands) else ("", None)

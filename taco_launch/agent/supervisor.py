@@ -17,6 +17,7 @@ from taco_launch.agent import disband, ending, facts, logs, processes, program, 
 from taco_launch.agent.folders import JobFolder, Jobs
 from taco_launch.agent.gang import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS, Gang
 from taco_launch.agent.launcher import IGNORED, drain, wake_on_child
+from taco_launch.agent.limits import Limits
 from taco_launch.agent.links import Link, RemoteLink
 from taco_launch.agent.orphans import Orphans
 from taco_launch.agent.ranks import WRAPPER_KILLED, Ranks
@@ -65,6 +66,7 @@ class _Supervisor:
         self._events = records.Events(folder)
         limit = self._spec.policy.log_max_bytes
         self._ranks = Ranks(self._folder, self._events, limit)
+        self._limits = Limits(self._spec.policy, self._ranks, self._events)
         self._launcher_log = logs.Writer(self._folder.launcher, limit)
         self._guard_process = guard_process
         left_out = self._record.left_out
@@ -193,7 +195,7 @@ class _Supervisor:
                 self._ranks.keep(link.name)
             else:  # elsewhere the folder is a new one for every attempt
                 welcome["attempt"] = self._attempt
-            link.order("prepare", welcome=welcome)
+            link.order("prepare", welcome=welcome, stall_after=self._limits.stall_after)
 
     # -- run
 
@@ -237,18 +239,14 @@ class _Supervisor:
         self._reap()
         self._events.flush()
         self._hear()
-        timeout = self._spec.policy.timeout
-        if timeout is not None and now - begin > timeout and self._cut_short is None:
-            why = f"ran longer than the {timeout:g} s that it was given"
+        why = "" if self._cut_short is not None else self._limits.over(now - begin)
+        if why:
             self._cut_short = (JobState.FAILED, DEADLINE, why)
             self._terminate(why)
-        failure = start.failure(self._mpirun) if self._kill_at is None and self._cut_short is None else None
-        if failure is not None and not self._ranks.all_ended:
-            if (
-                self._ranks.started and not self._ranks.failures
-            ):  # a launcher, and what its ranks do then is of no account
-                self._cut_short = (JobState.FAILED, failure[1], f"{failure[0]} while its ranks ran")
-            self._terminate(failure[0])
+        if self._kill_at is None and self._cut_short is None:
+            why, self._cut_short = start.failure(self._mpirun)
+            if why:
+                self._terminate(why)
         if not self._ranks.all_ended:
             linger = _LINGER_SECONDS if self._gang.remote else 0.0
             self._over_at = now + max(self._spec.policy.grace, linger)
@@ -290,6 +288,7 @@ class _Supervisor:
                 reason = reason.replace("its guard", f"its guard on {link.name}", 1)
             self._cut_short = (JobState.FAILED, FAILED, reason)
         else:
+            self._limits.note(link.name, message)
             self._ranks.note(link, message, blame=self._cut_short is None)
 
     # -- end
@@ -313,9 +312,8 @@ class _Supervisor:
         notes = (
             f"{lost} bytes of its logs were lost on a full disk" if lost else "",
             left,
-            f"{self._spec.launcher} did not end by itself"
-            if self._lingered
-            else "",  # 5.0 now and then: openpmix/prrte#1839
+            # Open MPI 5.0 does not now and then: openpmix/prrte#1839
+            f"{self._spec.launcher} did not end by itself" if self._lingered else "",
         )
         if self._no_place is not None and self._cut_short is None:
             self._events.add(state.WAITING, state.FOR_SLOTS, hosts=self._no_place.reasons)
@@ -324,8 +322,8 @@ class _Supervisor:
             self._folder.suspend.unlink(missing_ok=True)
         else:
             ranks, here = self._ranks, start.failed_on(self._mpirun) or self._gang.here.name
-            blamed = tuple(ranks.failures[:failures])
-            end = ending.End(ranks.np, ranks.started, blamed, code, self._cut_short, self._lost_host, here, notes)
+            how = code, self._cut_short, self._lost_host, here, notes, self._limits.hung
+            end = ending.End(ranks.np, ranks.started, tuple(ranks.failures[:failures]), *how)
             ending.record(self._folder, self._events, self._spec, end)
         while not self._events.flush():
             time.sleep(1)

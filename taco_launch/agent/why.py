@@ -8,13 +8,16 @@ from taco_launch import state
 from taco_launch.agent import logs, records
 from taco_launch.agent.folders import JobFolder
 from taco_launch.diagnose import Scan, is_consequence
-from taco_launch.model.jobs import Finding, RankEnd
+from taco_launch.model.jobs import CleanUp, Finding, JobSpec, RankEnd
 from taco_launch.signatures.entry import Kind
 
 _MOST = 8
 _MOST_SHOWN = 200
+# Of the rank that failed first: what stands in the job's record.
+_LAST_LINES, _LAST_BYTES, _LAST_CHARACTERS = 20, 1 << 14, 1000
 # With these mpirun says that a rank failed, which the job's reason says already.
 _BANNERS = ("rank-exited", "rank-exited-255", "rank-command-not-found", "rank-not-executable", "rank-failed")
+_BY_TORCHRUN = ("torchrun-child-failed",)  # in a rank's own log it may be all that there is
 
 
 def why(folder: JobFolder, rank: int, host: str, *, ended_itself: bool) -> Tuple[Finding, ...]:
@@ -36,7 +39,8 @@ def why(folder: JobFolder, rank: int, host: str, *, ended_itself: bool) -> Tuple
         scan.feed(tail)
     kinds = {Kind.NOTE} if ended_itself else {Kind.NOTE, Kind.OUTCOME, Kind.FALLBACK}
     found = [match.finding for match in scan.matches() if match.kind not in kinds]
-    return tuple(finding for finding in found if finding.signature not in _BANNERS)[:_MOST]
+    banners = (*_BANNERS, *_BY_TORCHRUN) if records.read_spec(folder).launcher == "torchrun" else _BANNERS
+    return tuple(finding for finding in found if finding.signature not in banners)[:_MOST]
 
 
 def blamed(folder: JobFolder, ends: Sequence[RankEnd]) -> Tuple[RankEnd, ...]:
@@ -58,6 +62,28 @@ def explained(
         return reason, findings
     words = logs.last_words(folder.rank(rank)).rstrip().rpartition("\n")[2].strip() if failure else ""
     return state.explained(reason, started, findings, words[:_MOST_SHOWN]), findings
+
+
+def last_lines(folder: JobFolder, spec: JobSpec, end: RankEnd) -> Tuple[str, Tuple[str, ...]]:
+    """Give where the log of a rank lies on its host (HOST:PATH), and its last lines; nothing where it wrote none.
+
+    `folder` is that of the attempt, on the head, where there is a copy of every log.
+    """
+    stem = folder.rank(end.rank)
+    found = logs.segments(stem)
+    if not found:
+        return "", ()
+    here = any(host.name == end.host and spec.is_here(host) for host in spec.hosts)
+    # Elsewhere the folder is a new one for every attempt, and gone where everything is cleaned up.
+    kept = here or spec.policy.clean_up is not CleanUp.ALL
+    path = (stem if here or not kept else JobFolder(folder.path).rank(end.rank)).with_name(found[-1][1].name)
+    where = end.host if kept else spec.head
+    begin = max(logs.tail(stem, _LAST_LINES), logs.size(stem) - _LAST_BYTES)
+    reader = logs.Reader(stem, begin)
+    text = b"".join(iter(reader.read, b"")).decode("utf-8", "replace")
+    reader.close()
+    lines = tuple(line.rstrip("\r")[:_LAST_CHARACTERS] for line in text.rstrip("\n").split("\n"))
+    return f"{where}:{path}", lines if text else ()
 
 
 def _names(folder: JobFolder) -> Dict[str, str]:

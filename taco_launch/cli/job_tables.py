@@ -110,6 +110,8 @@ def one_job(job: "Job", now: float, *, wide: bool) -> str:
         columns(["NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE"], parts),
         _headed((*_why(job), *(_more(job) if wide else ()))),
         _waiting(job, now),
+        _hang(job, now),
+        _last_lines(job),
     ]
     if wide:
         blocks += [_conditions(job), _events(job)]
@@ -183,6 +185,34 @@ def _waiting(job: "Job", now: float) -> str:
         at = time.strftime("%H:%M:%S", time.localtime(record.not_before))
         lines.append(f"  the next attempt begins in {age(record.not_before - now)}, at {at}")
     return "\n".join(("WAITING:", *lines)) if lines else ""
+
+
+def _hang(job: "Job", now: float) -> str:
+    """Say that the job hangs, or hung to its end, and what its ranks' processes were seen doing."""
+    from taco_launch.model.stalls import doing
+
+    record = job.record
+    if record.stalled is None:
+        return ""
+    found = record.stalled
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.since))
+    span = age((record.ended or now) - found.since)
+    header = ["RANK", "NODE", "PID", "PROGRAM", "DOES", "SILENT", "LAST LINE"]
+    rows = [
+        [str(look.rank), look.host, str(look.pid or ""), look.program, doing(look), age(look.silent), look.last_line]
+        for look in found.ranks
+    ]
+    title = f"STALLED: no output and no CPU use of any rank for {span}, since {at}"
+    return f"{title}\n{columns(header, rows, numbers=('RANK', 'PID', 'SILENT'))}"
+
+
+def _last_lines(job: "Job") -> str:
+    """Give what the rank that failed first wrote last, and where its log lies."""
+    end = job.record.first_failure
+    if end is None or not end.lines:
+        return ""
+    title = f"LAST LINES OF RANK {end.rank} on {printable(end.host)} ({printable(end.log)}):"
+    return "\n".join((title, *(f"  {printable(line)}" for line in end.lines)))
 
 
 def _conditions(job: "Job") -> str:

@@ -20,6 +20,7 @@ _MOST_PRIORITY = 1_000_000_000
 _SAME = (
     "grace",
     "timeout",
+    "stall_timeout",
     "host_loss_timeout",
     "log_max_bytes",
     "queue",
@@ -31,7 +32,7 @@ _SAME = (
 
 
 def ending_options(function: F) -> F:
-    """Add what ends a job, and how: --timeout, --grace, --host-loss-timeout; and --log-max-bytes."""
+    """Add what ends a job, and how: --timeout, --stall-timeout, --grace, --host-loss-timeout; and --log-max-bytes."""
     return _with(
         function,
         click.option(
@@ -39,6 +40,13 @@ def ending_options(function: F) -> F:
             type=Seconds(0.001),
             metavar="TIME",
             help="How long the job may run, from its first start on, over all attempts: 90, 90s, 15m, 3h or 2d.",
+        ),
+        click.option(
+            "--stall-timeout",
+            type=Seconds(1),
+            metavar="TIME",
+            help="End the job, as a failure, when no rank has had output or used CPU time for so long. Default: never; "
+            "after 10m of that `get` and `list -o wide` say so.",
         ),
         click.option(
             "--grace",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from taco_launch.model.hosts import Container, Inventory
     from taco_launch.model.jobs import JobRecord
     from taco_launch.model.plans import LaunchPlan
+    from taco_launch.model.stalls import Stall
 
 # Colours of ranks in a merged log, one after the other (ECMA-48, 8.3.117: cyan, yellow, green, magenta, blue).
 _RANK_COLOURS = (36, 33, 32, 35, 34)
@@ -230,6 +231,13 @@ def ending(settings: Settings, found: "Job") -> None:
     say(f"job {found.spec.name}: {how}: {printable(one_line(record.reason))}")
     for name, text in told(record):
         say(f"{name.lower()}: {printable(text)}")
+    if record.stalled is not None and record.stalled.ranks and not failed:
+        say(f"it hung: {printable(hang(record.stalled))}")
+    if failed and record.first_failure is not None and record.first_failure.lines:
+        end = record.first_failure
+        settings.talk(f"the last lines of rank {end.rank} on {end.host} ({printable(end.log)}):")
+        for line in end.lines:
+            settings.talk(f"  {printable(line)}")
     if failed and record.attempt:  # one that never had a place has no log
         rank = f" (that rank alone: --rank {record.first_failure.rank})" if record.first_failure else ""
         settings.talk(f"its log: {settings.typed} logs {found.spec.name}{rank}")
@@ -242,6 +250,15 @@ def told(record: "JobRecord") -> list[tuple[str, str]]:
     first = record.findings[0]
     cause = [] if first.cause in record.reason else [("Cause", first.cause)]
     return [*cause, ("Next", first.next)]
+
+
+def hang(found: "Stall") -> str:
+    """Say since when a job hangs, and what the most telling of its ranks does."""
+    from taco_launch.model.stalls import doing
+
+    first = found.ranks[0]
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.since))
+    return f"no output and no CPU use of any rank since {at}; rank {first.rank} on {first.host} {doing(first)}"
 
 
 def findings(found: "Sequence[Match]", output: str) -> None:

@@ -47,6 +47,7 @@ _POLICY = {
     "backoffSeconds": "backoff",
     "suspend": "suspend",
     "gracePeriodSeconds": "grace",
+    "stallTimeoutSeconds": "stall_timeout",
     "hostLossTimeoutSeconds": "host_loss_timeout",
 }
 _SCHEDULING = {"queue": "queue", "priority": "priority", "scheduleTimeoutSeconds": "queue_timeout"}

@@ -67,6 +67,11 @@ class RunPolicy(Section):
     gracePeriodSeconds: Time | None = Field(  # noqa: N815
         default=None, description="Time between TERM and KILL when the job is ended; 10 without it."
     )
+    stallTimeoutSeconds: LeastSecond | None = Field(  # noqa: N815
+        default=None,
+        description="How long no rank may have output or use CPU time before the job is ended, as a failure; for ever "
+        "without it.",
+    )
     hostLossTimeoutSeconds: LeastSecond | None = Field(  # noqa: N815
         default=None,
         description="Time of silence after which a host is lost; the inventory's host_loss_timeout without it.",

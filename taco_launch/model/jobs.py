@@ -6,6 +6,7 @@ from typing import Any, Mapping, Optional, Tuple
 
 from taco_launch.model.hosts import Container, Host, Network
 from taco_launch.model.profiles import Profile
+from taco_launch.model.stalls import Stall
 
 
 class CleanUp(enum.Enum):
@@ -38,7 +39,8 @@ class Policy:
     `queue` and `priority` order the jobs that wait: first in first out within a queue and a priority, the higher number
     first. `queue_timeout` is how long the job may wait for its slots, 0 not at all, None for ever. `suspend`: it is
     submitted, and waits until it is resumed. `grace` is the time between TERM and KILL; `timeout` how long the job may
-    run from its first start on, over all attempts, None for ever. `restart` and `backoff_limit` say after which failures
+    run from its first start on, over all attempts, None for ever; `stall_timeout` how long it may hang, without output or
+    CPU use of any rank, None for ever (it is told all the same). `restart` and `backoff_limit` say after which failures
     and how many times it is tried again, the first time after `backoff`, then after twice as long each. `ttl` is how
     long its record is kept after its end, None until it is deleted. `host_loss_timeout` is the time without a heartbeat
     after which a guard ends its ranks; `log_max_bytes` the most bytes kept of each rank's log, the oldest dropped first.
@@ -46,6 +48,7 @@ class Policy:
 
     grace: float = 10.0
     timeout: Optional[float] = None
+    stall_timeout: Optional[float] = None
     host_loss_timeout: float = 60.0
     log_max_bytes: int = 1 << 30
     queue: str = "default"
@@ -155,7 +158,8 @@ class Event:
 class RankEnd:
     """How one rank ended: `exit_code` as a shell would report it (signal n: 128+n).
 
-    `consequence` says that its own last words blame another rank.
+    `consequence` says that its own last words blame another rank. Of the first to fail, `lines` are the last ones that it
+    wrote, and `log` is where they stand: HOST:PATH.
     """
 
     rank: int
@@ -163,6 +167,8 @@ class RankEnd:
     exit_code: int
     reason: str = ""
     consequence: bool = False
+    log: str = ""
+    lines: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -211,7 +217,8 @@ class JobRecord:
     counts them, 0 before the first. `waiting` is why it has no place yet, as last looked at: (host, why), what concerns
     no single host under "". `not_before` is when the next attempt may begin, `left_out` the hosts that it had better not
     have. `shares` is where its ranks are, `transitions` every change of state, the first the submission. `admitted` says that
-    it was let in, to its slots or to wait for them; a job that is refused at its first try never is.
+    it was let in, to its slots or to wait for them; a job that is refused at its first try never is. `stalled` is set while
+    its attempt hangs, and of one that hung to its end.
     """
 
     id: str
@@ -235,3 +242,4 @@ class JobRecord:
     shares: Tuple[HostRanks, ...] = ()
     transitions: Tuple[Transition, ...] = ()
     admitted: bool = False
+    stalled: Optional[Stall] = None

@@ -11,7 +11,8 @@ class HostSlots:
     """How many slots of a host are free for a job.
 
     `total` is how many it has, None where all of them are free; `why` says in words who has the others. `leaf` names the
-    switch of the network that it is connected to, None where that is not known.
+    switch of the network that it is connected to, None where that is not known. `rings` has, of 1, 2, ... of its free GPUs,
+    the GB/s of the best ring there is (placement/gpus.py), nothing where that is not known.
     """
 
     host: str
@@ -19,6 +20,7 @@ class HostSlots:
     total: Optional[int] = None
     why: str = ""
     leaf: Optional[str] = None
+    rings: Tuple[float, ...] = ()
 
     @property
     def all(self) -> int:

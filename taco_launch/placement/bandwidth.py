@@ -49,11 +49,11 @@ _MODELS = (
     (r"TITAN RTX|RTX 2080|Quadro RTX [5-8]000", 25.0, 3),
     (r"K[48]0|M[46]0|P4|P40|T4|GTX [0-9]+|Quadro P[0-9]+", 25.0, 3),
     (r"A100|A800|A30", 25.0, 4),
-    (r"A40|A10G?|A16|A2|RTX A[0-9]{4}|RTX 30[0-9]{2}", 14.0625, 4),
-    (r"L4|L40S?|L20|L2|RTX 40[0-9]{2}|RTX [4-6]000 Ada", 25.0, 4),
+    (r"A40|A10G?|A16|A2|A[24-6][05]00|30[5-9]0", 14.0625, 4),
+    (r"L4|L40S?|L20|L2|40[5-9]0|RTX [4-6]000 Ada", 25.0, 4),
     (r"H100|H200|H800|H20|GH200", 25.0, 5),
     (r"G?B[12]00|B300|GB300", 50.0, 5),
-    (r"RTX 50[0-9]{2}|RTX PRO [0-9]+", 25.0, 5),
+    (r"50[5-9]0|RTX PRO [0-9]+", 25.0, 5),
 )
 DEFAULT = Figures(25.0, _GENERATION[3], "25 GB/s an NVLink, PCIe 3.0")
 # The models that are known, for people.

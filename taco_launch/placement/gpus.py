@@ -67,6 +67,23 @@ def choose(count: int, free: Sequence[int], mesh: Optional[Mesh] = None) -> GpuC
     return _choose(count, tuple(sorted(set(free))), mesh)
 
 
+@functools.lru_cache(maxsize=1 << 12)
+def best_rings(mesh: Mesh, free: Tuple[int, ...]) -> Tuple[float, ...]:
+    """Give what `choose` would give of 1, 2, ... of the free GPUs, in ascending order: the GB/s of the slowest link.
+
+    Of one GPU it is 0. Nothing is given of hosts with more than 16 GPUs.
+    """
+    if len(mesh.matrix) > MOST_GPUS:
+        return ()
+    best = [0.0] * (len(free) + 1)
+    sets = [(0, 0)]
+    for gpu in free:
+        sets += [(mask | 1 << gpu, size + 1) for mask, size in sets]
+    for mask, size in sets[1:]:
+        best[size] = max(best[size], mesh.rings.bottleneck(mask) or 0.0)
+    return tuple(best[1:])
+
+
 @functools.lru_cache(maxsize=1 << 14)
 def _choose(count: int, free: Tuple[int, ...], mesh: Optional[Mesh]) -> GpuChoice:
     if count < 1 or (mesh is not None and free and free[-1] >= len(mesh.matrix)):

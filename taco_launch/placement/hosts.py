@@ -17,7 +17,8 @@ def place(wanted: Wanted, free: Sequence[HostSlots]) -> Placement:
     """Give every rank a slot, on the first hosts in the order given that have what is wanted.
 
     Ranks that are wanted on no certain number of hosts fill one host before the next. Hosts to be left out come last.
-    Of hosts whose leaf is known, those of the fewest leaves that suffice come first, leaf after leaf.
+    Of hosts whose leaf is known, those of the fewest leaves that suffice come first, leaf after leaf. Where so many ranks
+    are wanted of each host, those come first whose free GPUs have the fastest ring of as many, where that is known.
 
     Raises:
         PlacementError: it does not fit; says how much there is on each host, and what would fit.
@@ -32,7 +33,8 @@ def place(wanted: Wanted, free: Sequence[HostSlots]) -> Placement:
         return Placement(shares, f"hosts {_ORDER}, each filled before the next{leaves}")
     each = wanted.slots_per_host
     which = "free of other jobs" if each is None else f"with {_slots(each)} free"
-    return Placement(shares, f"the first hosts {_ORDER} {which}{leaves}")
+    fastest = ", those with the fastest rings first" if len({_ring(entry, each) for entry in free}) > 1 else ""
+    return Placement(shares, f"the first hosts {_ORDER} {which}{fastest}{leaves}")
 
 
 def ordered(free: Sequence[HostSlots], left_out: Sequence[str]) -> Tuple[HostSlots, ...]:
@@ -53,6 +55,7 @@ def slots_of(gpus: Optional[int], cpus: Optional[int]) -> Optional[int]:
 def _arranged(wanted: Wanted, hosts: Sequence[HostSlots]) -> Tuple[HostSlots, ...]:
     """Put the hosts of the fewest leaves first, among those not to be left out and then among the others."""
     counts, each = _counts_hosts(wanted), wanted.slots_per_host
+    hosts = sorted(hosts, key=lambda entry: -_ring(entry, each))
     gives = {entry.host: int(_is_able(entry, each)) if counts else entry.slots for entry in hosts}
     asked = wanted.hosts if counts else wanted.np
     need = sum(gives.values()) if asked is None else asked
@@ -62,6 +65,11 @@ def _arranged(wanted: Wanted, hosts: Sequence[HostSlots]) -> Tuple[HostSlots, ..
         found += arranged(some, gives, need)
         need -= sum(gives[entry.host] for entry in some)
     return found
+
+
+def _ring(entry: HostSlots, each: Optional[int]) -> float:
+    """Give the best ring of so many free GPUs of a host, 0 where it is not known, or not asked for so many."""
+    return entry.rings[each - 1] if each is not None and 0 < each <= len(entry.rings) else 0.0
 
 
 def _leaves(shares: Sequence[Share], free: Sequence[HostSlots]) -> str:

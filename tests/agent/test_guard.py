@@ -106,7 +106,7 @@ def test_its_first_message_is_the_hosts_facts(connect: Connect, family: Family, 
 
 def test_a_rank_is_welcomed_and_its_life_is_told(supervisor: Mail, connect: Connect) -> None:
     environment = {"MASTER_PORT": "1", "odd": "\udcff\n"}
-    supervisor.send("prepare", welcome={"environment": environment, "log_max_bytes": 7})
+    supervisor.send("prepare", stall_after=600, welcome={"environment": environment, "log_max_bytes": 7})
     supervisor.wait("facts")
     one, two = register(connect(), 1, (2**21, 5)), register(connect(), 0, (2**21, 6))
     for rank in (one, two):
@@ -187,7 +187,7 @@ def test_what_a_job_leaves_running_is_the_next_ones_business(
 def test_a_visitor_hears_how_a_rank_was_started_and_ends_with_the_job(
     supervisor: Mail, connect: Connect, guard: "subprocess.Popen[bytes]", family: Family
 ) -> None:
-    supervisor.send("prepare", welcome={"environment": {"A": "1"}})
+    supervisor.send("prepare", stall_after=600, welcome={"environment": {"A": "1"}})
     rank = register(connect(), 3, (2**21, 5), (2**21, 6))
     supervisor.wait("started")
     visitor, process = connect(), family.start(SLEEP)
@@ -208,7 +208,7 @@ def test_a_visitor_hears_how_a_rank_was_started_and_ends_with_the_job(
 
 
 def test_orders_reach_every_rank(supervisor: Mail, connect: Connect) -> None:
-    supervisor.send("prepare", welcome={})
+    supervisor.send("prepare", stall_after=600, welcome={})
     ranks = [register(connect(), number) for number in range(3)]
     for _rank in ranks:
         supervisor.wait("started")
@@ -220,7 +220,7 @@ def test_orders_reach_every_rank(supervisor: Mail, connect: Connect) -> None:
 
 
 def test_a_rank_that_comes_late_hears_of_it(supervisor: Mail, connect: Connect) -> None:
-    supervisor.send("prepare", welcome={})
+    supervisor.send("prepare", stall_after=600, welcome={})
     early = register(connect(), 0)
     early.wait("welcome")
     supervisor.send("terminate")
@@ -238,7 +238,7 @@ def test_a_rank_that_was_faster_than_its_welcome_gets_it(supervisor: Mail, conne
         supervisor.send("terminate")
         early.wait("terminate")  # a rank hears nothing before its welcome, so this comes again
     for _connection in range(2):  # orders may come twice
-        supervisor.send("prepare", welcome={"log_max_bytes": 7})
+        supervisor.send("prepare", stall_after=600, welcome={"log_max_bytes": 7})
     assert early.wait("welcome") == {"op": "welcome", "log_max_bytes": 7}
     if stopped:
         early.wait("terminate")
@@ -251,7 +251,7 @@ def test_the_end_leaves_nothing(
 ) -> None:
     marked = family.start(SLEEP, marked=True)
     registered, launched, named, bystander = (family.start(SLEEP) for _process in range(4))
-    supervisor.send("prepare", welcome={})
+    supervisor.send("prepare", stall_after=600, welcome={})
     register(connect(), 0, family.root(registered))
     supervisor.wait("started")
     supervisor.send("launched", root=family.root(launched))
@@ -264,7 +264,7 @@ def test_the_end_leaves_nothing(
 def test_what_ranks_have_said_comes_before_the_end(
     supervisor: Mail, connect: Connect, guard: "subprocess.Popen[bytes]"
 ) -> None:
-    supervisor.send("prepare", welcome={})
+    supervisor.send("prepare", stall_after=600, welcome={})
     told, killed = register(connect(), 0), register(connect(), 1)
     for _rank in range(2):
         supervisor.wait("started")
@@ -283,7 +283,7 @@ def test_a_broken_connection_is_made_again(
     supervisor: Mail, connect: Connect, guard: "subprocess.Popen[bytes]", family: Family
 ) -> None:
     process = family.start(SLEEP, marked=True)
-    supervisor.send("prepare", welcome={})
+    supervisor.send("prepare", stall_after=600, welcome={})
     rank = register(connect(), 0)
     supervisor.wait("started")
     supervisor.close()

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.errors import PlacementError
-from taco_launch.placement.gpus import GpuChoice, choose
-from taco_launch.placement.mesh import Mesh
+from taco_launch.model.hardware import Topology
+from taco_launch.placement.bandwidth import DEFAULT
+from taco_launch.placement.gpus import GpuChoice, best_rings, choose
+from taco_launch.placement.mesh import Mesh, mesh_of
 from tests.placement.machines import ABOUT, mesh
 
 CASES = sorted((Path(__file__).parent / "cases" / "choices").glob("*.json"))
@@ -81,6 +83,14 @@ def test_without_a_matrix_the_lowest_indices() -> None:
     assert choose(2, (5, 3, 1)) == GpuChoice(
         (1, 3), (), None, None, "the lowest free indices: how they are linked is not known"
     )
+
+
+def test_hosts_of_more_gpus_than_are_worked_out() -> None:
+    links = tuple(tuple("X" if one == other else "NV6" for other in range(17)) for one in range(17))
+    large = mesh_of(Topology(tuple(f"GPU{gpu}" for gpu in range(17)), (), links), DEFAULT)
+    found = choose(3, (16, 2, 9, 4), large)
+    assert (found.gpus, found.why) == ((2, 4, 9), "the lowest free indices: there are more than 16 GPUs")
+    assert best_rings(large, (0, 1)) == ()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,89 @@
+"""A job that hangs: what its ranks' processes were seen doing, and for how long; and how that is said. Pure."""
+
+from dataclasses import dataclass, field
+from typing import List, Mapping, Optional, Sequence, Tuple
+
+# Longer than a checkpoint to a slow file system, or the first compilation of a model.
+TOLD_AFTER_SECONDS = 600.0
+# How often a guard looks, at most.
+LOOK_SECONDS = 5.0
+_LEAST_LOOKS = 4
+# Of a thousand ranks that hang, those that are told first tell enough.
+_MOST_RANKS = 64
+_MOST_IN_REASON = 2
+# The letters of /proc/PID/stat, proc(5), those first that tell more than that a process waits.
+_STATES: Mapping[str, str] = {
+    "T": "is stopped",
+    "t": "is stopped by a debugger",
+    "D": "waits in the kernel and cannot be interrupted",
+    "Z": "has ended, and nobody took notice",
+    "R": "is ready to run",
+    "S": "sleeps",
+}
+
+
+@dataclass(frozen=True)
+class RankLook:
+    """What a rank's processes were seen doing.
+
+    `pid` is the process that has used the most CPU time of all that the rank runs, `program` its name, `state` its
+    letter in /proc/PID/stat ("" where it is gone), `where` what it waits for in the kernel, as far as that can be read.
+    `silent` is how many seconds the rank has written nothing, `last_line` what it wrote last.
+    """
+
+    rank: int
+    pid: int = 0
+    program: str = ""
+    state: str = ""
+    where: str = ""
+    silent: float = 0.0
+    last_line: str = ""
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class Stall:
+    """No rank has written anything or used CPU time since `since` (seconds since the epoch); the most telling ranks first."""
+
+    since: float
+    ranks: Tuple[RankLook, ...] = field(default=())
+
+
+def told_after(limit: Optional[float]) -> float:
+    """Give the seconds after which a hang is told; `limit` is when it ends the job, None never."""
+    return TOLD_AFTER_SECONDS if limit is None else min(limit, TOLD_AFTER_SECONDS)
+
+
+def look_every(after: float) -> float:
+    """Give the seconds between two looks, where a hang is told after so many."""
+    return min(LOOK_SECONDS, after / _LEAST_LOOKS)
+
+
+def telling(ranks: Sequence[RankLook]) -> Tuple[RankLook, ...]:
+    """Put those first whose state tells most, then those that are silent for longest; give a bounded number of them."""
+    order = "".join(_STATES)
+
+    def key(look: RankLook) -> Tuple[int, float, int]:
+        return order.index(look.state) if look.state in _STATES else len(order), -look.silent, look.rank
+
+    return tuple(sorted(ranks, key=key)[:_MOST_RANKS])
+
+
+def doing(look: RankLook) -> str:
+    """Say in words what a rank's process does."""
+    if not look.pid:
+        return "has no process that can be seen"
+    words = _STATES.get(look.state, "is in a state that is not known")
+    return f"{words} ({look.state}{f', {look.where}' if look.where else ''})"
+
+
+def reason(seconds: float, running: int, ranks: Sequence[RankLook]) -> str:
+    """Say in one line that a job hangs: for how long, and what the most telling of its `running` ranks do."""
+    words: List[str] = []
+    for look in ranks[:_MOST_IN_REASON]:
+        process = f": process {look.pid} ({look.program}) {doing(look)}" if look.pid else f" {doing(look)}"
+        last = f", its last line: {look.last_line}" if look.last_line else ", it wrote nothing"
+        words.append(f"rank {look.rank} on {look.host}{process}{last}")
+    left = running - len(words)
+    more = [f"{left} more rank{'s' if left > 1 else ''}"] if words and left > 0 else []
+    return "; ".join((f"no output and no CPU use of any rank for {seconds:.0f} s", *words, *more))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import AbstractSet, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from taco_launch.errors import CANNOT_PLACE, DEADLINE, PlacementError
+from taco_launch.model.hosts import Terms
 from taco_launch.model.jobs import JobRecord, JobState, Policy
 from taco_launch.model.plans import HostSlots, Wanted
 from taco_launch.placement import place
@@ -26,6 +27,7 @@ Taken = Mapping[str, Tuple[int, ...]]
 class Waiting:
     """A job that waits: what it asks for, on which hosts, and the most slots that it takes of each (None: all).
 
+    `terms` are those of hosts of which it may not have every GPU, `leaves` the leaves of hosts as far as they are known.
     `came` is when it came into the queue. `tried` says that its hosts have been asked already, and had no place, or that
     it was told to wait for others.
     """
@@ -36,6 +38,8 @@ class Waiting:
     wanted: Wanted
     hosts: Tuple[Tuple[str, Optional[int]], ...]
     tried: bool = False
+    terms: Tuple[Tuple[str, Terms], ...] = ()
+    leaves: Tuple[Tuple[str, str], ...] = ()
 
 
 def order(jobs: Iterable[Waiting]) -> List[Waiting]:
@@ -109,7 +113,9 @@ def _delays(taken: Taken, other: Waiting, earlier: Sequence[Waiting], rooms: Roo
     if not ours:
         return False
     np = _ranks(other.wanted)
-    if np is None or not all(host in rooms and _is_plain(rooms[host], most, np) for host, most in other.hosts):
+    if np is None or other.terms:
+        return True
+    if not all(host in rooms and _is_plain(rooms[host], most, np) for host, most in other.hosts):
         return True
     counts: Dict[str, int] = {}
     free = 0
@@ -148,7 +154,8 @@ def _begun(job: Waiting, earlier: Sequence[Waiting], most: int) -> int:
 
 def _ranks(wanted: Wanted) -> Optional[int]:
     """Give how many slots of its hosts a job wants, None where not any so many will do: it counts hosts, or wants all."""
-    return wanted.np if wanted.hosts is None and wanted.slots_per_host is None else None
+    any_ = wanted.hosts is None and wanted.slots_per_host is None and not wanted.exclusive
+    return wanted.np if any_ else None
 
 
 def _wants_every_host(wanted: Wanted) -> bool:
@@ -163,12 +170,23 @@ def _is_plain(room: Room, most: Optional[int], np: int) -> bool:
 def _view(job: Waiting, rooms: Rooms) -> List[HostSlots]:
     """Give what a job may take of the hosts whose slots are known."""
     found = []
+    terms, leaves = dict(job.terms), dict(job.leaves)
     for host, most in job.hosts:
         if host in rooms:
             room = rooms[host]
-            bound = len(room) if most is None else most
-            found.append(HostSlots(host, min(room.count(""), bound), min(len(room), bound)))
+            numbers = _numbers(room, terms.get(host))
+            free = sum(not room[number] for number in numbers) if host in terms else room.count("")
+            if job.wanted.exclusive and any(room):
+                free = 0
+            bound = len(numbers) if most is None else most
+            found.append(HostSlots(host, min(free, bound), min(len(numbers), bound), leaf=leaves.get(host)))
     return found
+
+
+def _numbers(room: Room, terms: Optional[Terms]) -> Sequence[int]:
+    """Give the slots of a host that a job may have, as far as that is told by their numbers."""
+    numbers = range(len(room))
+    return numbers if terms is None else [number for number in numbers if terms.admits(number)]
 
 
 def _fit(job: Waiting, rooms: Rooms) -> Optional[Taken]:
@@ -183,19 +201,24 @@ def _fit(job: Waiting, rooms: Rooms) -> Optional[Taken]:
     except PlacementError:
         return None
     found = {}
+    terms = dict(job.terms)
     for share in placement.shares:
-        numbers = [number for number, holder in enumerate(rooms[share.host]) if not holder]
-        found[share.host] = tuple(numbers[: share.ranks])
+        room = rooms[share.host]
+        numbers = [number for number in _numbers(room, terms.get(share.host)) if not room[number]]
+        found[share.host] = tuple(range(len(room)) if job.wanted.exclusive else numbers[: share.ranks])
     return found
 
 
 def _never_fits(job: Waiting, rooms: Rooms) -> bool:
     """Say whether there are too few slots even if nobody had any of them; not where that is not known of a host."""
     sizes = []
+    terms = dict(job.terms)
     for host, most in job.hosts:
         size = len(rooms[host]) if host in rooms and most is None else most
         if size is None:
             return False
+        if host in terms and host in rooms:
+            size = min(size, len(_numbers(rooms[host], terms[host])))
         sizes.append(HostSlots(host, size))
     return not _has_place(job.wanted, sizes)
 

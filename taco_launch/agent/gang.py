@@ -5,9 +5,9 @@ import random
 import select
 import time
 from dataclasses import replace
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
-from taco_launch.agent import leases, occupancy
+from taco_launch.agent import leases, occupancy, probed
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.links import Link, RemoteLink
 from taco_launch.agent.refusal import ahead, crowded, no_own_port, no_ports, refusal
@@ -16,13 +16,14 @@ from taco_launch.errors import HostError, PlacementError, TacoLaunchError
 from taco_launch.launch.decide import daemon_ports
 from taco_launch.launch.needs import looks, needs
 from taco_launch.launch.plan import own_ports
-from taco_launch.model.codec import from_json
+from taco_launch.model.choices import GpuChoice
+from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.hosts import Host
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import HostSlots, Placement, wanted_of
+from taco_launch.model.plans import HostSlots, Placement, Share, wanted_of
 from taco_launch.model.slots import Occupancy
-from taco_launch.placement import place
+from taco_launch.placement.terms import host_slots, place_alike, shared
 
 # Between two looks at what guards do not tell; soon after one spoke it is shorter, for ranks that start soon have output.
 TICK_MS = 50
@@ -66,9 +67,11 @@ class Gang:
         self.here = Link(here or Host(spec.head, spec.head, connection="local"), folder)
         self.links: List[Link] = [self.here]
         self._free: Dict[str, HostSlots] = {}
+        self._found: Dict[str, Occupancy] = {}
+        self._models: Tuple[str, ...] = ()  # the one that the job is placed on, where there are several
+        self._choices: Dict[str, GpuChoice] = {}
         self._unusable: Dict[str, str] = {}
         self._ports: Tuple[int, ...] = ()
-        self._own_ports: Dict[str, Tuple[int, ...]] = {}  # of the job's first host
         self._taken: Set[int] = set()  # ports that others have on any of the hosts
         self._looks = bool(needs(spec)) or any(host.connection != "local" for host in spec.hosts)
         # Inside of the container, its software is the host's.
@@ -168,7 +171,9 @@ class Gang:
                 raise self._refused() or crowded(self._wanted, self._usable())
             self._pause(note)
             self._let_go(self._reached(), note, look=True)
-        shares = tuple(replace(share, slots=leased[share.host]) for share in placement.shares)
+        shares = tuple(
+            replace(share, slots=leased[share.host], choice=self._choices.get(share.host)) for share in placement.shares
+        )
         placement = replace(placement, shares=shares)
         placed = {share.host for share in placement.shares}
         self.dismiss([link for link in self.remote if link.name not in placed], note, remove=True)
@@ -199,7 +204,8 @@ class Gang:
             self._reach(more, note)
         refused = self._refused()
         if refused is None:
-            return place(self._wanted, self._usable())
+            placement, self._models = place_alike(self._wanted, self._spec.hosts, self._usable(), self._found)
+            return placement
         if isinstance(refused, PlacementError) and not refused.never:
             return None
         raise refused
@@ -234,7 +240,7 @@ class Gang:
         if hosts and self._between:
             self._probe(self.links)
             self.pump(note)  # so that the connections are being made meanwhile
-            _parsers()
+            probed.parsers()
         self._wait(note, lambda: all("facts" in link.answers or self._dead(link) for link in asked), GUARD_SECONDS)
         for link in asked:
             told = link.answers.get("facts", {"error": self._why_silent(link)})
@@ -267,18 +273,19 @@ class Gang:
         return link.gone or error or "its guard gave no facts in time"
 
     def _note_free(self, host: Host, told: Dict[str, Any]) -> None:
-        found = from_json(Occupancy, told)
-        most = min(len(found.slots), host.slots or len(found.slots))
-        why = occupancy.words(found, self._folder.path.parent) if found.free < most else ""
-        self._free[host.name] = HostSlots(host.name, min(found.free, most), most, why)
+        found = self._found[host.name] = from_json(Occupancy, told)
+        jobs = self._folder.path.parent
+        self._free[host.name] = host_slots(
+            host, found, lambda seen: occupancy.words(seen, jobs), exclusive=self._spec.exclusive
+        )
 
     def _take(self, placement: Placement, note: Note) -> Optional[Dict[str, Tuple[str, ...]]]:
         """Take the slots of the placed hosts, in an order that is every job's; give their names by host.
 
         None where some cannot be had: then all are let go again.
         """
+        shares = {share.host: share for share in placement.shares}
         counts = {share.host: share.ranks for share in placement.shares}
-        self._own_ports = {placement.shares[0].host: own_ports(self._spec)}
         placed = [host for host in self._reached() if host.name in counts]
         self._ports = self._choose_ports() if any(self.link(host.name) is not self.here for host in placed) else ()
         if self._ports and self.here.name not in counts:  # mpirun listens here all the same
@@ -290,7 +297,7 @@ class Gang:
             if own != host.name and own in counts:  # this host by another name: the line will be refused
                 leased[host.name] = ()
                 continue
-            names = self._lease(host, counts.get(host.name, 0), note)
+            names = self._lease(host, shares.get(host.name, Share(host.name, 0)), placement, note)
             if names is None:
                 self._let_go(wanted[:number], note, look=False)
                 return None
@@ -312,16 +319,25 @@ class Gang:
             raise no_ports(self.here.name, *allowed)
         return ports
 
-    def _lease(self, host: Host, count: int, note: Note) -> Optional[Tuple[str, ...]]:
+    def _lease(self, host: Host, share: Share, placement: Placement, note: Note) -> Optional[Tuple[str, ...]]:
         """Take slots of one host, and the ports; give the slots' names, or note why not: others have them, or it failed.
 
         Raises:
             PlacementError: others have the port that the job has to have.
         """
-        own = self._own_ports.get(host.name, ())
+        own = own_ports(self._spec) if host.name == placement.shares[0].host else ()
         link = self.link(host.name)
         link.answers.pop("leased", None)
-        link.order("lease", count=count, ports=(*self._ports, *own), cluster=self._spec.cluster, owner=self._spec.owner)
+        link.order(
+            "lease",
+            count=share.ranks,
+            ports=(*self._ports, *own),
+            cluster=self._spec.cluster,
+            owner=self._spec.owner,
+            terms=to_json(replace(host.terms, models=self._models or host.terms.models)),
+            whole=self._spec.exclusive,
+            shared=shared(self._spec.hosts, placement, share, self._found),
+        )
         self._wait(note, lambda: "leased" in link.answers or self._dead(link), GUARD_SECONDS)
         answer = link.answers.get("leased") or {"slots": None, "error": self._why_silent(link)}
         if "error" in answer:
@@ -331,6 +347,8 @@ class Gang:
                 raise no_own_port(host.name, own[0])
             self._taken.update(answer["ports"])
             self._note_free(host, answer["occupancy"])
+        if answer.get("choice") is not None:
+            self._choices[host.name] = from_json(GpuChoice, answer["choice"])
         return None if answer["slots"] is None else tuple(answer["slots"])
 
     def _fail(self, host: Host, why: str) -> None:
@@ -374,26 +392,9 @@ class Gang:
         self._probe(asked)
         self._wait(note, lambda: all("probed" in link.answers or self._dead(link) for link in asked), _PROBE_SECONDS)
         told = {link.name: link.answers.get("probed", {"text": ""})["text"] for link in asked}
-        return _with_probe(known, spec, told)
-
-
-def _parsers() -> Tuple[Callable[..., Any], Callable[..., JobFacts]]:
-    """Load what reads the probe's answers: it takes longer than all else, and only several hosts are probed."""
-    from taco_launch.facts.parse import parse  # noqa: PLC0415
-    from taco_launch.launch.found import over_ssh  # noqa: PLC0415
-
-    return parse, over_ssh
+        return probed.added(known, spec, told)
 
 
 def _global(host: Host) -> Tuple[str, str]:
     """Order hosts as every job does."""
     return host.address, host.name
-
-
-def _with_probe(known: JobFacts, spec: JobSpec, told: Mapping[str, str]) -> JobFacts:
-    """Add what is between the hosts, and the head's software, from what the probe said on each host."""
-    parse, over_ssh = _parsers()
-    now = time.time()
-    facts = tuple(parse(name, text.encode("utf-8", "surrogateescape"), now, now) for name, text in told.items())
-    found = over_ssh(known, spec, facts)
-    return replace(known, nccl=found.nccl, horovod=found.horovod, between=found.between)

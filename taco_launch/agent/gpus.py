@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from taco_launch.errors import HostError
+from taco_launch.model.slots import MIG
 
 # A driver that hangs must not hang the job's start for ever (Azure's and NHC's health checks use 30 s too).
 _SMI_SECONDS = 30.0
 _NO_DEVICES = 6  # nvidia-smi(1), RETURN VALUE: a query to find an object was unsuccessful
 _LIST = ("-L",)
+_TOPOLOGY = ("topo", "-m")
 _FORMAT = "--format=csv,noheader,nounits"
 _PROCESSES = ("--query-compute-apps=gpu_uuid,pid,process_name,used_memory", _FORMAT)
 _MEMORY = ("--query-gpu=uuid,memory.used", _FORMAT)
@@ -50,8 +52,21 @@ class Use(NamedTuple):
         return ""
 
 
+class Listed(NamedTuple):
+    """One GPU: its UUID, and its model with ` MIG` behind it where it is divided into instances."""
+
+    uuid: str
+    model: str
+
+
 def listed(*, needed: bool) -> Optional[Tuple[str, ...]]:
-    """Give the UUIDs of the GPUs that `nvidia-smi -L` lists (`GPU 0: NAME (UUID: ...)`), none without the tool.
+    """Give the UUIDs of the GPUs that there are, as `found` does."""
+    gpus = found(needed=needed)
+    return None if gpus is None else tuple(gpu.uuid for gpu in gpus)
+
+
+def found(*, needed: bool) -> Optional[Tuple[Listed, ...]]:
+    """Give the GPUs that `nvidia-smi -L` lists (`GPU 0: NAME (UUID: ...)`), none without the tool.
 
     None where the tool is there but does not answer, so that nobody knows, unless it is `needed`.
 
@@ -66,8 +81,17 @@ def listed(*, needed: bool) -> Optional[Tuple[str, ...]]:
         if needed:
             raise
         return None
-    found = re.findall(r"^GPU (\d+):(?:.*\(UUID: ([\w-]+)\))?", listing, re.MULTILINE)
-    return tuple(uuid or f"slot-{index}" for index, uuid in found)
+    rows = re.findall(r"^GPU (\d+):(?: *(.*?) *\(UUID: ([\w-]+)\))?((?:\n\s+MIG .*)?)", listing, re.MULTILINE)
+    return tuple(Listed(uuid or f"slot-{index}", model + (MIG if mig else "")) for index, model, uuid, mig in rows)
+
+
+def matrix() -> str:
+    """Give what `nvidia-smi topo -m` prints.
+
+    Raises:
+        HostError: it does not answer.
+    """
+    return _asked(_TOPOLOGY)[0]
 
 
 def used() -> Dict[str, Use]:

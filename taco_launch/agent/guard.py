@@ -13,14 +13,11 @@ import os
 import selectors
 import shutil
 import socket
-import sys
 import time
-from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from taco_launch.agent import facts, leases, occupancy, processes, records, recovery, roots
+from taco_launch.agent import facts, leases, occupancy, processes, records, recovery, roots, taking
 from taco_launch.agent.folders import JobFolder
-from taco_launch.agent.holders import Holder
 from taco_launch.agent.host_launcher import HostLauncher
 from taco_launch.agent.probing import Probe
 from taco_launch.agent.protocol import Line
@@ -38,8 +35,6 @@ _LAST_WORDS_SECONDS = 2.0
 # When it takes longer to listen again it was us who were away (a look at the host, a disk that hangs, a suspended
 # machine): the supervisor was not silent.
 _STALL_SECONDS = 2 * _TICK
-# Who uses the GPUs is looked at on all hosts side by side, and not again when their slots are taken one after another.
-_RECENT_SECONDS = 10.0
 # Nothing is known, as where a tool is missing; the line's remarks say what that means.
 _NOT_PROBED = ""
 
@@ -74,7 +69,7 @@ class _Guard:
         self._place = leases.place(os.environ, folder.path.parent.parent, root=uid == 0)
         self._leases = leases.Leases(self._place)
         self._slots: Optional[occupancy.Slots] = None
-        self._launcher: Optional[HostLauncher] = None
+        self._launcher = HostLauncher(folder, self._selector)
         self._probe: Optional[Probe] = None
         self._terminating = False
         self._released = False
@@ -111,7 +106,7 @@ class _Guard:
                     self._accept(key.fileobj)  # type: ignore[arg-type]
             self._follow_probe()
             self._look_at_launcher()
-            self._report_pulse(looked)
+            self._pulse.look(looked, self._ranks.values(), self._answer)
             silent = looked - self._heard > self._host_loss_timeout
             if silent or (self._supervised and self._supervisor is None and not self._elsewhere):
                 self._alone(silent=silent)
@@ -211,24 +206,16 @@ class _Guard:
 
     def _launch(self, message: Dict[str, Any]) -> None:
         """Start what starts the ranks of this host, where that is not mpirun's to do."""
-        if self._launcher is None:
-            folder = self._folder.of_attempt(message["attempt"])
-            self._launcher = HostLauncher(folder, message, self._selector)
-            self._remember(*filter(None, [self._launcher.root]))
-            if self._elsewhere:
-                self._sender.add(LAUNCHER)
+        self._remember(*self._launcher.start(message))
+        if self._elsewhere:
+            self._sender.add(LAUNCHER)
 
     def _look_at_launcher(self) -> None:
-        code = None if self._launcher is None else self._launcher.ended()
+        code = self._launcher.ended()
         if code is not None:
             for line in self._lines():  # what its ranks have said already comes before its end
                 self._hear(line)
             self._tell(op="done", code=code)
-
-    def _report_pulse(self, now: float) -> None:
-        found = self._pulse.look(now, self._ranks.values())
-        if found is not None:
-            self._answer(**found)
 
     def _greet(self, line: Line) -> None:
         """Tell a rank how to start; what it was told before that it has not heard."""
@@ -241,7 +228,7 @@ class _Guard:
         if not self._terminating:
             self._terminating = True
             self._pass_on(message)
-            if self._launcher is not None and not self._ranks:
+            if not self._ranks:
                 self._launcher.terminate()
 
     def _release(self, message: Dict[str, Any]) -> None:
@@ -286,36 +273,8 @@ class _Guard:
         """Take as many slots; say which, or who has those that are missing."""
         if self._has_told("leased") or self._slots is None:
             return
-        slots = self._slots
-        holder = Holder(
-            self._folder.name,
-            self._job_id,
-            time.time(),
-            Path(sys.argv[0]).name,
-            str(self._folder.path),
-            message["cluster"],
-            message["owner"],
-            os.geteuid(),
-            os.getpid(),
-        )
-        recent = time.monotonic() - slots.used_at < _RECENT_SECONDS
-        try:
-            taken = self._leases.take(
-                slots.names, message["count"], holder, slots.use if recent else None, message["ports"]
-            )
-        except HostError as error:
-            self._answer(op="leased", slots=None, error=f"{error.message} ({error.hint})")
-            return
-        heard = facts.heard(message["ports"]) if taken else []
-        if heard:  # whoever has them holds no lease of them
-            self._leases.release(gone=True)
-        if taken and not heard:
-            self._tell(op="leased", slots=[name for name in taken if name in slots.names])
-        else:
-            found = slots.look_thoroughly()
-            refused = self._leases.refused
-            ports = [port for port in message["ports"] if leases.port_name(port) in refused or port in heard]
-            self._answer(op="leased", slots=None, ports=ports, occupancy=to_json(found.without(refused)))
+        answer = taking.take(self._folder, self._job_id, self._leases, self._slots, message)
+        (self._answer if answer["slots"] is None else self._tell)(op="leased", **answer)
 
     def _answer(self, **answer: Any) -> None:
         """Say something once: who asks asks again, or gives up."""
@@ -390,8 +349,7 @@ class _Guard:
         stays = bool(message.get("leave"))
         left = processes.Scan(()) if stays else processes.end(self._job_id, self._roots)
         self._leases.release(gone=not (stays or left.found or left.unknown))
-        if self._launcher is not None:
-            self._launcher.close()
+        self._launcher.close()
         sizes = self._sender.sizes()
         self._tell(op="ended", left=[entry.pid for entry in left.found], unknown=left.unknown, sizes=sizes)
         self._done = not self._elsewhere

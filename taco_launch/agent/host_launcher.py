@@ -6,7 +6,7 @@ import selectors
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any, Mapping, Optional, Tuple
+from typing import Any, List, Mapping, Optional, Tuple
 
 from taco_launch.agent import leases, logs, processes
 from taco_launch.agent.folders import JobFolder
@@ -16,58 +16,57 @@ from taco_launch.launch.env import SERVICE
 
 
 class HostLauncher:
-    """The process while it runs, and its log."""
+    """The process once it is started, and its log."""
 
-    def __init__(self, folder: JobFolder, order: Mapping[str, Any], selector: selectors.BaseSelector) -> None:
-        """Start it; what there is to read of it wakes the selector. Where it cannot be started, it has ended.
-
-        `folder` is that of the attempt, `order` what the supervisor says of the command.
-        """
-        self._selector = selector
-        self._log = logs.Writer(folder.launcher, int(order["log_max_bytes"]))
+    def __init__(self, folder: JobFolder, selector: selectors.BaseSelector) -> None:
+        """Start nothing yet; what there is to read of it later will wake the selector."""
+        self._folder, self._selector = folder, selector
+        self._log: Optional[logs.Writer] = None
         self._process: Optional[subprocess.Popen[bytes]] = None
+        self._wakeup = -1
         self._told = False
-        self._wakeup = wake_on_child()
-        selector.register(self._wakeup, selectors.EVENT_READ, self)
+
+    def start(self, order: Mapping[str, Any]) -> List[Tuple[int, int]]:
+        """Start it as the supervisor orders, the first time that it does; give the process as (pid, start).
+
+        Where it cannot be started, it has ended.
+        """
+        if self._log is not None:
+            return []
+        stem = self._folder.of_attempt(order["attempt"]).launcher
         with contextlib.suppress(OSError):  # as for the log itself: the ranks go on without it
-            folder.launcher.parent.mkdir(mode=0o700, exist_ok=True)
-        program = order["argv"][0]
+            stem.parent.mkdir(mode=0o700, exist_ok=True)
+        self._log = logs.Writer(stem, int(order["log_max_bytes"]))
+        self._wakeup = wake_on_child()
+        self._selector.register(self._wakeup, selectors.EVENT_READ, self)
         try:
-            self._process = spawn(order["argv"], self._folder(order["cwd"]), _environment(order), order["umask"])
+            self._process = spawn(order["argv"], self._cwd(order["cwd"]), _environment(order), order["umask"])
         except HostError as error:
             why = error.message.rpartition(": ")[2]
-            self._say(
-                f"cannot run {program!r}: {why} (install it where the ranks run, or hand on the PATH that has it: -x PATH)"
-            )
-            return
+            hint = "install it where the ranks run, or hand on the PATH that has it: -x PATH"
+            self._say(f"cannot run {order['argv'][0]!r}: {why} ({hint})")
+            return []
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
-        selector.register(self._process.stdout, selectors.EVENT_READ, self)
-
-    @property
-    def root(self) -> Optional[Tuple[int, int]]:
-        """The process, (pid, start)."""
-        found = None if self._process is None else processes.identify(self._process.pid)
-        return None if found is None else (found.pid, found.start)
+        self._selector.register(self._process.stdout, selectors.EVENT_READ, self)
+        entry = processes.identify(self._process.pid)
+        return [] if entry is None else [(entry.pid, entry.start)]
 
     def read(self, file: object) -> None:
         """Read what wakes the selector: its output, or that a child has ended."""
         if file == self._wakeup:
             os.read(self._wakeup, 4096)
-        elif (
-            self._process is not None
-            and self._process.stdout is not None
-            and not drain(self._process.stdout, self._log)
-        ):
-            self._selector.unregister(self._process.stdout)
+        elif not self._drain():
+            self._selector.unregister(file)  # type: ignore[arg-type]
 
     def ended(self) -> Optional[int]:
         """Give its exit code, -n for signal n, once: when it has ended since it was last asked for."""
-        code = NOT_FOUND if self._process is None else self._process.poll()
-        if code is None or self._told:
+        if self._told or self._log is None:
             return None
-        self._told = True
-        self.close()
+        code = NOT_FOUND if self._process is None else self._process.poll()
+        if code is not None:
+            self._told = True
+            self.close()
         return code
 
     def terminate(self) -> None:
@@ -77,11 +76,17 @@ class HostLauncher:
 
     def close(self) -> None:
         """Bring what it has said into its log."""
-        if self._process is not None and self._process.stdout is not None:
-            drain(self._process.stdout, self._log)
-        self._log.close()
+        self._drain()
+        if self._log is not None:
+            self._log.close()
 
-    def _folder(self, wanted: str) -> str:
+    def _drain(self) -> bool:
+        """Bring what it has said into its log; False when there will be no more."""
+        if self._process is None or self._process.stdout is None or self._log is None:
+            return False
+        return drain(self._process.stdout, self._log)
+
+    def _cwd(self, wanted: str) -> str:
         """Give the caller's folder, or the user's own where that is not there, as mpirun does."""
         if Path(wanted).is_dir():
             return wanted
@@ -90,7 +95,8 @@ class HostLauncher:
         return home
 
     def _say(self, words: str) -> None:
-        self._log.write(f"taco-launch: {words}\n".encode("utf-8", "backslashreplace"))
+        if self._log is not None:
+            self._log.write(f"taco-launch: {words}\n".encode("utf-8", "backslashreplace"))
 
 
 def _environment(order: Mapping[str, Any]) -> Mapping[str, str]:

@@ -40,7 +40,9 @@ class Slots:
         """
         self._folder = folder
         word, _, least = size.partition("+")
-        self.uuids = () if gpus_ == NO_GPUS else gpus.listed(needed=size == AUTO)
+        listed = () if gpus_ == NO_GPUS else gpus.found(needed=size == AUTO)
+        self.uuids = None if listed is None else tuple(gpu.uuid for gpu in listed)
+        self.models = tuple(gpu.model for gpu in listed or ())
         found = self.uuids
         if found is None:  # those that jobs have or had are known all the same
             found = tuple(sorted(name for name in _listed(folder) if is_gpu(name)))
@@ -72,7 +74,7 @@ class Slots:
     def look(self) -> Occupancy:
         """Look at the locks, and tell of the rest what was found last."""
         slots = tuple(self._with_foreign(slot, last) for slot, last in self._states())
-        return Occupancy(socket.gethostname(), slots, self.gpus)
+        return Occupancy(socket.gethostname(), slots, self.gpus, self.models)
 
     def is_stale(self) -> bool:
         """Say whether it is time for a thorough look, or a process that was on a GPU has ended since."""

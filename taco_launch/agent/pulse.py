@@ -5,7 +5,7 @@ asking again and again (MPI and NCCL do so) uses CPU time: that is no sign of a 
 """
 
 import os
-from typing import Any, Collection, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Callable, Collection, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from taco_launch.agent import logs, processes
 from taco_launch.agent.folders import JobFolder
@@ -50,10 +50,10 @@ class Pulse:
         self._roots: Dict[int, Key] = {}
         self._sizes: Dict[int, int] = {}
         self._quiet: Dict[int, float] = {}  # for how long each has written nothing
-        self._trees: Dict[int, Tree] = {}
+        self._trees: Optional[Dict[int, Tree]] = None  # nothing to compare with
         self._silent = 0.0
         self._looked: Optional[float] = None
-        self._told = False
+        self._told = self._ever_told = False
 
     def begin(self, folder: JobFolder, after: float) -> None:
         """Look at the logs in the folder of an attempt; tell when nothing was done for `after` seconds."""
@@ -66,16 +66,18 @@ class Pulse:
         self._silent = 0.0
 
     def retell(self) -> None:
-        """Tell at the next look how it is now, whatever was told before."""
-        self._told = True
+        """Tell at the next look how it is now: what was told last may not have come through."""
+        self._told = self._ever_told
 
-    def look(self, now: float, running: Collection[int]) -> Optional[Dict[str, Any]]:
-        """Give what there is to tell at a monotonic time, if it is time to look: that nothing is done, or that it is again.
+    def look(self, now: float, running: Collection[int], tell: Callable[..., None]) -> None:
+        """Tell at a monotonic time, if it is time to look, that nothing is done, or that it is again.
 
         `running` are the ranks that have not ended.
         """
-        if self._folder is None or not self._roots or (self._looked is not None and now < self._looked + self._every):
-            return None
+        if self._folder is None or (self._looked is None and not self._roots):
+            return
+        if self._looked is not None and now < self._looked + self._every:
+            return
         span = 0.0 if self._looked is None else min(now - self._looked, _LONGEST_LOOKS * self._every)
         self._looked = now
         live = {rank: root for rank, root in self._roots.items() if rank in running}
@@ -87,9 +89,11 @@ class Pulse:
             self._silent += span
         if self._silent < self._after:
             told, self._told = self._told, False
-            return {"op": "pulse", "silent": 0.0, "ranks": []} if told else None
-        self._told = True
-        return {"op": "pulse", "silent": self._silent, "ranks": [to_json(look) for look in self._seen()]}
+            if told:
+                tell(op="pulse", silent=0.0, ranks=[])
+            return
+        self._told = self._ever_told = True
+        tell(op="pulse", silent=self._silent, ranks=[to_json(look) for look in self._seen()])
 
     def _wrote(self, span: float) -> bool:
         """Say whether any rank has written since the last look, or is new."""
@@ -101,8 +105,6 @@ class Pulse:
                 self._quiet[rank] += span
             else:
                 self._sizes[rank], self._quiet[rank], wrote = size, 0.0, True
-        if wrote:
-            self._trees = {}
         return wrote
 
     def _worked(self, span: float) -> bool:
@@ -110,27 +112,31 @@ class Pulse:
         before = self._trees
         most = max(_LEAST_TICKS, _SHARE * span * os.sysconf("SC_CLK_TCK"))
         # What is known is looked at first: that is cheap, and for ranks that work it is enough.
-        known = {rank: Tree(_alive(tree.members)) for rank, tree in before.items()}
-        if before and any(_differs(before[rank], known[rank], most) for rank in before):
-            self._trees = {rank: tree for rank, tree in known.items() if tree.members}
-            return True
+        if before is not None:
+            known = {rank: Tree(_alive(tree.members)) for rank, tree in before.items()}
+            if any(_differs(before[rank], known[rank], most) for rank in before):
+                self._trees = known
+                return True
         self._trees = trees(self._roots)
-        return not before or any(_differs(before.get(rank), tree, most) for rank, tree in self._trees.items())
+        return before is None or any(_differs(before.get(rank), tree, most) for rank, tree in self._trees.items())
 
     def _seen(self) -> List[RankLook]:
         assert self._folder is not None
+        assert self._trees is not None
         found = []
         for rank in sorted(self._roots):
             members = {key: used for key, used in self._trees[rank].members.items() if key != self._roots[rank]}
             last = _last_line(logs.last_words(self._folder.rank(rank), _LAST_LINE_BYTES))
             quiet = self._quiet[rank]
-            if not members:
+            seen = [(key, now.state) for key in members for now in [processes.identify(key[0])] if now is not None]
+            if not seen:
                 found.append(RankLook(rank, silent=quiet, last_line=last))
                 continue
-            pid, _start = max(members, key=lambda key: (members[key].own, key[1], key[0]))
-            now = processes.identify(pid)
-            state = "" if now is None else now.state
-            found.append(RankLook(rank, pid, _word(pid, "comm"), state, where(pid), quiet, last))
+            # The others may wait for one that is stopped; of what merely waits, that which did the work tells most.
+            (pid, _start), letter = max(
+                seen, key=lambda one: (one[1] in "TtD", one[1] != "Z", members[one[0]].own, one[0][1], one[0][0])
+            )
+            found.append(RankLook(rank, pid, _word(pid, "comm"), letter, where(pid), quiet, last))
         return found
 
 

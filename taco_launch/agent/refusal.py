@@ -1,7 +1,7 @@
 """Which of a job's hosts have to be asked for their slots, and why the job cannot have a place on them: decisions alone."""
 
 from dataclasses import replace
-from typing import List, Mapping, Optional, Sequence, Tuple
+from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.errors import PlacementError, TacoLaunchError, UnusableError
 from taco_launch.model.hosts import Host
@@ -18,7 +18,10 @@ def ahead(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots
     free on those that answered.
     """
     ordered = sorted(hosts, key=lambda host: host.name in wanted.left_out)
-    found = [reached.get(host.name, HostSlots(host.name, host.slots or 1)) for host in ordered]
+    found = [reached.get(host.name, HostSlots(host.name, host.slots or 1, leaf=host.leaf)) for host in ordered]
+    if len({entry.leaf for entry in found}) > 1:  # those of the fewest leaves, wherever they stand
+        taken = _placed_on(wanted, found)
+        return [host for host in ordered if host.name in taken and host.name not in reached]
     count, most = 0, len(found)  # the fewest of them that suffice, by bisection: place() looks at all
     while count < most:
         middle = (count + most) // 2
@@ -111,6 +114,14 @@ def _suffice(wanted: Wanted, found: Sequence[HostSlots]) -> bool:
     except PlacementError:
         return False
     return True
+
+
+def _placed_on(wanted: Wanted, found: Sequence[HostSlots]) -> FrozenSet[str]:
+    """Name the hosts that a job would have, all where they do not suffice."""
+    try:
+        return frozenset(share.host for share in place(wanted, found).shares)
+    except PlacementError:
+        return frozenset(entry.host for entry in found)
 
 
 def _is_every(wanted: Wanted) -> bool:

@@ -66,7 +66,12 @@ def _facts(_jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
         openmpi = facts.openmpi(request["mpirun"], {**os.environ, "PATH": request["path"]})
     except HostError as error:
         problem = error.message
-    yield {"host": facts.host(count_slots=request["count_slots"]), "openmpi": openmpi, "problem": problem}
+    host = facts.host(count_slots=request["count_slots"])
+    if request.get("topology"):
+        from taco_launch.agent import topology  # noqa: PLC0415 - only where it is asked for
+
+        host.update(topology.host(state_folder(os.environ, os.geteuid()), needed=False))
+    yield {"host": host, "openmpi": openmpi, "problem": problem}
 
 
 def _unknown(_jobs: Jobs, agent: str, _request: Mapping[str, Any]) -> Frames:

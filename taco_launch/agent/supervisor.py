@@ -164,7 +164,7 @@ class _Supervisor:
         launch = plan.plan(spec, self._id, placement, known, wrapper, str(self._folder.path), port[0])
         for file in launch.files:
             Path(file.path).write_text(file.text, encoding="utf-8")
-        shares = tuple(HostRanks(share.host, share.ranks, share.slots) for share in placement.shares)
+        shares = tuple(HostRanks(share.host, share.ranks, share.slots, share.choice) for share in placement.shares)
         self._events.add(
             state.PLACED,
             placement.why,

@@ -10,6 +10,7 @@ from taco_launch.agent import records, recovery, wake
 from taco_launch.agent.folders import JobFolder, Jobs
 from taco_launch.agent.watchers import HERE, Wish
 from taco_launch.errors import TacoLaunchError
+from taco_launch.model.hosts import Terms
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState, Policy
 from taco_launch.model.plans import Wanted, wanted_of
 from taco_launch.queue import Limit, Waiting
@@ -22,12 +23,15 @@ Words = Tuple[Tuple[str, str], ...]
 class Asked(NamedTuple):
     """What a job's spec asks for; it never changes.
 
-    `hosts` are (name in the job's words, what to watch there, the most slots that the job takes there, None for all).
+    `hosts` are (name in the job's words, what to watch there, the most slots that the job takes there, None for all);
+    `terms` and `leaves` are those of Waiting.
     """
 
     policy: Policy
     wanted: Wanted
     hosts: Tuple[Tuple[str, Wish, Optional[int]], ...]
+    terms: Tuple[Tuple[str, Terms], ...] = ()
+    leaves: Tuple[Tuple[str, str], ...] = ()
 
 
 class Entry:
@@ -102,7 +106,7 @@ class Entry:
             wanted = replace(wanted, left_out=tuple(here[name] for name in self.left_out if name in here))
         hosts = tuple((wish.host, sizes.get(wish) if most is None else most) for _name, wish, most in self.asked.hosts)
         priority, tried = self.asked.policy.priority, self.tried and not again
-        return Waiting(self.name, priority, self.came, wanted, hosts, tried)
+        return Waiting(self.name, priority, self.came, wanted, hosts, tried, *self.asked[3:])
 
 
 class Shelf:
@@ -196,7 +200,10 @@ class Shelf:
             (host.name, self._one(Wish(HERE if spec.is_here(host) else host.name, host.size, host.gpus)), host.slots)
             for host in spec.hosts
         )
-        return Asked(self._one(spec.policy), self._one(wanted_of(spec)), self._one(hosts))
+        watched = [(wish.host, host) for (_name, wish, _most), host in zip(hosts, spec.hosts)]
+        terms = tuple((name, host.terms) for name, host in watched if host.terms.only or host.terms.without)
+        leaves = tuple((name, host.leaf) for name, host in watched if host.leaf is not None)
+        return Asked(*map(self._one, (spec.policy, wanted_of(spec), hosts, terms, leaves)))
 
     def _one(self, value: Any) -> Any:
         """Give an equal value that is kept already: of a thousand jobs that ask for the same it is there once."""

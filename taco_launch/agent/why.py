@@ -30,8 +30,11 @@ def why(folder: JobFolder, rank: int, host: str, *, ended_itself: bool) -> Tuple
         TacoLaunchError: the job's spec cannot be read.
     """
     scan = Scan(_names(folder), failed=True)
-    own = folder.launcher_on(host)  # there is one where the job had no mpirun, but for the head
-    for stem, where in ((folder.rank(rank), host), (own, host) if logs.segments(own) else (folder.launcher, "")):
+    spec = records.read_spec(folder)
+    by_mpirun = spec.launcher == "mpirun"  # else each host has a launcher of its own
+    on_head = by_mpirun or any(one.name == host and spec.is_here(one) for one in spec.hosts)
+    launcher = folder.launcher if on_head else folder.launcher_on(host)
+    for stem, where in ((folder.rank(rank), host), (launcher, "" if by_mpirun else host)):
         scan.begin(where)
         head, between, tail = logs.ends(stem)
         scan.feed(head)
@@ -39,7 +42,7 @@ def why(folder: JobFolder, rank: int, host: str, *, ended_itself: bool) -> Tuple
         scan.feed(tail)
     kinds = {Kind.NOTE} if ended_itself else {Kind.NOTE, Kind.OUTCOME, Kind.FALLBACK}
     found = [match.finding for match in scan.matches() if match.kind not in kinds]
-    banners = (*_BANNERS, *_BY_TORCHRUN) if records.read_spec(folder).launcher == "torchrun" else _BANNERS
+    banners = (*_BANNERS, *_BY_TORCHRUN) if spec.launcher == "torchrun" else _BANNERS
     return tuple(finding for finding in found if finding.signature not in banners)[:_MOST]
 
 

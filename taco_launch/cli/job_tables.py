@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from taco_launch.cli.render import age, columns, one_line, printable, told
 from taco_launch.model.codec import to_json
 from taco_launch.model.instances import instances
+from taco_launch.model.jobs import JobState
 from taco_launch.model.rows import JobRow, row_of
 from taco_launch.model.slots import is_gpu
 from taco_launch.state import attempts
@@ -114,7 +115,7 @@ def one_job(job: "Job", now: float, *, wide: bool) -> str:
         _last_lines(job),
     ]
     if wide:
-        blocks += [_conditions(job), _events(job)]
+        blocks += [_choices(job), _conditions(job), _events(job)]
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -169,6 +170,16 @@ def _more(job: "Job") -> list[tuple[str, str]]:
     ]
 
 
+def _choices(job: "Job") -> str:
+    """Say why the job has these GPUs of its hosts, where there were others."""
+    from taco_launch.cli import choice_tables
+
+    shares = () if job.record.state.waits else job.record.shares
+    return "\n\n".join(
+        f"GPUS of {share.host}:\n{choice_tables.text(share.choice)}" for share in shares if share.choice is not None
+    )
+
+
 def _attempt(job: "Job") -> str:
     """Say which attempt it is, or will be next, and of how many; nothing of the first where there is but one."""
     found = attempts(job.spec.policy, job.record)
@@ -196,7 +207,8 @@ def _hang(job: "Job", now: float) -> str:
         return ""
     found = record.stalled
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.since))
-    span = age((record.ended or now) - found.since)
+    until = now if record.state is JobState.RUNNING else record.transitions[-1].time
+    span = age(until - found.since)
     header = ["RANK", "NODE", "PID", "PROGRAM", "DOES", "SILENT", "LAST LINE"]
     rows = [
         [str(look.rank), look.host, str(look.pid or ""), look.program, doing(look), age(look.silent), look.last_line]

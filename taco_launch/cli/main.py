@@ -41,7 +41,7 @@ Examples:
 
 \b
 Exit codes: 0 ok, 1 failed (or no such job), 2 usage or inventory, 3 drift, 4 cannot be placed, 5 a host failed, 130 Ctrl-C;
-run and wait give the job's own (signal n: 128+n), 125 when no rank ever ran, 124 when --timeout ended it.
+run and wait give the job's own (signal n: 128+n), 125 when no rank ever ran, 124 when --timeout or --stall-timeout did.
 """
 
 

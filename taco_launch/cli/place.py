@@ -4,16 +4,12 @@ import io
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.cli import render
+from taco_launch.cli import choice_tables, render
 from taco_launch.cli.options import output_options, settings_of, talk_options
-
-if TYPE_CHECKING:
-    from taco_launch.placement.gpus import GpuChoice, Lost
 
 _MOST = 1 << 8  # GPUs of a host: more were mistyped
 
@@ -81,31 +77,14 @@ def place(ctx: click.Context, /, *, source: Path, count: int, free: tuple[int, .
     Exit codes: 2 where FILE holds no matrix of one host, 4 where fewer GPUs are free.
     """
     from taco_launch.flows import place as flow
+    from taco_launch.model.codec import to_json
 
     settings = settings_of(ctx)
     placed = flow.place(source, sys.stdin.buffer if sys.stdin else io.BytesIO(), count, free, model)
     if placed.warning:
         render.warning(settings, placed.warning)
     if settings.output in ("json", "yaml"):
-        render.data(_data(placed.choice), settings.output)
+        render.data(to_json(placed.choice), settings.output)
         return
-    _show(placed.choice, placed.figures)
-
-
-def _data(choice: "GpuChoice") -> dict[str, Any]:
-    from taco_launch.model.codec import to_json
-
-    found: dict[str, Any] = to_json(choice)
-    return found
-
-
-def _show(choice: "GpuChoice", figures: str) -> None:
-    rows = [_row("chosen", choice), *(_row("lost", each) for each in choice.alternatives)]
-    render.table(["", "GPUS", "RING", "GB/S", "SUM", "WHY"], rows, numbers=("GB/S", "SUM"))
-    click.echo(f"\nGB/s in one direction of the ring's slowest link, and over all pairs; taken to be {figures}")
-
-
-def _row(what: str, each: "GpuChoice | Lost") -> list[str]:
-    ring = "-".join(map(str, each.ring)) or "-"
-    numbers = ["-" if number is None else f"{number:g}" for number in (each.bottleneck_gbps, each.sum_gbps)]
-    return [what, ",".join(map(str, each.gpus)), ring, *numbers, each.why]
+    choice_tables.show(placed.choice)
+    click.echo(f"\nGB/s in one direction of the ring's slowest link, and over all pairs; taken to be {placed.figures}")

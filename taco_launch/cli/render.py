@@ -19,6 +19,7 @@ from taco_launch.model.codec import to_json
 if TYPE_CHECKING:
     from taco_launch.diagnose import Match
     from taco_launch.flows.follow import Job, Words
+    from taco_launch.model.choices import GpuChoice
     from taco_launch.model.hosts import Container, Inventory
     from taco_launch.model.jobs import JobRecord
     from taco_launch.model.plans import LaunchPlan
@@ -174,11 +175,21 @@ def warning(settings: Settings, message: str) -> None:
     settings.talk(f"{click.style('warning:', fg='yellow', bold=True)} {told}")
 
 
-def plan(found: "LaunchPlan", launcher: str, output: str, *, explain: bool) -> None:
+def plan(
+    found: "LaunchPlan",
+    launcher: str,
+    output: str,
+    *,
+    explain: bool,
+    choices: "Sequence[tuple[str, GpuChoice]]" = (),
+) -> None:
     """Print the line of a plan, or with `explain` where each word comes from; JSON has all of it.
+
+    `choices` say of hosts which of their GPUs it is to be.
 
     Where a job has a line on each host, it stands behind the host's name.
     """
+    from taco_launch.cli import choice_tables
     from taco_launch.command import shell
     from taco_launch.launch.plan import line
 
@@ -190,7 +201,8 @@ def plan(found: "LaunchPlan", launcher: str, output: str, *, explain: bool) -> N
             for one in found.commands
         ]
         more = {"executed": list(found.executed), "env": dict(found.env), "commands": commands}
-        data({"line": text, **to_json(found), **more}, output)
+        chosen = {"choices": {host: to_json(choice) for host, choice in choices}} if choices else {}
+        data({"line": text, **to_json(found), **more, **chosen}, output)
         return
     lines = [(one.host, line(one)) for one in found.commands]
     if not explain:
@@ -204,6 +216,8 @@ def plan(found: "LaunchPlan", launcher: str, output: str, *, explain: bool) -> N
         click.echo(f"Environment: {shell([f'{name}={value}'])}")
     for host, values in found.host_env:
         click.echo(f"On {host}:    {shell([f'{name}={value}' for name, value in values])}")
+    for host, choice in choices:
+        click.echo(f"\nGPUs of {host}, while no other job has any:\n{choice_tables.text(choice)}")
     for file in found.files:
         click.echo(f"\n{printable(file.path)}:")
         click.echo("".join(f"  {line}\n" for line in file.text.splitlines()), nl=False)

@@ -164,16 +164,19 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Access", out: str,
         settings.talk(f"asking the head for: {', '.join(missing)}")
         path = os.environ.get("PATH", os.defpath)
         count_slots = any(host.slots is None for host in spec.hosts)
-        return settings.head(access).call("facts", mpirun=spec.mpirun, path=path, count_slots=count_slots)[-1]
+        return settings.head(access).call(
+            "facts", mpirun=spec.mpirun, path=path, count_slots=count_slots, topology=explain
+        )[-1]
 
     def look(missing: tuple[str, ...]) -> "tuple[tuple[HostFacts, ...], tuple[str, ...]]":
         from taco_launch.flows.facts import job_hosts
 
         count = "one host" if len(spec.hosts) == 1 else f"{len(spec.hosts)} hosts"
         settings.talk(f"asking {count} for: {', '.join(missing)}")
-        return job_hosts(settings.load(), spec.hosts, access)
+        return job_hosts(settings.load(), spec.hosts, access, topology=explain)
 
-    launch = plan.dry_run(spec, os.environ, ask, look, root=os.geteuid() == 0, folder=out)
+    planned = plan.dry_run(spec, os.environ, ask, look, root=os.geteuid() == 0, folder=out, explain=explain)
+    launch = planned.plan
     for warning in launch.warnings:
         render.warning(settings, warning)
     if out:
@@ -181,7 +184,7 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Access", out: str,
             settings.talk(f"wrote {path}")
     elif any(file.path in launch.argv for file in launch.files):
         settings.talk(f"the line names a file: write it with --out DIR, here for example with --out {spec.name}")
-    render.plan(launch, spec.launcher, settings.output, explain=explain)
+    render.plan(launch, spec.launcher, settings.output, explain=explain, choices=planned.choices)
 
 
 def _run(settings: Settings, head: "Head", spec: "JobSpec") -> "Job":

@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from taco_launch.cli import arena
 from taco_launch.cli.completion import complete_host_list
+from taco_launch.cli.gpu_options import gpu_options, narrowed
 from taco_launch.cli.options import Settings, complete_file, local_names
 from taco_launch.cli.person import person
 from taco_launch.cli.policy import ending_options, policy_of
@@ -158,6 +159,7 @@ def job_options(function: F) -> F:
         click.option(
             "--light/--no-light", default=False, help="LightCC's 2D all-reduce and top-k compression (lossy)."
         ),
+        gpu_options,
         ending_options,
         click.argument(
             "command",
@@ -195,7 +197,7 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
     name = jobs.default_name(command) if options["name"] is None else names.job_name(options["name"], "--name")
     interface = options["interface"]
     env, mca = _knobs(options)
-    hosts = _hosts(inventory, ",".join(options["hosts"]) if options["hosts"] else None)
+    hosts = narrowed(inventory, _hosts(inventory, ",".join(options["hosts"]) if options["hosts"] else None), options)
     return JobSpec(
         name=name,
         command=command,
@@ -223,6 +225,7 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
         cluster=inventory.cluster,
         owner=person(),
         policy=policy_of(options, inventory.host_loss_timeout),
+        exclusive=bool(options.get("exclusive")),
     )
 
 

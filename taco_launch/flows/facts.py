@@ -83,15 +83,16 @@ def declared(facts: HostFacts, host: Host) -> HostFacts:
 
 
 def job_hosts(
-    inventory: Inventory, hosts: tuple[Host, ...], access: Access
+    inventory: Inventory, hosts: tuple[Host, ...], access: Access, *, topology: bool = False
 ) -> tuple[tuple[HostFacts, ...], tuple[str, ...]]:
-    """Give the facts of a job's hosts, as far as its line depends on them.
+    """Give the facts of a job's hosts, as far as its line depends on them, and with `topology` how GPUs are linked.
 
     The second value says what is wrong with the hosts that are silent, or gave only a part.
     """
     container = paths.container(inventory.cluster) if inventory.container else None
+    subjects = (*_JOB_SUBJECTS, "topology") if topology else _JOB_SUBJECTS
     with connect(inventory, hosts, access) as fanout:
-        answers = gather(fanout, _JOB_SUBJECTS, sudo=access.sudo_password is not None, container=container)
+        answers = gather(fanout, subjects, sudo=access.sudo_password is not None, container=container)
     by_name = {host.name: host for host in hosts}
     found = tuple(declared(answer.value, by_name[answer.host]) for answer in answers if answer.value is not None)
     wrong = [answer.error.message for answer in answers if answer.error is not None]

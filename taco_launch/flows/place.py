@@ -12,12 +12,13 @@ from taco_launch.facts import captured
 from taco_launch.facts.changes import hosts_of
 from taco_launch.flows import captures
 from taco_launch.inventory.ranges import fold
+from taco_launch.model.choices import GpuChoice
 from taco_launch.model.codec import from_json
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.found import NOT_ASKED, Absent, Unknown
 from taco_launch.model.hardware import Gpus, Topology
 from taco_launch.placement.bandwidth import DEFAULT, KNOWN, Figures, figures_of
-from taco_launch.placement.gpus import GpuChoice, choose
+from taco_launch.placement.gpus import choose
 from taco_launch.placement.mesh import mesh_of
 
 _MOST_SAID = 120

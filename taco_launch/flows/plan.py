@@ -1,7 +1,7 @@
 """The plan of a job without starting anything (--dry-run)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,24 @@ from taco_launch.flows.jobs import for_elsewhere
 from taco_launch.launch import plan
 from taco_launch.launch.env import relevant
 from taco_launch.launch.found import over_ssh
-from taco_launch.launch.needs import free_slots, needs, on_host
+from taco_launch.launch.needs import free_slots, needs, on_host, unused
+from taco_launch.model.choices import GpuChoice
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import File, LaunchPlan, wanted_of
-from taco_launch.placement import place
+from taco_launch.model.plans import File, HostSlots, LaunchPlan, Placement, Share, wanted_of
+from taco_launch.model.slots import Occupancy
+from taco_launch.placement.bandwidth import DEFAULT, figures_of
+from taco_launch.placement.mesh import Mesh, mesh_of
+from taco_launch.placement.terms import explained, place_alike
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The plan, and of the hosts of which the job takes some GPUs, and not all: (host, why these)."""
+
+    plan: LaunchPlan
+    choices: tuple[tuple[str, GpuChoice], ...] = ()
 
 
 def dry_run(
@@ -26,12 +38,14 @@ def dry_run(
     *,
     root: bool,
     folder: str = "",
-) -> LaunchPlan:
-    """Plan the job as the head would.
+    explain: bool = False,
+) -> Planned:
+    """Plan the job as the head would, were all of its hosts free of other jobs.
 
     `ask(missing)` asks the agent of this machine for its facts, `look(missing)` gives those of hosts over SSH, and what
     is wrong with hosts that gave none; each is told what is missing, and not called where all is declared. `folder` is
-    where the files will lie that the line names. Jobs in containers run as root.
+    where the files will lie that the line names; with `explain` hosts are asked for their GPUs, too, where a job takes
+    some of them. Jobs in containers run as root.
 
     Raises:
         UsageError: a host's slots are neither declared nor known, or the launcher cannot be given its name.
@@ -42,15 +56,18 @@ def dry_run(
     local = spec.container is None and any(host.connection == "local" for host in spec.hosts)
     known = JobFacts(root=root or spec.container is not None, environment=relevant(environ) if local else None)
     missing, problems = needs(spec), list[str]()
-    if missing and local:
-        answer = ask(missing)
-        known = JobFacts(known.root, known.environment, answer["openmpi"])
-        known = on_host(known, spec, answer["host"])
-        problems += filter(None, [answer["problem"]] if spec.launcher == "mpirun" else [])
-    elif missing:
+
+    def told(missing: tuple[str, ...]) -> JobFacts:
+        if local:
+            answer = ask(missing)
+            problems.extend(filter(None, [answer["problem"]] if spec.launcher == "mpirun" else []))
+            return on_host(JobFacts(known.root, known.environment, answer["openmpi"]), spec, answer["host"])
         hosts, silent = look(missing)
-        known = over_ssh(known, spec, hosts)
-        problems += silent
+        problems.extend(silent)
+        return over_ssh(known, spec, hosts)
+
+    if missing:
+        known = told(missing)
     free = free_slots(spec, known)
     unknown = next((entry.host for entry in free if entry.slots == 0), None)
     if unknown is not None:
@@ -59,10 +76,36 @@ def dry_run(
             hint="; ".join([*problems, ""]) + f"slots: 8 in the inventory, slots=8 in a hostfile, or -H {unknown}:8",
         )
     wrapper = ("agent", plan.wrapper_op(spec), spec.name, "--")
-    placement = plan.processes(spec, place(wanted_of(spec), free))
+    placed, _models = place_alike(wanted_of(spec), spec.hosts, free, _by_name(spec, known))
+    choices: tuple[Share, ...] = ()
+    if explain and _takes_some(placed, free):  # the line stays what it is without this
+        gpus = known if missing else told(("how GPUs are linked",))
+        choices = explained(spec.hosts, placed, _by_name(spec, gpus), _meshes(gpus)).shares
+    placement = plan.processes(spec, placed)
     port = (*plan.own_ports(spec), plan.ANY_PORT)[0]
-    found = plan.plan(spec, "<id>", placement, known, wrapper, folder, port)
-    return replace(found, warnings=(*problems, *found.warnings))
+    made = plan.plan(spec, "<id>", placement, known, wrapper, folder, port)
+    return Planned(
+        replace(made, warnings=(*problems, *made.warnings)),
+        tuple((share.host, share.choice) for share in choices if share.choice is not None),
+    )
+
+
+def _by_name(spec: JobSpec, known: JobFacts) -> dict[str, Occupancy]:
+    return {host.name: each for host, each in zip(spec.hosts, unused(spec, known), strict=True)}
+
+
+def _takes_some(placed: Placement, free: Sequence[HostSlots]) -> bool:
+    """Say whether a job takes some slots of a host, and not all."""
+    most = {entry.host: entry.all for entry in free}
+    return any(share.ranks < most[share.host] for share in placed.shares)
+
+
+def _meshes(known: JobFacts) -> dict[str, Mesh | None]:
+    return {
+        host.host: mesh_of(host.topology, figures_of(host.models[0] if host.models else "") or DEFAULT)
+        for host in known.hosts
+        if host.topology is not None
+    }
 
 
 def write_files(found: LaunchPlan, spec: JobSpec, folder: str) -> tuple[str, ...]:

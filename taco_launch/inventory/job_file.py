@@ -28,6 +28,11 @@ _TOP = {
     "np": "np",
     "hosts": "host_count",
     "slotsPerHost": "slots_per_host",
+    "gpuIds": "gpu_ids",
+    "gpuModel": "gpu_models",
+    "exclude": "exclude",
+    "exclusive": "exclusive",
+    "gpuTopology": "gputopology",
     "launcher": "launcher",
     "perHost": "per_host",
     "allowUnknownKnobs": "allow_unknown_knobs",
@@ -128,6 +133,8 @@ def _options(job: JobDocument) -> Iterator[tuple[str, Any]]:
                 yield option, _WORDS[value] if option in ("clean_up", "restart") else value
     if job.host is not None:
         yield "hosts", (job.host,)
+    if job.selector is not None:
+        yield "selectors", tuple(f"{label}={value}" for label, value in job.selector.items())
 
 
 class _Check:

@@ -8,6 +8,7 @@ from taco_launch.inventory.job_values import (
     Command,
     HostCount,
     Hosts,
+    Indices,
     JobName,
     Knob,
     LeastSecond,
@@ -21,7 +22,7 @@ from taco_launch.inventory.job_values import (
     Variable,
 )
 from taco_launch.inventory.schema import Section
-from taco_launch.inventory.values import Image, Interface, Profile
+from taco_launch.inventory.values import Image, Interface, Label, Profile
 
 
 class SchedulingPolicy(Section):
@@ -98,6 +99,25 @@ class JobDocument(Section):
     host: Hosts | None = Field(
         default=None,
         description="Which hosts of the inventory, and slots on each, as -H takes them: gpu1:8,gpu[3-4]:8, or a group.",
+    )
+    gpuIds: Indices | None = Field(  # noqa: N815
+        default=None, description="Only these GPUs of each host, by nvidia-smi's index: 0,2,4-7."
+    )
+    gpuModel: tuple[str, ...] | None = Field(  # noqa: N815
+        default=None, description="Only GPUs with one of these in their model's name; of one model without it."
+    )
+    exclude: tuple[str, ...] | None = Field(
+        default=None, description="Hosts to leave out, or some of a host's GPUs: gpu3:0,1."
+    )
+    selector: dict[Label, Label] | None = Field(
+        default=None, description="Only hosts that have all of these labels in the inventory."
+    )
+    exclusive: bool | None = Field(
+        default=None, description="true: the job has its hosts for itself, also the slots that it does not use."
+    )
+    gpuTopology: bool | None = Field(  # noqa: N815
+        default=None,
+        description="Whether the GPUs of a host are chosen by the links between them; the inventory's topology without it.",
     )
     launcher: Literal["mpirun", "torchrun", "env"] | None = Field(
         default=None,

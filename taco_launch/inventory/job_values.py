@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Discriminator, PlainValidator, Tag, WithJsonSchema
 
 from taco_launch.errors import SpecError
-from taco_launch.inventory import durations, names, select
+from taco_launch.inventory import durations, names, narrow, select
 from taco_launch.inventory.document import kind_of
 from taco_launch.inventory.values import named, whole, whole_schema
 
@@ -80,6 +80,14 @@ def _hosts(text: str) -> str:
     return text
 
 
+def _indices(text: str) -> str:
+    try:
+        narrow.indices(text, "gpuIds")
+    except SpecError as error:
+        raise ValueError(error.faults[0].problem, "") from None
+    return text
+
+
 def _time(least: int) -> PlainValidator:
     def check(value: Any) -> float:
         whole_number = isinstance(value, int) and not isinstance(value, bool)
@@ -112,6 +120,7 @@ Command = Annotated[
 JobName = Annotated[str, named("a job name")]
 QueueName = Annotated[str, named("a queue name")]
 Hosts = Annotated[str, AfterValidator(_hosts)]
+Indices = Annotated[str, BeforeValidator(_plain_number), AfterValidator(_indices), _TEXT_OR_NUMBER]
 Ranks = Annotated[int, whole(1, _MOST_RANKS), whole_schema(1, _MOST_RANKS)]
 HostCount = Annotated[int, whole(1, _MOST_RANKS), whole_schema(1, _MOST_RANKS)]
 SlotCount = Annotated[int, whole(1, names.MAX_SLOTS), whole_schema(1, names.MAX_SLOTS)]

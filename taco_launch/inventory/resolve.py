@@ -7,7 +7,7 @@ from taco_launch.errors import SpecError
 from taco_launch.inventory import names, ranges
 from taco_launch.inventory.faults import Faults, Loc
 from taco_launch.inventory.schema import Group, HostDefaults, HostEntry, InventoryFile
-from taco_launch.model.hosts import Container, Engine, Host, Inventory, Network, Peermem, Registry, Toolkit
+from taco_launch.model.hosts import Container, Engine, Host, Inventory, Network, Peermem, Registry, Terms, Toolkit
 
 # All entries of all groups together: ten groups of the largest inventory.
 MAX_MEMBERS = 10 * ranges.MAX_HOSTS
@@ -167,6 +167,7 @@ def _hosts(
                 labels=tuple(sorted((loc[1], value) for loc, value in values.items() if loc[0] == "labels")),
                 connection=values.get(("connection",), "ssh"),
                 gpus=values.get(("gpus",), "auto"),
+                terms=Terms(topology=values.get(("topology",), "on") == "on"),
             )
         )
     return tuple(hosts)
@@ -196,7 +197,7 @@ def _values(
 def _set(keys: HostDefaults) -> dict[tuple[str, ...], Any]:
     """Give the keys that are set, by path: each label counts on its own."""
     values: dict[tuple[str, ...], Any] = {("labels", label): value for label, value in (keys.labels or {}).items()}
-    for key in ("port", "user", "identity_file", "slots", "max_slots", "gpus", "connection"):
+    for key in ("port", "user", "identity_file", "slots", "max_slots", "gpus", "topology", "connection"):
         if (value := getattr(keys, key)) is not None:
             values[key,] = value
     return values

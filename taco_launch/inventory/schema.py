@@ -28,6 +28,7 @@ from taco_launch.inventory.values import (
     MaxSlots,
     Mount,
     NoProxy,
+    OnOff,
     OwnFile,
     PackageName,
     Port,
@@ -270,6 +271,11 @@ class HostDefaults(Section):
         default=None,
         description="auto (also without it): those that the driver tells. none: the host has none to be used, whatever "
         "is left there of a driver.",
+    )
+    topology: OnOff | None = Field(
+        default=None,
+        description="on (also without it): of several sets of GPUs a job gets the one with the fastest links. off: the "
+        "lowest indices.",
     )
     labels: dict[Label, Label] | None = Field(
         default=None, description="Words to know the host by; merged, label by label."

@@ -96,6 +96,14 @@ def _switch(value: Any) -> str:
     raise ValueError("must be auto, on or off", hint)
 
 
+def _on_or_off(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if value in ("on", "off"):
+        return str(value)
+    raise ValueError("must be on or off", "leave it out: it is on then" if value == "auto" else "")
+
+
 def _auto_or_off(value: Any) -> str:
     if value == "auto" or value in (False, "off"):
         return "auto" if value == "auto" else "off"
@@ -292,6 +300,9 @@ LimitName = Literal[
 Limit = Annotated[int, whole(-1, (1 << 53) - 1), whole_schema(-1, (1 << 53) - 1)]
 AutoOrOff = Annotated[
     Literal["auto", "off"], PlainValidator(_auto_or_off), WithJsonSchema({"enum": ["auto", "off", False]})
+]
+OnOff = Annotated[
+    Literal["on", "off"], PlainValidator(_on_or_off), WithJsonSchema({"enum": ["on", "off", True, False]})
 ]
 Switch = Annotated[
     Literal["auto", "on", "off"], PlainValidator(_switch), WithJsonSchema({"enum": ["auto", "on", "off", True, False]})

@@ -59,7 +59,8 @@ def _changed(value: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
 def _host(host: Host) -> dict[str, Any]:
     address = {} if host.address == host.name else {"address": host.address}
     labels = {"labels": dict(host.labels)} if host.labels else {}
-    return {**address, **_changed(host, _HOST), **labels}
+    topology = {} if host.terms.topology else {"topology": "off"}
+    return {**address, **_changed(host, _HOST), **topology, **labels}
 
 
 def _shared(hosts: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -16,7 +16,8 @@ SERVICE = "TACO_LAUNCH_SERVICE"
 _RELEVANT = ("HOROVOD_", "LIGHT_", "NCCL_", "OMPI_MCA_", "PRTE_MCA_", "UCX_")
 # Which GPUs a process may use (CUDA C++ Programming Guide, "CUDA Environment Variables"): UUIDs, or indices.
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
-_ALSO = ("LD_LIBRARY_PATH", VISIBLE_GPUS)
+GPU_ORDER = "CUDA_DEVICE_ORDER"
+_ALSO = ("LD_LIBRARY_PATH", VISIBLE_GPUS, GPU_ORDER)
 
 # Rank, local rank and world size as Open MPI gives them to its processes (mpirun(1), 4.1 and 5.0), and as torchrun does.
 OF_MPI = "OMPI_COMM_WORLD_"

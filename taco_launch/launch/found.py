@@ -9,10 +9,11 @@ from taco_launch.launch.decide import interface, versions
 from taco_launch.launch.needs import free_slots
 from taco_launch.model.facts import Cpu, HostFacts, Software, System
 from taco_launch.model.found import Absent
-from taco_launch.model.hardware import Gpus
+from taco_launch.model.hardware import Gpus, Topology
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import wanted_of
+from taco_launch.model.slots import MIG
 from taco_launch.placement import place, slots_of
 
 
@@ -31,7 +32,7 @@ def over_ssh(known: JobFacts, spec: JobSpec, hosts: Sequence[HostFacts]) -> JobF
         openmpi=_version(software, "openmpi"),
         nccl=_version(software, "nccl"),
         horovod=_version(software, "horovod"),
-        hosts=tuple(JobHost(host.host, slots=slots(host), gpus=_gpus(host)) for host in hosts),
+        hosts=tuple(_job_host(host) for host in hosts),
     )
     placed = _placed(spec, found)
     if not placed <= {host.host for host in hosts}:
@@ -70,6 +71,18 @@ def _gpus(facts: HostFacts) -> Optional[int]:
     if isinstance(from_driver, tuple):
         return len(from_driver)
     return 0 if isinstance(from_driver, Absent) else None
+
+
+def _job_host(facts: HostFacts) -> JobHost:
+    from_driver = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else ()
+    gpus = from_driver if isinstance(from_driver, tuple) else ()
+    return JobHost(
+        facts.host,
+        slots=slots(facts),
+        gpus=_gpus(facts),
+        models=tuple(gpu.name + (MIG if gpu.mig is True else "") for gpu in gpus),
+        topology=facts.topology if isinstance(facts.topology, Topology) else None,
+    )
 
 
 def _version(software: Optional[Software], name: str) -> Optional[str]:

@@ -5,7 +5,7 @@ from typing import Dict, Iterable, Iterator, List, Tuple
 
 from taco_launch.launch import entries
 from taco_launch.launch.decide import Decisions
-from taco_launch.launch.env import VISIBLE_GPUS
+from taco_launch.launch.env import GPU_ORDER, VISIBLE_GPUS
 from taco_launch.launch.replace import Option
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
@@ -30,21 +30,25 @@ def with_gpus(
 ) -> HostEnv:
     """Add which GPUs the ranks of each host may see: those of the job's slots there, unless the user says which.
 
-    All ranks of a host see all of these, and choose by their local rank. Slots beyond a host's GPUs have none.
+    All ranks of a host see all of these, and choose by their local rank. Slots beyond a host's GPUs have none. The order
+    of the devices is nvidia-smi's: CUDA's own puts the fastest first where models differ.
     """
     given = {name for option in options for name, _value in option.env} | set(dict(facts.environment or ()))
     if VISIBLE_GPUS in given:
         return found
-    return _by_host(((host, *pair) for host, pairs in found for pair in pairs), _gpus(spec, placement, facts))
+    gpus = _gpus(spec, placement, facts, order=GPU_ORDER not in given)
+    return _by_host(((host, *pair) for host, pairs in found for pair in pairs), gpus)
 
 
-def _gpus(spec: JobSpec, placement: Placement, facts: JobFacts) -> Iterator[Tuple[str, str, str]]:
+def _gpus(spec: JobSpec, placement: Placement, facts: JobFacts, *, order: bool) -> Iterator[Tuple[str, str, str]]:
     without = {host.name for host in spec.hosts if host.gpus == "none"}
     have = {known.host for known in facts.hosts if known.gpus} - without
     for share in placement.shares:
         uuids = [name for name in share.slots if is_gpu(name)]
         if uuids or (share.slots and share.host in have):
             yield share.host, VISIBLE_GPUS, ",".join(uuids)
+            if uuids and order:
+                yield share.host, GPU_ORDER, "PCI_BUS_ID"
 
 
 def _by_host(*values: Iterable[Tuple[str, str, str]]) -> HostEnv:

@@ -5,9 +5,13 @@ from typing import Any, Mapping, Tuple
 
 from taco_launch.launch.decide import interface, transport
 from taco_launch.launch.entries import used
+from taco_launch.model.codec import from_json
+from taco_launch.model.hosts import Host
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import HostSlots
+from taco_launch.model.slots import Occupancy, SlotState
+from taco_launch.placement.terms import host_slots
 
 # Names that are decided by looking at the host itself, which costs nothing where it is this machine.
 _LOOKED = frozenset(("no_single_copy", "nccl"))
@@ -20,6 +24,9 @@ def needs(spec: JobSpec) -> Tuple[str, ...]:
     names = used(spec.profile)
     local = [host.name for host in spec.hosts if host.connection == "local"]
     found = [f"slots of {host.name}" for host in spec.hosts if host.slots is None]
+    found += [
+        f"models of the GPUs of {host.name}" for host in spec.hosts if host.slots is not None and host.terms.models
+    ]
     if spec.launcher == "mpirun" and names & {"openmpi4", "openmpi5"} and "openmpi" not in dict(spec.versions):
         found.append(f"version of {spec.mpirun}")
     if names & _LOOKED and local:
@@ -41,12 +48,29 @@ def looks(spec: JobSpec) -> bool:
 def on_host(known: JobFacts, spec: JobSpec, found: Mapping[str, Any]) -> JobFacts:
     """Add what was found by looking at this machine, for every host of the job that is this machine."""
     local = [host.name for host in spec.hosts if host.connection == "local"]
-    return replace(known, hosts=tuple(JobHost(host=name, **found) for name in local))
+    return replace(known, hosts=tuple(from_json(JobHost, {"host": name, **found}) for name in local))
 
 
 def free_slots(spec: JobSpec, known: JobFacts) -> Tuple[HostSlots, ...]:
-    """Give the slots of the job's hosts: what was declared, else what was found."""
-    found = {host.host: host.slots for host in known.hosts}
+    """Give the slots of the job's hosts that it may have: of what was declared, else of what was found."""
     return tuple(
-        HostSlots(host.name, (found.get(host.name) or 0) if host.slots is None else host.slots) for host in spec.hosts
+        host_slots(host, found, lambda _found: "", exclusive=spec.exclusive)
+        for host, found in zip(spec.hosts, unused(spec, known))
     )
+
+
+def unused(spec: JobSpec, known: JobFacts) -> Tuple[Occupancy, ...]:
+    """Give the hosts as if nobody had any of their slots, as far as they are declared or known."""
+    return tuple(
+        _unused(host, next((entry for entry in known.hosts if entry.host == host.name), JobHost(host.name)))
+        for host in spec.hosts
+    )
+
+
+def _unused(host: Host, known: JobHost) -> Occupancy:
+    """Give a host's slots; where nobody knows its GPUs, all of them are, and there are those that are named."""
+    named = max(host.terms.only, default=-1) + 1 if known.gpus is None else 0
+    declared = known.slots or 0 if host.slots is None else max(host.slots, host.has or 0)
+    slots = max(declared, known.gpus or 0, named) if declared else 0
+    gpus = 0 if host.gpus == "none" else slots if known.gpus is None else known.gpus
+    return Occupancy(host.name, tuple(SlotState(str(number)) for number in range(slots)), gpus, known.models)

@@ -5,6 +5,24 @@ from typing import Optional, Tuple
 
 
 @dataclass(frozen=True)
+class Terms:
+    """Which GPUs of a host a job may have, and how they are chosen.
+
+    `only` and `without` are nvidia-smi's indices, `models` parts of the names of the GPUs that are wanted; empty, all are.
+    Without `topology` the lowest indices are taken, whatever the links between the GPUs.
+    """
+
+    only: Tuple[int, ...] = ()
+    without: Tuple[int, ...] = ()
+    models: Tuple[str, ...] = ()
+    topology: bool = True
+
+    def admits(self, index: int) -> bool:
+        """Say whether a job may have the GPU of that index, as far as its model is all one."""
+        return index not in self.without and (not self.only or index in self.only)
+
+
+@dataclass(frozen=True)
 class Host:
     """One machine.
 
@@ -14,7 +32,7 @@ class Host:
     where an empty `user` or None `identity_file` leaves the choice to the ssh configuration. `gpus` is `auto` (those that
     the driver tells) or `none`: it has none to be used, whatever its driver says.
     `has` is how many slots there are where a command line says how many of them a job may take, which is `slots` then:
-    0 where its facts tell, None where `slots` is all there is.
+    0 where its facts tell, None where `slots` is all there is. `terms` say which of its GPUs a job may have.
     """
 
     name: str
@@ -28,6 +46,12 @@ class Host:
     connection: str = "ssh"
     gpus: str = "auto"
     has: Optional[int] = None
+    terms: Terms = field(default_factory=Terms)
+
+    @property
+    def leaf(self) -> Optional[str]:
+        """The switch of the network that it is connected to, by its label `leaf`."""
+        return dict(self.labels).get("leaf")
 
     @property
     def size(self) -> str:

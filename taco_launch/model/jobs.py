@@ -4,6 +4,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Optional, Tuple
 
+from taco_launch.model.choices import GpuChoice
 from taco_launch.model.hosts import Container, Host, Network
 from taco_launch.model.profiles import Profile
 from taco_launch.model.stalls import Stall
@@ -85,7 +86,7 @@ class JobSpec:
     taken; `mca` holds its MCA parameters. `launcher` is mpirun, torchrun or env; with `per_host`, only with env, one process
     is started on each host for all of the job's slots there. `cwd` is the folder the ranks start in. `mpirun` is a path, or a bare name
     looked up on the caller's PATH. `network`, `container` and `versions` (of openmpi, nccl, horovod) are the
-    inventory's; `asked` goes before them.
+    inventory's; `asked` goes before them. `exclusive`: no other job is to have a slot of the hosts that this one is on.
     """
 
     name: str
@@ -109,6 +110,7 @@ class JobSpec:
     cluster: str = "local"
     owner: str = ""
     policy: Policy = field(default_factory=Policy)
+    exclusive: bool = False
 
     def is_here(self, host: Host) -> bool:
         """Say whether a host is the one that mpirun runs on."""
@@ -197,11 +199,15 @@ class Transition:
 
 @dataclass(frozen=True)
 class HostRanks:
-    """The ranks of a job on one host, and the slots that they have: GPU UUIDs, or slot-0, slot-1 without GPUs."""
+    """The ranks of a job on one host, and the slots that they have: GPU UUIDs, or slot-0, slot-1 without GPUs.
+
+    `choice` says why these GPUs, where there were several sets of them.
+    """
 
     host: str
     ranks: int
     slots: Tuple[str, ...] = ()
+    choice: Optional[GpuChoice] = None
 
 
 @dataclass(frozen=True)

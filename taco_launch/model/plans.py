@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Optional, Sequence, Tuple
 
+from taco_launch.model.choices import GpuChoice
 from taco_launch.model.jobs import JobSpec
 
 
@@ -12,7 +13,8 @@ class HostSlots:
 
     `total` is how many it has, None where all of them are free; `why` says in words who has the others. `leaf` names the
     switch of the network that it is connected to, None where that is not known. `rings` has, of 1, 2, ... of its free GPUs,
-    the GB/s of the best ring there is (placement/gpus.py), nothing where that is not known.
+    the GB/s of the best ring there is (placement/gpus.py), nothing where that is not known. `lacks` says which slots of
+    the host are not counted here, since this job may not have them.
     """
 
     host: str
@@ -21,6 +23,7 @@ class HostSlots:
     why: str = ""
     leaf: Optional[str] = None
     rings: Tuple[float, ...] = ()
+    lacks: str = ""
 
     @property
     def all(self) -> int:
@@ -34,30 +37,34 @@ class Wanted:
 
     `np` is the number of ranks. `hosts` is the number of hosts and `slots_per_host` the ranks on each of them: without
     the first on every host, without the second on whole hosts, none of whose slots another job has. With none of the
-    three it is every slot of every host. Hosts of `left_out` are used only where the others do not suffice.
+    three it is every slot of every host. Hosts of `left_out` are used only where the others do not suffice. `exclusive`: no
+    other job is to have a slot of any host of this one, even where it does not take them all.
     """
 
     np: Optional[int] = None
     hosts: Optional[int] = None
     slots_per_host: Optional[int] = None
     left_out: Tuple[str, ...] = ()
+    exclusive: bool = False
 
 
 def wanted_of(spec: JobSpec, left_out: Sequence[str] = ()) -> Wanted:
     """Give what a job asks for; `left_out` are the hosts that earlier attempts failed on."""
-    return Wanted(spec.np, spec.host_count, spec.slots_per_host, tuple(left_out))
+    return Wanted(spec.np, spec.host_count, spec.slots_per_host, tuple(left_out), spec.exclusive)
 
 
 @dataclass(frozen=True)
 class Share:
     """How many ranks of a job run on one host; ranks are numbered in the order of the shares.
 
-    `slots` names those that the ranks have there, once they are leased.
+    `slots` names those that the ranks have there, once they are leased. `choice` says why these GPUs, where there were
+    several sets of them.
     """
 
     host: str
     ranks: int
     slots: Tuple[str, ...] = ()
+    choice: Optional[GpuChoice] = None
 
 
 @dataclass(frozen=True)

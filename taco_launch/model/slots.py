@@ -39,11 +39,16 @@ class SlotState:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Who has the slots of a host; `host` is how it calls itself, `gpus` how many GPUs it has."""
+    """Who has the slots of a host; `host` is how it calls itself, `gpus` how many GPUs it has.
+
+    The first slots are these GPUs, in the order of their indices; `models` are their names, where they are known, with
+    ` MIG` behind that of a GPU that is divided into instances.
+    """
 
     host: str
     slots: Tuple[SlotState, ...]
     gpus: int = 0
+    models: Tuple[str, ...] = ()
 
     @property
     def free(self) -> int:
@@ -56,6 +61,9 @@ class Occupancy:
             replace(slot, foreign=refused.get(slot.name, "")) if slot.is_free else slot for slot in self.slots
         )
         return replace(self, slots=slots)
+
+
+MIG = " MIG"
 
 
 def names(uuids: Sequence[str], slots: int) -> Tuple[str, ...]:

@@ -26,8 +26,9 @@ _STATES: Mapping[str, str] = {
 class RankLook:
     """What a rank's processes were seen doing.
 
-    `pid` is the process that has used the most CPU time of all that the rank runs, `program` its name, `state` its
-    letter in /proc/PID/stat ("" where it is gone), `where` what it waits for in the kernel, as far as that can be read.
+    `pid` is one process of all that the rank runs: one that is stopped or cannot be interrupted, else that which has used
+    the most CPU time (0 where none is left); `program` is its name, `state` its letter in /proc/PID/stat, `where` what it
+    waits for in the kernel, as far as that can be read.
     `silent` is how many seconds the rank has written nothing, `last_line` what it wrote last.
     """
 

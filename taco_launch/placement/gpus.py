@@ -13,46 +13,17 @@ In this order, each only where all before it are equal:
 """
 
 import functools
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from taco_launch.errors import PlacementError
+from taco_launch.model.choices import GpuChoice, Lost
 from taco_launch.placement.mesh import NEAR, Mesh
 from taco_launch.placement.rings import MOST_GPUS, order
 
 _ALTERNATIVES = 2
 # Of this many links on they are not told one by one where they are alike.
 _MANY = 3
-
-
-@dataclass(frozen=True)
-class Lost:
-    """A set of GPUs that was not chosen; `why` says what it lost by."""
-
-    gpus: Tuple[int, ...]
-    ring: Tuple[int, ...]
-    bottleneck_gbps: Optional[float]
-    sum_gbps: float
-    why: str
-
-
-@dataclass(frozen=True)
-class GpuChoice:
-    """The GPUs of a host that a job gets, by nvidia-smi's index.
-
-    `ring` is an order in which each of them is linked to the next one, and the last to the first; of one GPU it is
-    empty. `bottleneck_gbps` is the bandwidth of its slowest link in GB/s and one direction (of two GPUs their link's; None
-    for one GPU), `sum_gbps` that of all pairs of `gpus` together. Both are None where nothing is known of the links.
-    `why` is a sentence for people, `alternatives` the next best sets.
-    """
-
-    gpus: Tuple[int, ...]
-    ring: Tuple[int, ...]
-    bottleneck_gbps: Optional[float]
-    sum_gbps: Optional[float]
-    why: str
-    alternatives: Tuple[Lost, ...] = ()
 
 
 def choose(count: int, free: Sequence[int], mesh: Optional[Mesh] = None) -> GpuChoice:

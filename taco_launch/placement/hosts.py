@@ -159,16 +159,21 @@ def _hosts_refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> Pl
 def _totals(free: Sequence[HostSlots]) -> Tuple[Tuple[str, str], ...]:
     """Say how many slots each host has; many hosts are counted."""
     if len(free) <= _MOST_TOLD:
-        return tuple((entry.host, _slots(entry.all)) for entry in free)
-    counts = Counter(entry.all for entry in free)
-    return tuple((_hosts(hosts), f"{_slots(slots)} each") for slots, hosts in counts.items())
+        return tuple((entry.host, _with(_slots(entry.all), entry.lacks)) for entry in free)
+    counts = Counter((entry.all, entry.lacks) for entry in free)
+    return tuple((_hosts(hosts), _with(f"{_slots(slots)} each", lacks)) for (slots, lacks), hosts in counts.items())
 
 
 def _reasons(free: Sequence[HostSlots]) -> Tuple[Tuple[str, str], ...]:
     """Say how many slots of each host are free, and who has the others."""
     return tuple(
-        (entry.host, ", ".join(filter(None, (f"{entry.slots} of {entry.all} free", entry.why)))) for entry in free
+        (entry.host, _with(", ".join(filter(None, (f"{entry.slots} of {entry.all} free", entry.why))), entry.lacks))
+        for entry in free
     )
+
+
+def _with(text: str, lacks: str) -> str:
+    return f"{text} ({lacks})" if lacks else text
 
 
 def _hosts(count: int) -> str:

@@ -89,8 +89,9 @@ def ended(mail: Mail, guard: "subprocess.Popen[bytes]", *roots: tuple[int, int])
     return {name: answer[name] for name in ("left", "unknown")}
 
 
-def lease(mail: Mail, count: int) -> None:
-    mail.send("lease", count=count, ports=[], cluster="c", owner="ann")
+def lease(mail: Mail, count: int, *ports: int) -> None:
+    more = {"terms": {}, "whole": False, "shared": []}
+    mail.send("lease", count=count, ports=list(ports), cluster="c", owner="ann", **more)
 
 
 NOTHING = {"left": [], "unknown": ""}

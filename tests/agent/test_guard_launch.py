@@ -11,7 +11,7 @@ from taco_launch.agent import processes
 from taco_launch.agent.folders import JobFolder
 from taco_launch.launch.env import JOB_ID
 from tests.agent.conftest import Family, Mail
-from tests.agent.test_guard import connect, ended, guard, lock, supervisor
+from tests.agent.test_guard import connect, ended, guard, lease, lock, supervisor
 from tests.conftest import eventually
 
 __all__ = ["connect", "guard", "lock", "supervisor"]  # fixtures
@@ -31,12 +31,14 @@ def said(folder: JobFolder) -> str:
 def test_a_launcher_is_started_once_and_its_end_is_told(
     supervisor: Mail, folder: JobFolder, family: Family, script: str, code: int
 ) -> None:
+    count = folder.path / "count"
     for _time in range(2):  # as after a connection that broke
-        launch(supervisor, family, "sh", "-c", f'echo "$OWN" $(pwd) $(umask) $PPID; {script}')
+        launch(supervisor, family, "sh", "-c", f'echo >>"{count}"; echo "$OWN" $(pwd) $(umask); {script}')
     assert supervisor.wait("done")["code"] == code
-    assert said(folder).splitlines() == [f"it's / 0027 {said(folder).split()[-1]}"]
+    assert said(folder) == "it's / 0027\n"
     supervisor.receive(0.5)
     assert not [message for message in supervisor.box if message["op"] == "done"]
+    assert count.read_text(encoding="ascii") == "\n"
 
 
 def test_a_launcher_that_is_not_there(supervisor: Mail, folder: JobFolder, family: Family) -> None:
@@ -72,10 +74,10 @@ def test_the_end_of_the_job_is_that_of_its_launcher(
 def test_a_port_that_a_program_listens_on_is_not_leased(supervisor: Mail, folder: JobFolder) -> None:
     with socket.create_server(("", 0)) as server:
         port = server.getsockname()[1]
-        supervisor.send("lease", count=1, ports=[port], cluster="c", owner="ann")
+        lease(supervisor, 1, port)
         answer = supervisor.wait("leased")
         assert (answer["slots"], answer["ports"]) == (None, [port])
         assert [slot["holder"] for slot in answer["occupancy"]["slots"]] == [None, None]
-    supervisor.send("lease", count=1, ports=[port], cluster="c", owner="ann")
+    lease(supervisor, 1, port)
     assert supervisor.wait("leased")["slots"] == ["slot-0"]
     assert (folder.path / "leases" / f"port-{port}").read_bytes()

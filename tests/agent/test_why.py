@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from taco_launch.agent import logs, records
 from taco_launch.agent.folders import JobFolder
-from taco_launch.agent.why import why
+from taco_launch.agent.why import last_lines, why
 from taco_launch.model.hosts import Host
-from taco_launch.model.jobs import JobSpec
+from taco_launch.model.jobs import CleanUp, JobSpec, Policy, RankEnd
 from tests.agent.conftest import scratch
 
 OUT_OF_MEMORY = b"RuntimeError: CUDA out of memory.\n"
@@ -132,3 +132,43 @@ def test_the_ends_of_a_log_and_the_lines_between(data: bytes, most: int, segment
         rest = kept[most:]
         assert tail == rest[-most:].decode("utf-8", "replace")
         assert between == rest[: len(rest) - most if len(rest) > most else 0].count(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("host", "attempt", "clean_up", "where"),
+    [
+        ("gpu1", 1, CleanUp.RUNNING, "gpu1:{}/logs/rank-4.0.log"),
+        ("gpu1", 2, CleanUp.ALL, "gpu1:{}/logs/attempt-2/rank-4.0.log"),
+        # Elsewhere every attempt has a new folder, unless that is gone.
+        ("gpu2", 2, CleanUp.RUNNING, "gpu2:{}/logs/rank-4.0.log"),
+        ("gpu2", 2, CleanUp.ALL, "gpu1:{}/logs/attempt-2/rank-4.0.log"),
+    ],
+)
+def test_where_the_last_lines_of_a_rank_stand(
+    folder: JobFolder, host: str, attempt: int, clean_up: CleanUp, where: str
+) -> None:
+    hosts = (Host("gpu1", "10.0.0.1"), Host("gpu2", "10.0.0.2"))
+    spec = JobSpec("job", ("true",), hosts, head="gpu1", policy=Policy(clean_up=clean_up))
+    own = folder.of_attempt(attempt)
+    own.rank(4).parent.mkdir(exist_ok=True)
+    write(own.rank(4), b"first\nlast\n")
+    assert last_lines(own, spec, RankEnd(4, host, 1)) == (where.format(folder.path), ("first", "last"))
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"", ()),
+        (b"\n", ("",)),
+        (b"no end", ("no end",)),
+        (b"one\r\n\ntwo \xff\n", ("one", "", "two \ufffd")),
+        (b"".join(b"%d\n" % number for number in range(50)), tuple(map(str, range(30, 50)))),
+        (b"x" * 5000 + b"\n", ("x" * 1000,)),
+        (b"a\n" + b"x" * (1 << 20) + b"\nb\n", ("x" * 1000, "b")),
+    ],
+)
+def test_the_last_lines_of_a_rank_are_bounded(folder: JobFolder, data: bytes, lines: tuple[str, ...]) -> None:
+    if data:
+        write(folder.rank(4), data)
+    spec = records.read_spec(folder)
+    assert last_lines(folder, spec, RankEnd(4, "gpu1", 1))[1] == lines

@@ -1,5 +1,6 @@
 """The tables of list, get and top: the very text, as Arena's guide has it."""
 
+import re
 import time
 from dataclasses import replace
 from typing import Any
@@ -25,6 +26,7 @@ from taco_launch.model.jobs import (
 )
 from taco_launch.model.rows import JobRow, row_of
 from taco_launch.model.slots import Occupancy, SlotHolder, SlotState
+from taco_launch.model.stalls import RankLook, Stall
 
 NOW = 1_000_000.0
 HOSTS = tuple(Host(f"gpu{number}", f"192.168.0.3{number}", slots=2) for number in (1, 2, 3))
@@ -299,6 +301,22 @@ def test_wide_get() -> None:
     ):
         assert line in shown.splitlines(), line
     assert shown.splitlines()[-1].endswith("  running  a; b")
+
+
+def test_get_shows_a_hang_and_the_first_rank_to_fail() -> None:
+    looks = (
+        RankLook(1, 31, "python3", "T", "in do_signal_stop", 700.0, "step\t7", "gpu2"),
+        RankLook(0, silent=650.0, host="gpu1"),
+    )
+    failed = RankEnd(2, "gpu2", 3, "why", False, "gpu2:/state/rank-2.0.log", ("one", "\x1b[2J"))
+    found = job("a", 3, JobState.RUNNING, 900, shares=GPUS, stalled=Stall(NOW - 660, looks), first_failure=failed)
+    blocks = text(job_tables.one_job(found, NOW, wide=False)).split("\n\n")
+    first, *rows = blocks[-2].splitlines()
+    assert first.startswith("STALLED: no output and no CPU use of any rank for 11m, since 1970-01-12 ")
+    does = "is stopped (T, in do_signal_stop)"
+    assert re.split("  +", rows[1].strip()) == ["1", "gpu2", "31", "python3", does, "11m", "step\\t7"]
+    assert rows[2].split() == ["0", "gpu1", "has", "no", "process", "that", "can", "be", "seen", "10m"]
+    assert blocks[-1] == "LAST LINES OF RANK 2 on gpu2 (gpu2:/state/rank-2.0.log):\n  one\n  \\x1b[2J"
 
 
 @pytest.mark.parametrize("state", list(JobState), ids=lambda state: state.value)

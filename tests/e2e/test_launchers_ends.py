@@ -47,11 +47,14 @@ def test_the_first_rank_that_fails_under_torchrun(cluster: Cluster, name: str, p
     nothing_left(cluster, 3)
 
 
-def test_no_torchrun(cluster: Cluster, name: str) -> None:
-    job = cluster.run(cluster.spec(name, "true", launcher="torchrun"), PATH="/usr/bin:/bin")
+@pytest.mark.parametrize("np", [2, 6])
+def test_no_torchrun(cluster: Cluster, name: str, np: int) -> None:
+    job = cluster.run(cluster.spec(name, "true", np=np, launcher="torchrun"), PATH="/usr/bin:/bin")
     assert (job["state"], job["exit_code"], job["started"] is None) == ("FAILED", 125, False), job
     assert re.fullmatch(r"no rank started: On n\d no program is found under the name 'torchrun'\.", job["reason"])
-    assert any(line.startswith("n3/torchrun | taco-launch: cannot run 'torchrun'") for line in cluster.log(name))
+    assert any(
+        line.startswith(f"n{np // 2}/torchrun | taco-launch: cannot run 'torchrun'") for line in cluster.log(name)
+    )
     nothing_left(cluster, 3)
 
 

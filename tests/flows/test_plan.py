@@ -22,5 +22,5 @@ def test_in_containers_this_machine_is_a_host_like_the_others() -> None:
     def asked(missing: tuple[str, ...]) -> tuple[tuple[()], tuple[()]]:
         raise AssertionError(missing)
 
-    planned = plan.dry_run(spec, {}, asked, asked, root=True)  # type: ignore[arg-type]
+    planned = plan.dry_run(spec, {}, asked, asked, root=True).plan  # type: ignore[arg-type]
     assert "-H here:2,gpu2:2" in mpirun.line(planned.tokens)

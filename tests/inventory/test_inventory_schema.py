@@ -18,6 +18,7 @@ TOOLKIT = {"source", "url", "key", "packages", "cdi"}
 PEERMEM = {"use", "package", "packages"}
 PROXY = {"http", "https", "no_proxy"}
 HOST = {"address", "port", "user", "identity_file", "slots", "max_slots", "gpus", "labels", "connection"}
+HOST |= {"topology"}
 
 
 def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

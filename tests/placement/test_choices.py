@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.errors import PlacementError
+from taco_launch.model.choices import GpuChoice
 from taco_launch.model.hardware import Topology
 from taco_launch.placement.bandwidth import DEFAULT
-from taco_launch.placement.gpus import GpuChoice, best_rings, choose
+from taco_launch.placement.gpus import best_rings, choose
 from taco_launch.placement.mesh import Mesh, mesh_of
 from tests.placement.machines import ABOUT, mesh
 

@@ -1,0 +1,25 @@
+"""What the probes of a job's guards said, read for the job's line."""
+
+import time
+from dataclasses import replace
+from typing import Any, Callable, Mapping, Tuple
+
+from taco_launch.model.job_facts import JobFacts
+from taco_launch.model.jobs import JobSpec
+
+
+def parsers() -> Tuple[Callable[..., Any], Callable[..., JobFacts]]:
+    """Load what reads the probe's answers: it takes longer than all else, and only several hosts are probed."""
+    from taco_launch.facts.parse import parse  # noqa: PLC0415
+    from taco_launch.launch.found import over_ssh  # noqa: PLC0415
+
+    return parse, over_ssh
+
+
+def added(known: JobFacts, spec: JobSpec, told: Mapping[str, str]) -> JobFacts:
+    """Add what is between the hosts, and the head's software, from what the probe said on each host."""
+    parse, over_ssh = parsers()
+    now = time.time()
+    facts = tuple(parse(name, text.encode("utf-8", "surrogateescape"), now, now) for name, text in told.items())
+    found = over_ssh(known, spec, facts)
+    return replace(known, nccl=found.nccl, horovod=found.horovod, between=found.between)

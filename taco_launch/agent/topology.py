@@ -1,0 +1,51 @@
+"""How the GPUs of this host are linked: asked of nvidia-smi when it matters for the first time after a boot, and kept."""
+
+import contextlib
+from pathlib import Path
+from typing import Any, Dict, Optional, Sequence
+
+from taco_launch.agent import facts, gpus, records
+from taco_launch.errors import HostError
+from taco_launch.facts.topology import read
+from taco_launch.model.codec import to_json
+from taco_launch.model.hardware import Topology
+from taco_launch.placement.bandwidth import DEFAULT, figures_of
+from taco_launch.placement.mesh import Mesh, mesh_of
+
+
+def mesh(state: Path, uuids: Sequence[str], models: Sequence[str]) -> Optional[Mesh]:
+    """Give the links of the GPUs, None where nvidia-smi does not tell them; `state` is the folder where they are kept."""
+    found = _topology(state, uuids)
+    return None if found is None else mesh_of(found, figures_of(models[0] if models else "") or DEFAULT)
+
+
+def host(state: Path, *, needed: bool) -> Dict[str, Any]:
+    """Give the models of the GPUs and how they are linked, as JobHost names them.
+
+    Raises:
+        HostError: nobody knows which GPUs there are, and that is needed.
+    """
+    listed = gpus.found(needed=needed) or ()
+    found = _topology(state, [gpu.uuid for gpu in listed]) if listed else None
+    return {"models": [gpu.model for gpu in listed], "topology": to_json(found)}
+
+
+def _topology(state: Path, uuids: Sequence[str]) -> Optional[Topology]:
+    found = read(_matrix(state, uuids))
+    return found if isinstance(found, Topology) and len(found.gpus) == len(uuids) else None
+
+
+def _matrix(state: Path, uuids: Sequence[str]) -> str:
+    path = state / "topology.json"
+    of = {"boot": facts.boot_id(), "gpus": list(uuids)}
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        kept = records.read_json(path) or {}
+        if {name: kept.get(name) for name in of} == of:
+            return str(kept["matrix"])
+    try:
+        told = gpus.matrix()
+    except HostError:
+        return ""
+    with contextlib.suppress(OSError):  # it is asked again
+        records.write_json(path, {**of, "matrix": told})
+    return told

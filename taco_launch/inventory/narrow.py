@@ -1,0 +1,123 @@
+"""Which of the hosts that a job may be placed on, and which of their GPUs: --selector, --exclude, --gpu-ids, --gpu-model."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from taco_launch.errors import Fault, SpecError
+from taco_launch.inventory import names, select
+from taco_launch.model.hosts import Host, Inventory, Terms
+
+# No host has as many GPUs: more were mistyped.
+_MOST = 1 << 8
+_INDICES = "indices of GPUs are written 0,2,4-7"
+_RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """What is asked for, in the words of the command line.
+
+    `topology` is None where the inventory decides.
+    """
+
+    gpu_ids: str | None = None
+    exclude: tuple[str, ...] = ()
+    selectors: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    topology: bool | None = None
+
+
+def narrow(inventory: Inventory, hosts: Sequence[Host], asked: Narrowing) -> tuple[Host, ...]:
+    """Give those of the hosts that are left, with the terms on which a job may have their GPUs.
+
+    Raises:
+        SpecError: something is not written as it has to be, names what is not there, or leaves no host.
+    """
+    left = _selected(hosts, asked.selectors)
+    without = _excluded(inventory, hosts, asked.exclude)
+    only = () if asked.gpu_ids is None else indices(asked.gpu_ids, "--gpu-ids")
+    for model in asked.models:
+        if not model.strip():
+            raise _refused("--gpu-model", model, "is empty, and a part of a GPU's name is needed", "such as V100")
+    left = tuple(host for host in left if without.get(host.name, (0,)) != ())
+    if not left:
+        raise _refused("--exclude", ",".join(asked.exclude), "no host is left")
+    found = []
+    for host in left:
+        out = without.get(host.name, ())
+        if only and set(only) <= set(out):
+            raise _refused("--gpu-ids", asked.gpu_ids or "", f"--exclude leaves none of these on {host.name}")
+        topology = host.terms.topology if asked.topology is None else asked.topology
+        found.append(replace(host, terms=Terms(only, out, asked.models, topology)))
+    return tuple(found)
+
+
+def indices(text: str, option: str) -> tuple[int, ...]:
+    """Read indices of GPUs, in ascending order.
+
+    Raises:
+        SpecError: they are none.
+    """
+    found: set[int] = set()
+    for word in text.split(","):
+        match = _RANGE.fullmatch(word.strip())
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
+        if last < first or last >= _MOST:
+            raise _refused(option, text, _INDICES)
+        found.update(range(first, last + 1))
+    return tuple(sorted(found))
+
+
+def selector(text: str) -> tuple[str, str]:
+    """Read LABEL=VALUE.
+
+    Raises:
+        SpecError: it is not that.
+    """
+    label, sign, value = text.partition("=")
+    if not sign or not label.strip() or not value.strip():
+        raise _refused("--selector", text, "a label of the inventory and its value are written LABEL=VALUE")
+    return label.strip(), value.strip()
+
+
+def _selected(hosts: Sequence[Host], selectors: Sequence[str]) -> tuple[Host, ...]:
+    left = tuple(hosts)
+    for text in selectors:
+        label, value = selector(text)
+        known = dict.fromkeys(name for host in hosts for name, _value in host.labels)
+        values = dict.fromkeys(told for host in hosts for name, told in host.labels if name == label)
+        if not values:
+            there = f"the hosts have {', '.join(known)}" if known else "no host has any label"
+            hint = names.did_you_mean(label, known) or "labels: {leaf: a} in the inventory"
+            raise _refused("--selector", text, f"no host has a label {names.shown(label)}; {there}", hint)
+        if value not in values:
+            there = f"there are {', '.join(f'{label}={told}' for told in values)}"
+            hint = names.did_you_mean(value, values)
+            raise _refused("--selector", text, f"no host has it; {there}", hint)
+        left = tuple(host for host in left if dict(host.labels).get(label) == value)
+    if not left:
+        raise _refused("--selector", ",".join(selectors), "no host has all of these")
+    return left
+
+
+def _excluded(inventory: Inventory, hosts: Sequence[Host], exclude: Sequence[str]) -> Mapping[str, tuple[int, ...]]:
+    """Give the indices of GPUs that are left out, by host; () for the whole host."""
+    where = replace(inventory, hosts=(*inventory.hosts, *hosts))
+    found: dict[str, tuple[int, ...]] = {}
+    for text in exclude:
+        match = select.IPV6.fullmatch(text)
+        name, colon, rest = (f"[{match[1]}]", ":" if match[2] else "", match[2] or "") if match else text.partition(":")
+        gpus = indices(rest, "--exclude") if colon else ()
+        try:
+            chosen = select.choose(where, name)
+        except SpecError as error:
+            raise SpecError("--exclude", error.faults, error.hint) from None
+        for host in chosen:
+            before = found.get(host.name)
+            found[host.name] = () if not gpus or before == () else tuple(sorted({*(before or ()), *gpus}))
+    return found
+
+
+def _refused(option: str, text: str, problem: str, hint: str = "") -> SpecError:
+    return SpecError(option, (Fault("", names.shown(text), problem, hint),))

@@ -1,0 +1,190 @@
+"""Which slots of a host a job may have at all, and which of the free ones it gets: by index, model and topology, pure."""
+
+from dataclasses import replace
+from typing import Callable, Mapping, Optional, Sequence, Tuple
+
+from taco_launch.errors import PlacementError
+from taco_launch.model.choices import GpuChoice, Lost
+from taco_launch.model.hosts import Host, Terms
+from taco_launch.model.plans import HostSlots, Placement, Share, Wanted
+from taco_launch.model.slots import MIG, Occupancy
+from taco_launch.placement.gpus import choose
+from taco_launch.placement.hosts import place
+from taco_launch.placement.mesh import Mesh
+
+
+def allowed(terms: Terms, found: Occupancy) -> Tuple[int, ...]:
+    """Give the numbers of the slots that a job may have, whoever has them now.
+
+    GPUs that are divided into instances (MIG) are had by name alone; slots beyond the GPUs, where none are asked for.
+    """
+    beyond = not terms.only and not terms.models
+    return tuple(
+        number
+        for number in range(len(found.slots))
+        if (_is_of(terms, found, number) and terms.admits(number) if number < found.gpus else beyond)
+    )
+
+
+def host_slots(host: Host, found: Occupancy, words: Callable[[Occupancy], str], *, exclusive: bool) -> HostSlots:
+    """Give what a job may take of a host; `words` says of an occupancy who has the slots that are not free."""
+    numbers = allowed(host.terms, found)
+    seen = replace(found, slots=tuple(found.slots[number] for number in numbers))
+    most = min(len(numbers), host.slots or len(numbers))
+    free = min(seen.free, most)
+    if exclusive and found.free < len(found.slots):
+        free, seen = 0, found
+    why = words(seen) if free < most else ""
+    lacks = _lacks(host.terms, found) if len(numbers) < len(found.slots) else ""
+    return HostSlots(host.name, free, most, why, host.leaf, lacks=lacks)
+
+
+def place_alike(
+    wanted: Wanted, hosts: Sequence[Host], free: Sequence[HostSlots], found: Mapping[str, Occupancy]
+) -> Tuple[Placement, Tuple[str, ...]]:
+    """Place a job on GPUs of one model, unless it names models; give the one that it is of, too.
+
+    `free` is what it may take of the hosts, of whatever model, and it fits there.
+
+    Raises:
+        PlacementError: it fits on GPUs of several models only; says which there are.
+    """
+    placement = place(wanted, free)
+    named = {host.name for host in hosts if host.terms.models}
+    models = {host.name: _models(host, found[host.name]) for host in hosts if host.name in found}
+    taken = dict.fromkeys(
+        model for share in placement.shares if share.host not in named for model in models.get(share.host, ())
+    )
+    if len(taken) < 2 or placement.np < 2:
+        return placement, ()
+    never = True
+    for model in taken:
+        some = [_only(host, model, entry, found) for entry in free for host in hosts if host.name == entry.host]
+        try:
+            return place(wanted, some), (model,)
+        except PlacementError as error:
+            never = never and error.never
+    reasons = tuple((host, ", ".join(_count(host, model, found) for model in models[host])) for host in models)
+    hint = "--gpu-model NAME takes those of one model alone; given for each of them, the job may have all of these"
+    raise PlacementError("it fits on GPUs of several models only", reasons, hint, never=never)
+
+
+def pick(count: int, free: Sequence[int], mesh: Optional[Mesh], shared: Sequence[int]) -> GpuChoice:
+    """Choose `count` of the free GPUs of a host, the same as on its other hosts where these are not slower.
+
+    `shared` are the indices that are free on all hosts that the job takes as many GPUs of: each chooses among these first.
+    So ranks of one number have one rail of the network.
+
+    Raises:
+        PlacementError: so many are not free.
+    """
+    best = choose(count, free, mesh)
+    both = sorted(set(shared) & set(free))
+    if len(both) < count or len(both) == len(set(free)):
+        return best
+    alike = choose(count, both, mesh)
+    if alike.gpus == best.gpus or alike.bottleneck_gbps != best.bottleneck_gbps:
+        return best
+    other = Lost(best.gpus, best.ring, best.bottleneck_gbps, best.sum_gbps or 0.0, "not free on all hosts of the job")
+    kept = (other, *alike.alternatives)[: max(len(alike.alternatives), 1)]
+    return replace(alike, why=f"{alike.why}; free on all hosts of the job", alternatives=kept)
+
+
+def shared(
+    hosts: Sequence[Host], placement: Placement, share: Share, found: Mapping[str, Occupancy]
+) -> Tuple[int, ...]:
+    """Give the indices that are free on all hosts that a job takes as many slots of as of this one."""
+    alike = {other.host for other in placement.shares if other.ranks == share.ranks}
+    free = [
+        {number for number in allowed(host.terms, found[host.name]) if found[host.name].slots[number].is_free}
+        for host in hosts
+        if host.name in alike and host.name in found
+    ]
+    return tuple(sorted(set.intersection(*free))) if free else ()
+
+
+def explained(
+    hosts: Sequence[Host], placement: Placement, found: Mapping[str, Occupancy], meshes: Mapping[str, Optional[Mesh]]
+) -> Placement:
+    """Add to each share which GPUs it would have now, where there are several sets of them; `meshes` are by host."""
+    by_name = {host.name: host for host in hosts}
+    return replace(
+        placement,
+        shares=tuple(
+            replace(share, choice=_choice(by_name[share.host], placement, share, hosts, found, meshes))
+            for share in placement.shares
+        ),
+    )
+
+
+def _choice(
+    host: Host,
+    placement: Placement,
+    share: Share,
+    hosts: Sequence[Host],
+    found: Mapping[str, Occupancy],
+    meshes: Mapping[str, Optional[Mesh]],
+) -> Optional[GpuChoice]:
+    here = found[host.name]
+    free = [number for number in allowed(host.terms, here) if number < here.gpus and here.slots[number].is_free]
+    if not 0 < share.ranks < len(free):
+        return None
+    mesh = meshes.get(host.name) if host.terms.topology else None
+    return pick(share.ranks, free, mesh, shared(hosts, placement, share, found))
+
+
+def _is_of(terms: Terms, found: Occupancy, index: int) -> bool:
+    """Say whether a GPU is of a model that is wanted."""
+    name = found.models[index] if index < len(found.models) else ""
+    if not terms.models:
+        return not name.endswith(MIG)
+    return any(model.lower() in name.lower() for model in terms.models)
+
+
+def _models(host: Host, found: Occupancy) -> Tuple[str, ...]:
+    """Give the models of the GPUs of a host that the job may have, each once."""
+    names = (found.models[number] for number in allowed(host.terms, found) if number < len(found.models))
+    return tuple(dict.fromkeys(names))
+
+
+def _only(host: Host, model: str, entry: HostSlots, found: Mapping[str, Occupancy]) -> HostSlots:
+    """Give what a job may take of a host where it takes GPUs of one model."""
+    if host.name not in found or not found[host.name].models:
+        return entry
+    numbers = [number for number in allowed(host.terms, found[host.name]) if _name(found[host.name], number) == model]
+    free = sum(found[host.name].slots[number].is_free for number in numbers)
+    return replace(entry, slots=min(entry.slots, free), total=min(entry.all, len(numbers)))
+
+
+def _name(found: Occupancy, number: int) -> str:
+    return found.models[number] if number < len(found.models) else ""
+
+
+def _count(host: str, model: str, found: Mapping[str, Occupancy]) -> str:
+    return f"{found[host].models.count(model)} {model}"
+
+
+def _lacks(terms: Terms, found: Occupancy) -> str:
+    """Say why a job may not have all slots of a host."""
+    gpus = range(min(found.gpus, len(found.slots)))
+    reasons = []
+    missing = [index for index in terms.only if index not in gpus]
+    if missing:
+        reasons.append(f"there is no GPU {_listed(missing)}")
+    elif terms.only:
+        reasons.append(f"of its GPUs {_listed(terms.only)} may be taken")
+    if terms.without:
+        reasons.append(f"without GPU {_listed(terms.without)}")
+    others = [index for index in gpus if not _is_of(terms, found, index)]
+    if others and not terms.models:
+        reasons.append(f"GPU {_listed(others)}: MIG mode is on, which --gpu-model MIG takes all the same")
+    elif others:
+        names = ", ".join(dict.fromkeys(_name(found, index) or "of an unknown model" for index in others))
+        reasons.append(f"GPU {_listed(others)}: {names}, not {' or '.join(terms.models)}")
+    elif terms.models and not gpus:
+        reasons.append(f"there is no GPU, and {' or '.join(terms.models)} is asked for")
+    return "; ".join(reasons)
+
+
+def _listed(indices: Sequence[int]) -> str:
+    return ",".join(map(str, indices))

@@ -153,9 +153,9 @@ def _begun(job: Waiting, earlier: Sequence[Waiting], most: int) -> int:
 
 
 def _ranks(wanted: Wanted) -> Optional[int]:
-    """Give how many slots of its hosts a job wants, None where not any so many will do: it counts hosts, or wants all."""
+    """Give how many slots of its hosts a job wants, None where not any so many will do: it counts hosts or workers, or wants all."""
     any_ = wanted.hosts is None and wanted.slots_per_host is None and not wanted.exclusive
-    return wanted.np if any_ else None
+    return wanted.np if any_ and wanted.unit == 1 else None
 
 
 def _wants_every_host(wanted: Wanted) -> bool:

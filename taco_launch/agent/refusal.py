@@ -18,7 +18,9 @@ def ahead(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots
     free on those that answered.
     """
     ordered = sorted(hosts, key=lambda host: host.name in wanted.left_out)
-    found = [reached.get(host.name, HostSlots(host.name, host.slots or 1, leaf=host.leaf)) for host in ordered]
+    found = [
+        reached.get(host.name, HostSlots(host.name, host.slots or wanted.unit, leaf=host.leaf)) for host in ordered
+    ]
     if len({entry.leaf for entry in found}) > 1:  # those of the fewest leaves, wherever they stand
         taken = _placed_on(wanted, found)
         return [host for host in ordered if host.name in taken and host.name not in reached]

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 _STDIN = "-"
 # Where one of these is given on the command line, the file's other ones say nothing any more.
 _EITHER = (
-    (("np",), ("host_count", "slots_per_host")),
-    (("host_count", "slots_per_host"), ("np",)),
+    (("np",), ("host_count", "slots_per_host", "workers", "gpus")),
+    (("host_count", "slots_per_host"), ("np", "workers", "gpus")),
+    (("workers", "gpus"), ("np", "host_count", "slots_per_host")),
     (("no_wait",), ("queue_timeout", "suspend")),
 )
 

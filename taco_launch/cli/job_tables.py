@@ -200,7 +200,7 @@ def _waiting(job: "Job", now: float) -> str:
 
 def _hang(job: "Job", now: float) -> str:
     """Say that the job hangs, or hung to its end, and what its ranks' processes were seen doing."""
-    from taco_launch.model.stalls import doing
+    from taco_launch.model.stalls import HANGS, doing
 
     record = job.record
     if record.stalled is None:
@@ -214,7 +214,7 @@ def _hang(job: "Job", now: float) -> str:
         [str(look.rank), look.host, str(look.pid or ""), look.program, doing(look), age(look.silent), look.last_line]
         for look in found.ranks
     ]
-    title = f"STALLED: no output and no CPU use of any rank for {span}, since {at}"
+    title = f"STALLED: {HANGS} for {span}, since {at}"
     return f"{title}\n{columns(header, rows, numbers=('RANK', 'PID', 'SILENT'))}"
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from taco_launch.model.hosts import Container, Inventory
     from taco_launch.model.jobs import JobRecord
     from taco_launch.model.plans import LaunchPlan
-    from taco_launch.model.stalls import Stall
 
 # Colours of ranks in a merged log, one after the other (ECMA-48, 8.3.117: cyan, yellow, green, magenta, blue).
 _RANK_COLOURS = (36, 33, 32, 35, 34)
@@ -245,8 +244,9 @@ def ending(settings: Settings, found: "Job") -> None:
     say(f"job {found.spec.name}: {how}: {printable(one_line(record.reason))}")
     for name, text in told(record):
         say(f"{name.lower()}: {printable(text)}")
-    if record.stalled is not None and record.stalled.ranks and not failed:
-        say(f"it hung: {printable(hang(record.stalled))}")
+    hung = hang(record)
+    if hung:
+        say(f"it hung: {printable(hung)}")
     if failed and record.first_failure is not None and record.first_failure.lines:
         end = record.first_failure
         settings.talk(f"the last lines of rank {end.rank} on {end.host} ({printable(end.log)}):")
@@ -266,13 +266,15 @@ def told(record: "JobRecord") -> list[tuple[str, str]]:
     return [*cause, ("Next", first.next)]
 
 
-def hang(found: "Stall") -> str:
-    """Say since when a job hangs, and what the most telling of its ranks does."""
-    from taco_launch.model.stalls import doing
+def hang(record: "JobRecord") -> str:
+    """Say since when a job hung, and what the most telling of its ranks did; nothing where its reason says so."""
+    from taco_launch.model.stalls import HANGS, doing
 
-    first = found.ranks[0]
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.since))
-    return f"no output and no CPU use of any rank since {at}; rank {first.rank} on {first.host} {doing(first)}"
+    if record.stalled is None or not record.stalled.ranks or HANGS in record.reason:
+        return ""
+    first = record.stalled.ranks[0]
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.stalled.since))
+    return f"{HANGS} since {at}; rank {first.rank} on {first.host} {doing(first)}"
 
 
 def findings(found: "Sequence[Match]", output: str) -> None:

@@ -20,7 +20,8 @@ from taco_launch.cli.options import (
     talk_options,
 )
 from taco_launch.cli.policy import queue_options
-from taco_launch.cli.spec import JobCommand, job_options, size_options, spec_of
+from taco_launch.cli.sizes import size_options
+from taco_launch.cli.spec import JobCommand, job_options, spec_of
 from taco_launch.errors import SIGNAL_BASE, TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def run(
       taco-launch -i hosts.yaml run --hosts 2 --slots-per-host 8 --queue-timeout 3h -- python3 train.py
       taco-launch -i hosts.yaml run -f job.yaml --np 8
       taco-launch -i hosts.yaml run --launcher torchrun --hosts 2 -- python3 train.py
+      taco-launch -i hosts.yaml run --launcher env --workers 3 --gpus 1 -- python3 mnist.py --backend nccl
+      taco-launch run --launcher env --np 1 --procs-per-gpu 3 -- python3 mytask.py --lr 0.1
       taco-launch -i hosts.yaml run --launcher env --per-host --hosts 2 --slots-per-host 8 -- bash -c \\
         'python3 -m torch.distributed.launch --nproc_per_node=8 --nnodes=$WORLD_SIZE --node_rank=$RANK \\
         --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT train.py'

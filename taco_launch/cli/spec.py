@@ -14,6 +14,7 @@ from taco_launch.cli.gpu_options import gpu_options, narrowed
 from taco_launch.cli.options import Settings, complete_file, local_names
 from taco_launch.cli.person import person
 from taco_launch.cli.policy import ending_options, policy_of
+from taco_launch.cli.sizes import sizes_of
 from taco_launch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class JobCommand(click.Command):
             if slip is not None:
                 raise click.UsageError(slip, ctx)
         if split < len(args):
-            _name, stray = self._words(ctx, before)
+            _kept, stray = self._words(ctx, before)
             if stray:
                 raise click.UsageError(
                     f"{stray[0]!r} stands before --, and belongs to no option. The program stands behind --; "
@@ -46,47 +47,17 @@ class JobCommand(click.Command):
                 )
         return super().parse_args(ctx, args)
 
-    def _words(self, ctx: click.Context, args: list[str], *, lax: bool = False) -> tuple[str | None, tuple[str, ...]]:
-        """Give the job's name, and the words that are no option's; with `lax` also options that there are not."""
+    def _words(
+        self, ctx: click.Context, args: list[str], *, lax: bool = False
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Give the job's name and workers as options, and the words that are no option's; with `lax` unknown options, too."""
         parser = self.make_parser(ctx)
         parser.ignore_unknown_options = lax
         found, _, _ = parser.parse_args(list(args))
         words = found.get("command")  # or click's own word for nothing
-        return found.get("name"), tuple(words) if isinstance(words, (tuple, list)) else ()
-
-
-class _HostCount(click.IntRange):
-    """A number of hosts; whoever names them means another option."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a number."""
-        if isinstance(value, str) and not value.lstrip("-").isdecimal():
-            self.fail(f"{value!r} is not a number of hosts; which ones is said with -H", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-def size_options(function: F) -> F:
-    """Add the options that say how many ranks a job has: --np, or --hosts and --slots-per-host."""
-    for option in (
-        click.option(
-            "--slots-per-host",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Number of ranks on each host. Default: every slot, on hosts that no other job is on.",
-        ),
-        click.option(
-            "--hosts",
-            "host_count",
-            type=_HostCount(min=1),
-            metavar="N",
-            help="Number of hosts, of those that -H names or the inventory has. Default: all, with --slots-per-host.",
-        ),
-        click.option(
-            "--np", "-np", "-n", "np", type=click.IntRange(min=1), help="Number of ranks. Default: every slot."
-        ),
-    ):
-        function = option(function)
-    return function
+        kept = ((f"--{name}", found.get(name)) for name in ("name", "workers", "gpus"))
+        options = tuple(word for option, value in kept if isinstance(value, str) for word in (option, value))
+        return options, tuple(words) if isinstance(words, (tuple, list)) else ()
 
 
 def job_options(function: F) -> F:
@@ -187,8 +158,7 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
 
     if not command:
         raise click.UsageError("Missing the command: -- COMMAND...", click.get_current_context(silent=True))
-    if options.get("np") is not None:
-        _refuse_two_sizes(options)
+    size = sizes_of(options)
     try:
         folder = os.getcwd()  # noqa: PTH109 - bytes that are no UTF-8 stay as they are
     except FileNotFoundError:
@@ -202,9 +172,6 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
         name=name,
         command=command,
         hosts=hosts,
-        np=options.get("np"),
-        host_count=options.get("host_count"),
-        slots_per_host=options.get("slots_per_host"),
         launcher=_launcher(options),
         per_host=options["per_host"],
         head=_head(inventory, hosts),
@@ -226,13 +193,8 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
         owner=person(),
         policy=policy_of(options, inventory.host_loss_timeout),
         exclusive=bool(options.get("exclusive")),
+        **size,
     )
-
-
-def _refuse_two_sizes(options: Mapping[str, Any]) -> None:
-    for name, option in (("host_count", "--hosts"), ("slots_per_host", "--slots-per-host")):
-        if options.get(name) is not None:
-            raise UsageError(f"--np and {option}: each says how many ranks there are", hint="leave one of them out")
 
 
 def _launcher(options: Mapping[str, Any]) -> str:

@@ -28,6 +28,10 @@ _TOP = {
     "np": "np",
     "hosts": "host_count",
     "slotsPerHost": "slots_per_host",
+    "workers": "workers",
+    "gpus": "gpus",
+    "procsPerGpu": "procs_per_gpu",
+    "mps": "mps",
     "gpuIds": "gpu_ids",
     "gpuModel": "gpu_models",
     "exclude": "exclude",
@@ -178,9 +182,14 @@ class _Check:
             rest = check.without(value, (), wrong)
 
     def _sizes(self, job: JobDocument) -> None:
-        for key, count in (("hosts", job.hosts), ("slotsPerHost", job.slotsPerHost)):
-            if job.np is not None and count is not None:
-                self._add((key,), "stands beside np, and each says how many ranks there are", "leave one of them out")
+        others = {"hosts": job.hosts, "slotsPerHost": job.slotsPerHost}, {"workers": job.workers, "gpus": job.gpus}
+        first = "" if job.np is None else "np"
+        for keys in others:
+            given = [key for key, count in keys.items() if count is not None]
+            for key in given if first else ():
+                why = f"stands beside {first}, and each says how many ranks there are"
+                self._add((key,), why, "leave one of them out")
+            first = first or "".join(given[:1])
 
     def _policy(self, policy: RunPolicy) -> None:
         tries = bool(policy.backoffLimit)

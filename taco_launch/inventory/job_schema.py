@@ -17,6 +17,7 @@ from taco_launch.inventory.job_values import (
     QueueName,
     Ranks,
     Retries,
+    SharedBy,
     SlotCount,
     Time,
     Variable,
@@ -96,6 +97,21 @@ class JobDocument(Section):
         default=None, description="Number of hosts, instead of np: with slotsPerHost, else whole hosts."
     )
     slotsPerHost: SlotCount | None = Field(default=None, description="Number of ranks on each host.")  # noqa: N815
+    workers: HostCount | None = Field(
+        default=None,
+        description="Number of workers, the master among them, as Arena counts, instead of np: each has gpus ranks on one "
+        "host, or with perHost is a host; 1 with gpus alone.",
+    )
+    gpus: SlotCount | None = Field(default=None, description="Slots of each worker; 1 with workers alone.")
+    procsPerGpu: SharedBy | None = Field(  # noqa: N815
+        default=None,
+        description="With launcher env: how many processes share each slot; each has --process_index and --process_num "
+        "behind its own arguments.",
+    )
+    mps: bool | None = Field(
+        default=None,
+        description="true, with procsPerGpu: CUDA's Multi-Process Service under the processes of each host.",
+    )
     host: Hosts | None = Field(
         default=None,
         description="Which hosts of the inventory, and slots on each, as -H takes them: gpu1:8,gpu[3-4]:8, or a group.",

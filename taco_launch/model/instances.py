@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import List, Tuple
+from typing import List, Sequence, Tuple
 
 from taco_launch.model.jobs import JobRecord, JobSpec
 
@@ -22,20 +22,27 @@ def instances(spec: JobSpec, record: JobRecord) -> Tuple[Instance, ...]:
     """Name the parts of a job, as far as it has a place or had one.
 
     For mpirun NAME-launcher is on the head, and NAME-worker-N has all ranks on the N-th host, counted from 0 (MPI
-    Operator). For other launchers NAME-master-0 is rank 0 and NAME-worker-N rank N + 1 (Arena's PyTorch jobs).
+    Operator). For other launchers NAME-master-0 is rank 0 and NAME-worker-N rank N + 1 (Arena's PyTorch jobs); processes
+    that share a slot are one part. Where a job counts workers, each worker is such a part, with all its ranks.
     """
-    ranks_of = _ranks(record)
+    shares = _ranks(record)
     if spec.launcher == "mpirun":
-        workers = [Instance(f"{spec.name}-worker-{index}", *share) for index, share in enumerate(ranks_of)]
+        shares = shares if spec.slots_per_worker is None else _cut(shares, spec.slots_per_worker)
+        workers = [Instance(f"{spec.name}-worker-{index}", *share) for index, share in enumerate(shares)]
         return (Instance(f"{spec.name}-launcher", spec.head or spec.hosts[0].name), *workers) if workers else ()
-    single = [(host, (rank,)) for host, ranks in ranks_of for rank in ranks]
-    names = ["master-0", *(f"worker-{index}" for index in range(len(single) - 1))]
-    return tuple(Instance(f"{spec.name}-{name}", *share) for name, share in zip(names, single))
+    parts = _cut(shares, (spec.slots_per_worker or 1) * spec.procs_per_gpu)
+    names = ["master-0", *(f"worker-{index}" for index in range(len(parts) - 1))]
+    return tuple(Instance(f"{spec.name}-{name}", *share) for name, share in zip(names, parts))
 
 
 def is_name(text: str) -> bool:
     """Say whether a text may be the name of a job's instance."""
     return _NAME.fullmatch(text) is not None
+
+
+def _cut(shares: Sequence[Tuple[str, Tuple[int, ...]]], size: int) -> List[Tuple[str, Tuple[int, ...]]]:
+    """Give the ranks of each host in parts of that size."""
+    return [(host, ranks[at : at + size]) for host, ranks in shares for at in range(0, len(ranks), size)]
 
 
 def _ranks(record: JobRecord) -> List[Tuple[str, Tuple[int, ...]]]:

@@ -82,6 +82,8 @@ class JobSpec:
 
     `np` is the number of ranks, None for every slot of `hosts`; `host_count` how many of `hosts` have to be taken, and
     `slots_per_host` how many ranks each of them, None where that is all one; `head` is the name of the host that mpirun runs on.
+    A job that counts workers has `slots_per_worker`: so many ranks are one worker's, which has them on one host.
+    `procs_per_gpu` processes share each slot, and with `mps` CUDA's Multi-Process Service, both only with env.
     `env` holds the `-x` and environment knobs of the command line: (name, value), the value None where the caller's is
     taken; `mca` holds its MCA parameters. `launcher` is mpirun, torchrun or env; with `per_host`, only with env, one process
     is started on each host for all of the job's slots there. `cwd` is the folder the ranks start in. `mpirun` is a path, or a bare name
@@ -95,8 +97,11 @@ class JobSpec:
     np: Optional[int] = None
     host_count: Optional[int] = None
     slots_per_host: Optional[int] = None
+    slots_per_worker: Optional[int] = None
     launcher: str = "mpirun"
     per_host: bool = False
+    procs_per_gpu: int = 1
+    mps: bool = False
     head: str = ""
     env: Tuple[Tuple[str, Optional[str]], ...] = ()
     mca: Tuple[Tuple[str, str], ...] = ()

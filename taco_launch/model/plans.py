@@ -38,7 +38,8 @@ class Wanted:
     `np` is the number of ranks. `hosts` is the number of hosts and `slots_per_host` the ranks on each of them: without
     the first on every host, without the second on whole hosts, none of whose slots another job has. With none of the
     three it is every slot of every host. Hosts of `left_out` are used only where the others do not suffice. `exclusive`: no
-    other job is to have a slot of any host of this one, even where it does not take them all.
+    other job is to have a slot of any host of this one, even where it does not take them all. `np` ranks are those of workers
+    with `unit` each, none of which may be on two hosts.
     """
 
     np: Optional[int] = None
@@ -46,11 +47,13 @@ class Wanted:
     slots_per_host: Optional[int] = None
     left_out: Tuple[str, ...] = ()
     exclusive: bool = False
+    unit: int = 1
 
 
 def wanted_of(spec: JobSpec, left_out: Sequence[str] = ()) -> Wanted:
     """Give what a job asks for; `left_out` are the hosts that earlier attempts failed on."""
-    return Wanted(spec.np, spec.host_count, spec.slots_per_host, tuple(left_out), spec.exclusive)
+    unit = spec.slots_per_worker or 1
+    return Wanted(spec.np, spec.host_count, spec.slots_per_host, tuple(left_out), spec.exclusive, unit)
 
 
 @dataclass(frozen=True)

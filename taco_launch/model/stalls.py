@@ -1,10 +1,12 @@
 """A job that hangs: what its ranks' processes were seen doing, and for how long; and how that is said. Pure."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import List, Mapping, Optional, Sequence, Tuple
 
 # Longer than a checkpoint to a slow file system, or the first compilation of a model.
 TOLD_AFTER_SECONDS = 600.0
+# What is said of each hang.
+HANGS = "no output and no CPU use of any rank"
 # How often a guard looks, at most.
 LOOK_SECONDS = 5.0
 _LEAST_LOOKS = 4
@@ -47,7 +49,7 @@ class Stall:
     """No rank has written anything or used CPU time since `since` (seconds since the epoch); the most telling ranks first."""
 
     since: float
-    ranks: Tuple[RankLook, ...] = field(default=())
+    ranks: Tuple[RankLook, ...] = ()
 
 
 def told_after(limit: Optional[float]) -> float:
@@ -87,4 +89,4 @@ def reason(seconds: float, running: int, ranks: Sequence[RankLook]) -> str:
         words.append(f"rank {look.rank} on {look.host}{process}{last}")
     left = running - len(words)
     more = [f"{left} more rank{'s' if left > 1 else ''}"] if words and left > 0 else []
-    return "; ".join((f"no output and no CPU use of any rank for {seconds:.0f} s", *words, *more))
+    return "; ".join((f"{HANGS} for {seconds:.0f} s", *words, *more))

@@ -1,6 +1,7 @@
 """Which hosts a job's ranks run on: all or nothing, on the fewest leaves, in inventory order, pure."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import List, Optional, Sequence, Tuple
 
 from taco_launch.errors import PlacementError
@@ -17,20 +18,23 @@ def place(wanted: Wanted, free: Sequence[HostSlots]) -> Placement:
     """Give every rank a slot, on the first hosts in the order given that have what is wanted.
 
     Ranks that are wanted on no certain number of hosts fill one host before the next. Hosts to be left out come last.
+    Ranks of one worker (`unit`) have one host: what a host has beyond whole workers is not used.
     Of hosts whose leaf is known, those of the fewest leaves that suffice come first, leaf after leaf. Where so many ranks
     are wanted of each host, those come first whose free GPUs have the fastest ring of as many, where that is known.
 
     Raises:
         PlacementError: it does not fit; says how much there is on each host, and what would fit.
     """
-    hosts = _arranged(wanted, ordered(free, wanted.left_out))
+    hosts = _arranged(wanted, ordered([_whole(entry, wanted.unit) for entry in free], wanted.left_out))
     shares = _shares(wanted, hosts)
     if not shares:
         never = not _shares(wanted, [HostSlots(entry.host, entry.all) for entry in hosts])
-        raise (_hosts_refused if _counts_hosts(wanted) else _refused)(wanted, free, never)
+        refused = _hosts_refused if _counts_hosts(wanted) else _refused if wanted.unit == 1 else _workers_refused
+        raise refused(wanted, free, never)
     leaves = _leaves(shares, free)
     if not _counts_hosts(wanted):
-        return Placement(shares, f"hosts {_ORDER}, each filled before the next{leaves}")
+        whole = "" if wanted.unit == 1 else f" with whole workers of {_slots(wanted.unit)}"
+        return Placement(shares, f"hosts {_ORDER}, each filled before the next{whole}{leaves}")
     each = wanted.slots_per_host
     which = "free of other jobs" if each is None else f"with {_slots(each)} free"
     fastest = ", those with the fastest rings first" if len({_ring(entry, each) for entry in free}) > 1 else ""
@@ -106,6 +110,13 @@ def _shares(wanted: Wanted, hosts: Sequence[HostSlots]) -> Tuple[Share, ...]:
     return tuple(shares)
 
 
+def _whole(entry: HostSlots, unit: int) -> HostSlots:
+    """Give a host with the slots of whole workers alone."""
+    if unit == 1:
+        return entry
+    return replace(entry, slots=entry.slots // unit * unit, total=entry.all // unit * unit)
+
+
 def _is_able(entry: HostSlots, each: Optional[int]) -> bool:
     """Say whether a host has so many free slots, None for all that it has."""
     return 0 < (entry.all if each is None else each) <= entry.slots
@@ -129,6 +140,23 @@ def _refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> Placemen
     return PlacementError(
         message, _totals(free), f"{fewer}allow more ranks than cores or GPUs with -H {more}", never=True
     )
+
+
+def _workers_refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> PlacementError:
+    """Say that the hosts have room for fewer workers than are wanted, each being on one host."""
+    now = [entry.all if never else entry.slots for entry in free]
+    count = sum(now) if wanted.np is None else wanted.np // wanted.unit
+    room = sum(slots // wanted.unit for slots in now)
+    many = count != 1
+    message = (
+        f"{count} worker{'s' if many else ''} with {_slots(wanted.unit)}{' each' if many else ''} "
+        f"{'do' if many else 'does'} not fit: each is on one host, and there is room for {room or 'none'}"
+    )
+    fits = [f"--workers {room}"] if room else []
+    fits += [f"--gpus {less}" for less in range(wanted.unit - 1, 0, -1) if sum(n // less for n in now) >= count][:1]
+    fewer = f"ask for at most {' or '.join(fits)}" if fits else ""
+    hint = fewer if never else f"{fewer}, or {_OTHERS}" if fewer else _OTHERS
+    return PlacementError(message, _totals(free) if never else _reasons(free), hint or None, never=never)
 
 
 def _hosts_refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> PlacementError:

@@ -16,10 +16,11 @@ class Smi:
 
     folder: Path
 
-    def gpus(self, uuids: Sequence[str], memory: Sequence[int] = ()) -> None:
-        """Have so many GPUs, with so much memory in use (MiB), 4 where nothing is said."""
+    def gpus(self, uuids: Sequence[str], memory: Sequence[int] = (), models: Sequence[str] = ()) -> None:
+        """Have so many GPUs, with so much memory in use (MiB), 4 where nothing is said; NVIDIA A100s likewise."""
         used = [*memory, *[4] * len(uuids)]
-        listing = "".join(f"GPU {number}: NVIDIA A100 (UUID: {uuid})\n" for number, uuid in enumerate(uuids))
+        named = zip(uuids, [*models, *["NVIDIA A100"] * len(uuids)], strict=False)
+        listing = "".join(f"GPU {number}: {model} (UUID: {uuid})\n" for number, (uuid, model) in enumerate(named))
         (self.folder / "list").write_text(listing, encoding="ascii")
         rows = "".join(f"{uuid}, {mib}\n" for uuid, mib in zip(uuids, used, strict=False))
         (self.folder / "memory").write_text(rows, encoding="ascii")
@@ -29,6 +30,10 @@ class Smi:
         """Have these on the GPUs: UUID, process number, name."""
         text = "".join(f"{uuid}, {pid}, {name}, 1024\n" for uuid, pid, name in rows)
         (self.folder / "processes").write_text(text, encoding="utf-8")
+
+    def topology(self, matrix: str) -> None:
+        """Have them linked so."""
+        (self.folder / "topology").write_text(matrix, encoding="utf-8")
 
     def fail(self) -> None:
         (self.folder / "fail").touch()
@@ -47,6 +52,7 @@ case $1 in
   -L) cat list ;;
   --query-gpu=uuid,memory.used) cat memory ;;
   --query-compute-apps=gpu_uuid,pid,process_name,used_memory) cat processes ;;
+  topo) cat topology ;;
   *) exit 2 ;;
 esac
 """

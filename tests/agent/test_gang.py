@@ -59,10 +59,11 @@ class Cluster:
         left_out: tuple[str, ...] = (),
         hosts: tuple[Host, ...] = HOSTS,
         network: Network = ANY_NETWORK,
+        **more: Any,
     ) -> Gang:
         folder = JobFolder(self.root / "head" / "jobs" / name)
         folder.logs.mkdir(parents=True)
-        spec = JobSpec(name, ("true",), hosts, np=np, head="n1", cluster="hcc", owner="ann", network=network)
+        spec = JobSpec(name, ("true",), hosts, np=np, head="n1", cluster="hcc", owner="ann", network=network, **more)
         records.write_spec(folder, spec)
         lock = records.try_lock(folder)
         assert lock is not None

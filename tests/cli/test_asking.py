@@ -271,9 +271,9 @@ def test_the_line_of_a_dry_run(flags: str, line: str, cluster: Path, monkeypatch
 
 def test_who_says_how_many_ranks_there_are(cluster: Path) -> None:
     result = call(
-        "-i", str(cluster), *["run", "--dry-run", "--explain", "--hosts", "2", "--slots-per-host", "4", "--", "true"]
+        "-i", str(cluster), *["run", "--dry-run", "--explain", "--hosts", "2", "--slots-per-host", "8", "--", "true"]
     )
-    assert re.search(r"^8 +user +one process per rank; --hosts x --slots-per-host$", result.stdout, re.MULTILINE)
+    assert re.search(r"^16 +user +one process per rank; --hosts x --slots-per-host$", result.stdout, re.MULTILINE)
 
 
 def test_what_does_not_fit_is_exit_4(cluster: Path) -> None:

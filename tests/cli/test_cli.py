@@ -106,7 +106,7 @@ def test_wrong_usage_is_exit_2_with_a_clear_error(args: list[str]) -> None:
 
 
 def test_another_host_is_refused_but_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taco_launch.flows.facts.job_hosts", lambda *_: ((), ("gpu1: no such name",)))
+    monkeypatch.setattr("taco_launch.flows.facts.job_hosts", lambda *_, **_options: ((), ("gpu1: no such name",)))
     hosts = ["-H", "gpu1:8,gpu2:8"]
     refused = call("run", *hosts, "--", "true")
     assert refused.exit_code == 2

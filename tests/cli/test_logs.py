@@ -18,6 +18,7 @@ from taco_launch.flows import jobs
 from taco_launch.flows.follow import Follow, Job
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.model.stalls import RankLook, Stall, reason
 
 JOB = Job(JobSpec("j", ("true",), (Host("n1", "10.0.0.1"),)), JobRecord("1", JobState.SUCCEEDED), "/f")
 
@@ -135,6 +136,20 @@ def test_how_a_job_ended_is_one_line_and_its_log_named_where_it_has_one(
     render.ending(Settings(), replace(JOB, record=record))
     told = "job j: FAILED: no place; n1: full\n" + ("its log: taco-launch logs j\n" if attempt else "")
     assert click.unstyle(capsys.readouterr().err) == told
+
+
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.CANCELLED])
+def test_that_it_hung_to_its_end_is_said_once(state: JobState, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where something else ended it: its time, a stop."""
+    stall = Stall(1e6, (RankLook(1, 31, "python3", "T", "", 700.0, "step 7", "gpu2"),))
+    record = replace(JOB.record, state=state, reason="its end", stalled=stall)
+    render.ending(Settings(), replace(JOB, record=record))
+    said = capsys.readouterr().err.splitlines()[1:]
+    assert len(said) == 1
+    assert said[0].startswith("it hung: no output and no CPU use of any rank since 1970-01-1")
+    assert said[0].endswith("; rank 1 on gpu2 is stopped (T)")
+    render.ending(Settings(), replace(JOB, record=replace(record, reason=reason(700, 1, stall.ranks))))
+    assert "it hung" not in capsys.readouterr().err
 
 
 def test_labels_are_coloured_with_their_times(monkeypatch: pytest.MonkeyPatch) -> None:

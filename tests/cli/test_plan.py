@@ -95,7 +95,7 @@ def test_nothing_is_asked_where_all_is_declared(two: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("line", ["network: {interface: eth0}", 'versions: {openmpi: "4.1.4"}', "slots: 2"])
 def test_what_is_not_declared_is_named(two: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taco_launch.flows.facts.job_hosts", lambda *_: ((), ("n1: no route to host",)))
+    monkeypatch.setattr("taco_launch.flows.facts.job_hosts", lambda *_, **_options: ((), ("n1: no route to host",)))
     assert line in TWO
     two.write_text(TWO.replace(line, ""))
     result = call("-i", str(two), "run", "--dry-run", "--", "true")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from taco_launch import queue, state
 from taco_launch.errors import CANNOT_PLACE, DEADLINE
+from taco_launch.model.hosts import Terms
 from taco_launch.model.jobs import Event, JobRecord, JobState, Policy, Transition
 from taco_launch.model.plans import Wanted
 from taco_launch.queue import Waiting
@@ -236,3 +237,39 @@ def test_when_a_record_is_removed() -> None:
     assert queue.removal(Policy(ttl=30), record(JobState.FAILED, ended=100.0)) == 130.0
     assert queue.removal(Policy(), record(JobState.FAILED, ended=100.0)) is None
     assert queue.removal(Policy(ttl=30), record(JobState.RUNNING)) is None
+
+
+def test_what_a_job_may_not_have_is_not_counted() -> None:
+    """By the numbers of slots: GPUs that are left out, and those that are named alone."""
+    here = rooms(a="..x.", b="....")
+    wants_two = job("A", 2, "a")
+    assert begin([wants_two], here) == ["A"]
+    assert begin([replace(wants_two, terms=(("a", Terms(without=(0, 2))),))], here) == ["A"]
+    assert begin([replace(wants_two, terms=(("a", Terms(without=(0, 1))),))], here) == []
+    assert begin([replace(wants_two, terms=(("a", Terms(only=(2, 3))),))], here) == []
+    # one that can never fit begins, to be refused
+    assert begin([replace(wants_two, terms=(("a", Terms(only=(2,))),), tried=False)], here) == ["A"]
+    # the next one may have what the first leaves
+    first = replace(job("A", 1, "b"), terms=(("b", Terms(only=(3,))),))
+    assert begin([first, replace(job("B", 1, "b"), terms=(("b", Terms(only=(3,))),))], here) == ["A"]
+    assert begin([first, job("B", 3, "b")], here) == ["A", "B"]
+    # who waits for certain GPUs is passed by nobody who would take any of that host
+    waits = replace(job("A", 1, "a"), terms=(("a", Terms(only=(2,))),))
+    assert begin([waits, job("B", 1, "a")], here) == []
+    assert begin([waits, job("B", 1, "b")], here) == ["B"]
+
+
+def test_an_exclusive_job_begins_on_a_host_without_others() -> None:
+    alone = replace(job("A", 1, "ab"), wanted=Wanted(1, exclusive=True))
+    assert begin([alone], rooms(a=".x", b="x.")) == []
+    assert begin([alone, job("B", 1, "b")], rooms(a=".x", b="..")) == ["A"]
+    assert begin([alone, job("B", 1, "a")], rooms(a="..", b="..")) == ["A"]
+    # nobody takes a slot of the host that it waits for
+    assert begin([alone, job("B", 1, "a")], rooms(a=".x", b="x.")) == []
+
+
+def test_a_job_takes_the_fewest_leaves() -> None:
+    wide = replace(job("A", 4, "abc"), leaves=(("a", "x"), ("b", "y"), ("c", "y")))
+    here = rooms(a="..", b="..", c="..")
+    assert begin([wide, job("B", 2, "a")], here) == ["A", "B"]
+    assert begin([wide, job("B", 2, "c")], here) == ["A"]

@@ -1,5 +1,6 @@
 """Jobs on GPUs that a nvidia-smi of ours tells of: each job has its own, and none that others use."""
 
+import json
 import os
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from tests.agent.smi import GPUS, Smi, install
 from tests.conftest import Taco, eventually
+from tests.placement.machines import FOLDER
 
 pytestmark = pytest.mark.e2e
 
@@ -58,3 +60,63 @@ def test_the_users_choice_of_gpus_is_left_alone(taco: Taco) -> None:
     assert run(taco, "a", "--np", "1", "-x", "CUDA_VISIBLE_DEVICES=2") == ["2"]
     taco.env["CUDA_VISIBLE_DEVICES"] = "3,1"
     assert run(taco, "b", "--np", "1") == ["3,1"]
+
+
+EIGHT = tuple(f"GPU-{number}0000000-0000-0000-0000-000000000000" for number in range(8))
+# The guide's two jobs, but for their program.
+JOB = ("--np", "4", "-x", "NCCL_DEBUG=INFO")
+
+
+@pytest.fixture
+def v100(smi: Smi) -> Smi:
+    smi.gpus(EIGHT, models=["Tesla V100-SXM2-16GB"] * 8)
+    smi.topology((FOLDER / "dgx1v.txt").read_text("utf-8"))
+    return smi
+
+
+@pytest.mark.usefixtures("v100")
+def test_the_guides_jobs_get_the_best_ring_of_what_is_free(taco: Taco) -> None:
+    assert run(taco, "resnet50", *JOB) == [",".join(EIGHT[:4])]
+    held = taco("submit", "--name", "other", "--np", "1", "--gpu-ids", "2", "--", "sleep", "60")
+    assert held.returncode == 0, held.stderr
+    assert run(taco, "vgg16", *JOB) == [",".join(EIGHT[4:])]
+    assert run(taco, "off", *JOB, "--no-gputopology") == [",".join((*EIGHT[:2], *EIGHT[3:5]))]
+    (share,) = json.loads(taco("get", "vgg16", "--json").stdout)["shares"]
+    assert share["choice"]["gpus"] == [4, 5, 6, 7]
+    assert share["choice"]["bottleneck_gbps"] == 25
+    told = taco("get", "vgg16", "-o", "wide").stdout
+    assert "chosen  4,5,6,7  4-7-6-5    25  225  ring 4-7-6-5: NV2, NV2, NV2, NV1" in told
+    assert told.count("\nlost ") == 2
+    taco("stop", "--grace", "0", "other")
+
+
+@pytest.mark.usefixtures("v100")
+def test_the_choice_is_shown_before_anything_is_started(taco: Taco) -> None:
+    told = taco("run", *JOB, "--dry-run", "--explain", "--exclude", "localhost:0", "--", "true")
+    assert told.returncode == 0, told.stderr
+    assert "chosen  4,5,6,7  4-7-6-5    25" in told.stdout
+    assert told.stdout.count("\nlost ") == 2
+    found = json.loads(taco("run", *JOB, "--dry-run", "--explain", "--json", "--", "true").stdout)
+    assert found["choices"]["localhost"]["ring"] == [0, 3, 2, 1]
+    plain = json.loads(taco("run", *JOB, "--dry-run", "--json", "--", "true").stdout)
+    assert plain["line"] == found["line"]
+
+
+@pytest.mark.usefixtures("v100")
+def test_the_order_of_devices_is_nvidia_smis(taco: Taco) -> None:
+    show = ("--", "sh", "-c", "echo $CUDA_DEVICE_ORDER")
+    assert "| PCI_BUS_ID\n" in taco("run", "--np", "1", *show).stdout
+    assert "| FASTEST_FIRST\n" in taco("run", "--np", "1", "-x", "CUDA_DEVICE_ORDER=FASTEST_FIRST", *show).stdout
+
+
+@pytest.mark.usefixtures("v100")
+def test_what_is_asked_for_and_not_there_is_told_by_host(taco: Taco) -> None:
+    refused = taco("run", "--np", "2", "--gpu-ids", "0", "--", "true")
+    assert refused.returncode == 4
+    assert "localhost: 1 slot (of its GPUs 0 may be taken)" in refused.stderr
+    other = taco("run", "--np", "2", "--gpu-model", "H100", "--", "true")
+    assert other.returncode == 4
+    assert "localhost: 0 slots (GPU 0,1,2,3,4,5,6,7: Tesla V100-SXM2-16GB, not H100)" in other.stderr
+    wrong = taco("run", "--np", "2", "--gpu-ids", "x", "--", "true")
+    assert wrong.returncode == 2
+    assert "--gpu-ids: 1 fault\n  : 'x': indices of GPUs are written 0,2,4-7" in wrong.stderr

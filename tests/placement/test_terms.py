@@ -1,0 +1,133 @@
+"""Which slots of a host a job may have, and which of the free ones it gets there and on its other hosts."""
+
+import pytest
+
+from taco_launch.errors import PlacementError
+from taco_launch.model.hosts import Host, Terms
+from taco_launch.model.plans import HostSlots, Placement, Share, Wanted
+from taco_launch.model.slots import Occupancy, SlotHolder, SlotState
+from taco_launch.placement.terms import allowed, host_slots, pick, place_alike, shared
+from tests.placement.machines import mesh
+
+V100, A100, MIG = "Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB MIG"
+HELD = SlotHolder("x", "x-1", 0.0)
+
+
+def host(slots: str, models: tuple[str, ...] = (), gpus: int = -1) -> Occupancy:
+    """Slots as a word: a dot for a free one, a letter for one that a job has."""
+    states = tuple(SlotState(str(number), None if word == "." else HELD) for number, word in enumerate(slots))
+    return Occupancy("h", states, len(slots) if gpus < 0 else gpus, models)
+
+
+def slots(terms: Terms, found: Occupancy, *, exclusive: bool = False) -> HostSlots:
+    return host_slots(Host("h", "h", terms=terms), found, lambda seen: f"{seen.free} told", exclusive=exclusive)
+
+
+@pytest.mark.parametrize(
+    ("terms", "found", "expected", "lacks"),
+    [
+        (Terms(), host("...."), "0123", ""),
+        (Terms(only=(0, 2)), host("...."), "02", "of its GPUs 0,2 may be taken"),
+        (Terms(only=(0, 9)), host("...."), "0", "there is no GPU 9"),
+        (Terms(without=(0, 1)), host("...."), "23", "without GPU 0,1"),
+        (Terms(only=(0, 2), without=(0,)), host("...."), "2", "of its GPUs 0,2 may be taken; without GPU 0"),
+        # slots beyond the GPUs, and hosts without any
+        (Terms(without=(2,)), host("....", gpus=2), "0123", ""),
+        (Terms(only=(0,)), host("....", gpus=2), "0", "of its GPUs 0 may be taken"),
+        (Terms(only=(0,)), host("..", gpus=0), "", "there is no GPU 0"),
+        (Terms(models=("V100",)), host("..", gpus=0), "", "there is no GPU, and V100 is asked for"),
+        # by model, in any case of letters; MIG by name alone
+        (Terms(models=("v100",)), host("...", (V100, A100, V100)), "02", f"GPU 1: {A100}, not v100"),
+        (Terms(models=("V100", "A100")), host("...", (V100, A100, V100)), "012", ""),
+        (Terms(models=("H100",)), host("..", (V100, V100)), "", f"GPU 0,1: {V100}, not H100"),
+        (Terms(), host("..", (A100, MIG)), "0", "GPU 1: MIG mode is on, which --gpu-model MIG takes all the same"),
+        (Terms(models=("MIG",)), host("..", (A100, MIG)), "1", f"GPU 0: {A100}, not MIG"),
+    ],
+)
+def test_what_a_job_may_have(terms: Terms, found: Occupancy, expected: str, lacks: str) -> None:
+    assert "".join(map(str, allowed(terms, found))) == expected
+    entry = slots(terms, found)
+    assert (entry.slots, entry.all, entry.lacks) == (len(expected), len(expected), lacks)
+
+
+def test_who_has_the_others_is_told_of_those_that_count() -> None:
+    assert slots(Terms(only=(0, 1)), host("x...")) == HostSlots(
+        "h", 1, 2, "1 told", lacks="of its GPUs 0,1 may be taken"
+    )
+    assert slots(Terms(only=(1, 2)), host("x..")).why == ""
+
+
+def test_an_exclusive_job_takes_only_a_host_that_nobody_is_on() -> None:
+    assert slots(Terms(only=(0,)), host("..x"), exclusive=True).slots == 0
+    assert slots(Terms(), host("..x"), exclusive=True).why == "2 told"
+    assert slots(Terms(), host("..."), exclusive=True).slots == 3
+
+
+def test_the_reasons_of_a_refusal_name_what_the_hosts_lack() -> None:
+    found = {"a": host("..", (MIG, MIG)), "b": host("..", (V100, V100))}
+    hosts = tuple(Host(name, name) for name in found)
+    free = [host_slots(each, found[each.name], lambda _seen: "", exclusive=False) for each in hosts]
+    with pytest.raises(PlacementError) as caught:
+        place_alike(Wanted(4), hosts, free, found)
+    assert caught.value.reasons[0] == (
+        "a",
+        "0 slots (GPU 0,1: MIG mode is on, which --gpu-model MIG takes all the same)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("np", "a", "b", "expected"),
+    [
+        (2, host("..", (V100, V100)), host("..", (A100, A100)), ("a", V100)),  # one host: of one model
+        (1, host("..", (V100, A100)), host("..", (A100, A100)), ("a", "")),
+        (2, host("x.", (V100, V100)), host("..", (A100, A100)), ("b", A100)),
+        (2, host("..", (V100, A100)), host("..", (A100, A100)), ("ab", A100)),
+        (3, host("..", (V100, V100)), host("..", (V100, V100)), ("ab", "")),
+        (3, host("..", (V100, V100)), host("..", (A100, A100)), None),
+        (2, host("x.", (V100, V100)), host("x.", (A100, A100)), False),  # when one of them ends
+    ],
+)
+def test_a_job_is_placed_on_one_model(
+    np: int, a: Occupancy, b: Occupancy, expected: tuple[str, str] | bool | None
+) -> None:
+    found = {"a": a, "b": b}
+    hosts = tuple(Host(name, name) for name in found)
+    free = [host_slots(each, found[each.name], lambda _seen: "", exclusive=False) for each in hosts]
+    if isinstance(expected, tuple):
+        placement, model = place_alike(Wanted(np), hosts, free, found)
+        assert "".join(share.host for share in placement.shares) == expected[0]
+        assert "".join(model) in (expected[1], "")
+        return
+    with pytest.raises(PlacementError) as caught:
+        place_alike(Wanted(np), hosts, free, found)
+    assert caught.value.reasons == (("a", f"2 {V100}"), ("b", f"2 {A100}"))
+    assert caught.value.never is (expected is None)
+    named = tuple(Host(name, name, terms=Terms(models=("V100", "A100"))) for name in found)
+    assert place_alike(Wanted(np), named, free, found)[0].np == np
+
+
+def test_the_guides_jobs_on_eight_v100() -> None:
+    """Four of eight: one of the two halves, whose ring has no link slower than an NVLink; the same when some are taken."""
+    v100 = mesh("dgx1v")
+    assert pick(4, range(8), v100, range(8)).gpus == (0, 1, 2, 3)
+    assert pick(4, (1, 2, 4, 5, 6, 7), v100, (1, 2, 4, 5, 6, 7)).gpus == (4, 5, 6, 7)
+
+
+def test_hosts_take_the_same_gpus_where_that_costs_nothing() -> None:
+    v100 = mesh("dgx1v")
+    alike = pick(4, range(8), v100, (0, 4, 5, 6, 7))
+    assert alike.gpus == (4, 5, 6, 7)
+    assert alike.why.endswith("; free on all hosts of the job")
+    assert (alike.alternatives[0].gpus, alike.alternatives[0].why) == ((0, 1, 2, 3), "not free on all hosts of the job")
+    assert pick(4, range(8), v100, (0, 1, 4, 6)).gpus == (0, 1, 2, 3)  # a ring of those would be slower
+    assert pick(4, range(8), v100, (0, 1)).gpus == (0, 1, 2, 3)
+    assert pick(2, (3, 4, 5), None, (4, 5)).gpus == (4, 5)
+
+
+def test_what_is_free_on_all_hosts_that_take_as_many() -> None:
+    found = {"a": host("..x."), "b": host("x..."), "c": host("xxx.")}
+    hosts = tuple(Host(name, name) for name in found)
+    shares = (Share("a", 2), Share("b", 2), Share("c", 1))
+    placement = Placement(shares, "")
+    assert shared(hosts, placement, shares[0], found) == (1, 3)
+    assert shared(hosts, placement, shares[2], found) == (3,)

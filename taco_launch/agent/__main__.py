@@ -18,7 +18,7 @@ def main(agent: str, arguments: List[str]) -> int:  # noqa: PLR0911 - one for ea
     if op == "start":
         from taco_launch.agent import starter
 
-        return starter.main(JobFolder(Path(rest[0])), rest[1:4], rest[5:])
+        return starter.main(JobFolder(Path(rest[0])), rest[1:6], rest[7:])
     if op == "daemon":
         from taco_launch.agent import daemon
 

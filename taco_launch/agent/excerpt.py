@@ -163,16 +163,17 @@ def _stream(folder: JobFolder, request: Mapping[str, Any], attempt: Optional[int
         return _Stream(own.launcher, number)
     if len(found.ranks) == 1:
         return _Stream(own.rank(found.ranks[0]), number)
-    return _part(folder, number, last)._replace(label=_label(found.host))
+    return _part(folder, number, last)._replace(label=_label(found.host, found.ranks))
 
 
 def _attempts(last: int) -> str:
     return f"its attempts are 1 to {last}" if last > 1 else "it was not tried again"
 
 
-def _label(host: str) -> Pattern[bytes]:
-    """Give what lines of a host's ranks begin with in the merged log."""
-    return re.compile(re.escape(host.encode("utf-8", "surrogateescape")) + rb"/\d+ *\| ")
+def _label(host: str, ranks: Tuple[int, ...] = ()) -> Pattern[bytes]:
+    """Give what lines of these ranks of a host begin with in the merged log, without any those of all its ranks."""
+    numbers = "|".join(map(str, ranks)).encode() or rb"\d+"
+    return re.compile(re.escape(host.encode("utf-8", "surrogateescape")) + b"/(?:" + numbers + rb") *\| ")
 
 
 def _placed(events: List[Event]) -> List[Event]:

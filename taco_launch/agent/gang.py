@@ -5,6 +5,7 @@ import random
 import select
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from taco_launch.agent import leases, occupancy, probed
@@ -69,7 +70,8 @@ class Gang:
         self._free: Dict[str, HostSlots] = {}
         self._found: Dict[str, Occupancy] = {}
         self._models: Tuple[str, ...] = ()  # the one that the job is placed on, where there are several
-        self._choices: Dict[str, GpuChoice] = {}
+        self._choices: Dict[str, Optional[GpuChoice]] = {}
+        self._rails: Dict[int, Tuple[int, ...]] = {}  # what is free on all hosts, by the number of ranks there
         self._unusable: Dict[str, str] = {}
         self._ports: Tuple[int, ...] = ()
         self._taken: Set[int] = set()  # ports that others have on any of the hosts
@@ -274,10 +276,8 @@ class Gang:
 
     def _note_free(self, host: Host, told: Dict[str, Any]) -> None:
         found = self._found[host.name] = from_json(Occupancy, told)
-        jobs = self._folder.path.parent
-        self._free[host.name] = host_slots(
-            host, found, lambda seen: occupancy.words(seen, jobs), exclusive=self._spec.exclusive
-        )
+        words = partial(occupancy.words, jobs=self._folder.path.parent)
+        self._free[host.name] = host_slots(host, found, words, exclusive=self._spec.exclusive)
 
     def _take(self, placement: Placement, note: Note) -> Optional[Dict[str, Tuple[str, ...]]]:
         """Take the slots of the placed hosts, in an order that is every job's; give their names by host.
@@ -285,16 +285,16 @@ class Gang:
         None where some cannot be had: then all are let go again.
         """
         shares = {share.host: share for share in placement.shares}
-        counts = {share.host: share.ranks for share in placement.shares}
-        placed = [host for host in self._reached() if host.name in counts]
+        self._rails = shared(self._spec.hosts, placement, self._found)
+        placed = [host for host in self._reached() if host.name in shares]
         self._ports = self._choose_ports() if any(self.link(host.name) is not self.here for host in placed) else ()
-        if self._ports and self.here.name not in counts:  # mpirun listens here all the same
+        if self._ports and self.here.name not in shares:  # mpirun listens here all the same
             placed.append(self.here.host)
         wanted = sorted(placed, key=_global)
         leased: Dict[str, Tuple[str, ...]] = {}
         for number, host in enumerate(wanted, 1):
             own = self.link(host.name).name
-            if own != host.name and own in counts:  # this host by another name: the line will be refused
+            if own != host.name and own in shares:  # this host by another name: the line will be refused
                 leased[host.name] = ()
                 continue
             names = self._lease(host, shares.get(host.name, Share(host.name, 0)), placement, note)
@@ -336,7 +336,7 @@ class Gang:
             owner=self._spec.owner,
             terms=to_json(replace(host.terms, models=self._models or host.terms.models)),
             whole=self._spec.exclusive,
-            shared=shared(self._spec.hosts, placement, share, self._found),
+            shared=self._rails.get(share.ranks, ()),
         )
         self._wait(note, lambda: "leased" in link.answers or self._dead(link), GUARD_SECONDS)
         answer = link.answers.get("leased") or {"slots": None, "error": self._why_silent(link)}
@@ -347,8 +347,8 @@ class Gang:
                 raise no_own_port(host.name, own[0])
             self._taken.update(answer["ports"])
             self._note_free(host, answer["occupancy"])
-        if answer.get("choice") is not None:
-            self._choices[host.name] = from_json(GpuChoice, answer["choice"])
+        told = answer.get("choice")
+        self._choices[host.name] = None if told is None else from_json(GpuChoice, told)
         return None if answer["slots"] is None else tuple(answer["slots"])
 
     def _fail(self, host: Host, why: str) -> None:

@@ -48,7 +48,7 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
     welcome, behind = _wait_for(guard, "welcome")
     if welcome is None:
         return _refuse(f"rank {rank}: the guard in {folder.path} is gone")
-    environment = {**os.environ, **rank_env(rank, local_rank, welcome["environment"])}
+    environment = {**os.environ, **rank_env(rank, local_rank, welcome["environment"], welcome.get("processes", 1))}
     os.umask(int(welcome["umask"]))  # on other hosts it is that of their sshd
     stem = folder.of_attempt(int(welcome.get("attempt", 1))).rank(rank)
     with contextlib.suppress(OSError):  # as for the log itself: the rank goes on without it

@@ -7,6 +7,7 @@ from typing import IO, Any, Callable, Dict, Iterable, Mapping
 from taco_launch.agent import counts, facts, orders, protocol, submission, tail, views, wake
 from taco_launch.agent.folders import Jobs, state_folder
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.model.codec import to_json
 
 Frames = Iterable[Any]
 
@@ -66,12 +67,17 @@ def _facts(_jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
         openmpi = facts.openmpi(request["mpirun"], {**os.environ, "PATH": request["path"]})
     except HostError as error:
         problem = error.message
-    host = facts.host(count_slots=request["count_slots"])
+    found: Dict[str, Any] = {
+        "host": facts.host(count_slots=request["count_slots"]),
+        "openmpi": openmpi,
+        "problem": problem,
+    }
     if request.get("topology"):
         from taco_launch.agent import topology  # noqa: PLC0415 - only where it is asked for
 
-        host.update(topology.host(state_folder(os.environ, os.geteuid()), needed=False))
-    yield {"host": host, "openmpi": openmpi, "problem": problem}
+        models, links = topology.told(state_folder(os.environ, os.geteuid()))
+        found["host"]["models"], found["topology"] = models, to_json(links)
+    yield found
 
 
 def _unknown(_jobs: Jobs, agent: str, _request: Mapping[str, Any]) -> Frames:

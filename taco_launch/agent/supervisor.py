@@ -191,6 +191,7 @@ class _Supervisor:
             for name, value in host_env.get(link.name, ()):
                 shared.setdefault(name, value)
             welcome = {"environment": shared, "log_max_bytes": limit, "umask": umask}
+            welcome["processes"] = self._spec.procs_per_gpu
             if isinstance(link, RemoteLink):
                 self._ranks.keep(link.name)
             else:  # elsewhere the folder is a new one for every attempt

@@ -99,7 +99,7 @@ class _Order:
 
     def _pick(self, free: List[int]) -> GpuChoice:
         from taco_launch.agent import topology  # noqa: PLC0415 - only where there is a choice
-        from taco_launch.placement.terms import pick  # noqa: PLC0415
+        from taco_launch.placement.picks import pick  # noqa: PLC0415
 
         uuids, models = self._slots.uuids, self._slots.models
         mesh = topology.mesh(self._state, uuids, models) if self._terms.topology and uuids else None

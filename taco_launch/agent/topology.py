@@ -2,12 +2,11 @@
 
 import contextlib
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from typing import Optional, Sequence, Tuple
 
 from taco_launch.agent import facts, gpus, records
 from taco_launch.errors import HostError
 from taco_launch.facts.topology import read
-from taco_launch.model.codec import to_json
 from taco_launch.model.hardware import Topology
 from taco_launch.placement.bandwidth import DEFAULT, figures_of
 from taco_launch.placement.mesh import Mesh, mesh_of
@@ -19,15 +18,11 @@ def mesh(state: Path, uuids: Sequence[str], models: Sequence[str]) -> Optional[M
     return None if found is None else mesh_of(found, figures_of(models[0] if models else "") or DEFAULT)
 
 
-def host(state: Path, *, needed: bool) -> Dict[str, Any]:
-    """Give the models of the GPUs and how they are linked, as JobHost names them.
-
-    Raises:
-        HostError: nobody knows which GPUs there are, and that is needed.
-    """
-    listed = gpus.found(needed=needed) or ()
+def told(state: Path) -> Tuple[Tuple[str, ...], Optional[Topology]]:
+    """Give the models of the GPUs, and how they are linked as far as nvidia-smi tells."""
+    listed = gpus.found(needed=False) or ()
     found = _topology(state, [gpu.uuid for gpu in listed]) if listed else None
-    return {"models": [gpu.model for gpu in listed], "topology": to_json(found)}
+    return tuple(gpu.model for gpu in listed), found
 
 
 def _topology(state: Path, uuids: Sequence[str]) -> Optional[Topology]:

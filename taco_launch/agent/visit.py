@@ -149,7 +149,8 @@ def _place(wrapper: int, welcome: Mapping[str, Any]) -> Tuple[Dict[str, str], st
     inherited = {os.fsdecode(name): os.fsdecode(value) for name, _equals, value in pairs}
     rank, local_rank, _size = rank_of(inherited) or (0, 0, 1)
     kept = {name: value for name, value in inherited.items() if not name.startswith(_OF_THE_RANK_ALONE)}
-    return {**kept, **rank_env(rank, local_rank, welcome["environment"])}, os.readlink(f"/proc/{wrapper}/cwd")
+    given = rank_env(rank, local_rank, welcome["environment"], welcome.get("processes", 1))
+    return {**kept, **given}, os.readlink(f"/proc/{wrapper}/cwd")
 
 
 def _watch(guard: Line, group: int) -> None:

@@ -231,7 +231,8 @@ def _conditions(job: "Job") -> str:
     from taco_launch.cli.mpi_job import conditions
 
     rows = [
-        [c["type"], c["status"], c["lastTransitionTime"], c["reason"], c["message"]] for c in conditions(job.record)
+        [c["type"], c["status"], c["lastTransitionTime"], c["reason"], c["message"]]
+        for c in conditions(job.spec, job.record)
     ]
     return columns(["CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"], rows) if rows else ""
 

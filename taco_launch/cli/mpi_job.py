@@ -1,48 +1,57 @@
-"""A job in the shape of the MPI Operator's MPIJob (kubeflow.org/v2beta1): conditions, replica statuses, run policy; pure.
+"""A job in the shape of Kubeflow's MPIJob (v2beta1) or PyTorchJob (v1): conditions, replica statuses, run policy; pure.
 
-The names are those of its types.go; what they mean there stands in mpi_job_controller_status.go. Two ends that it has
-not are `Failed` with reasons of our own: MPIJobCancelled and MPIJobLost.
+The names are those of the operators' types.go; what they mean there stands in mpi_job_controller_status.go and
+pytorchjob_controller.go. Two ends that these have not are `Failed` with reasons of our own: MPIJobCancelled and MPIJobLost.
 """
 
 import math
 import time
 from typing import Any
 
+from taco_launch.model.instances import instances
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 
 _RUNS = frozenset((JobState.STARTING, JobState.RUNNING, JobState.STOPPING))
 _ENDS = {
-    JobState.SUCCEEDED: ("Succeeded", "MPIJobSucceeded"),
-    JobState.FAILED: ("Failed", "MPIJobFailed"),
-    JobState.CANCELLED: ("Failed", "MPIJobCancelled"),
-    JobState.LOST: ("Failed", "MPIJobLost"),
+    JobState.SUCCEEDED: ("Succeeded", "Succeeded"),
+    JobState.FAILED: ("Failed", "Failed"),
+    JobState.CANCELLED: ("Failed", "Cancelled"),
+    JobState.LOST: ("Failed", "Lost"),
 }
 _CLEAN_UP = {"running": "Running", "all": "All", "none": "None"}
 _RESTART = {"never": "Never", "on-failure": "OnFailure", "exit-code": "ExitCode"}
 
 
+def kind_of(spec: JobSpec) -> str:
+    """Name the kind of object that such a job would be."""
+    return "MPIJob" if spec.launcher == "mpirun" else "PyTorchJob"
+
+
 def mpi_job(spec: JobSpec, record: JobRecord) -> dict[str, Any]:
     """Give apiVersion, kind, metadata, spec and status; what is not known or not set is left out, as there."""
-    workers = [share.ranks for share in record.shares] or [0] * len(record.hosts)
+    parts = instances(spec, record)
+    workers = parts[1:]
     restart = _RESTART[spec.policy.restart.value]
-    slots = max(workers, default=0) or spec.slots_per_host
+    mpi = spec.launcher == "mpirun"
+    slots = max((len(part.ranks) for part in workers), default=0) or spec.slots_per_worker or spec.slots_per_host
+    many = len(workers) if parts else _workers(spec)
     return {
-        "apiVersion": "kubeflow.org/v2beta1",
-        "kind": "MPIJob",
+        "apiVersion": "kubeflow.org/v2beta1" if mpi else "kubeflow.org/v1",
+        "kind": kind_of(spec),
         "metadata": _set(
             name=spec.name, namespace=spec.cluster, uid=record.id, creationTimestamp=_moment(record.submitted)
         ),
         "spec": {
-            **_set(slotsPerWorker=slots),
+            **(_set(slotsPerWorker=slots) if mpi else {}),
             "runPolicy": run_policy(spec, record),
-            "mpiReplicaSpecs": {
-                "Launcher": {"replicas": 1, "restartPolicy": restart},
-                "Worker": {"replicas": len(workers) or spec.host_count or len(spec.hosts), "restartPolicy": restart},
+            "mpiReplicaSpecs" if mpi else "pytorchReplicaSpecs": {
+                _first(spec): {"replicas": 1, "restartPolicy": restart},
+                **({} if many is None else {"Worker": {"replicas": many, "restartPolicy": restart}}),
             },
         },
         "status": _set(
-            conditions=conditions(record),
-            replicaStatuses=_replicas(record),
+            conditions=conditions(spec, record),
+            replicaStatuses=_replicas(spec, record),
             startTime=_moment(record.started),
             completionTime=_moment(record.ended),
         ),
@@ -66,7 +75,7 @@ def run_policy(spec: JobSpec, record: JobRecord) -> dict[str, Any]:
     )
 
 
-def conditions(record: JobRecord) -> list[dict[str, str]]:
+def conditions(spec: JobSpec, record: JobRecord) -> list[dict[str, str]]:
     """Fold the job's changes of state to conditions, the one that changed last at the end.
 
     Of Running and Restarting there is only the later one. Running is no more true when the job has ended or is suspended.
@@ -78,7 +87,7 @@ def conditions(record: JobRecord) -> list[dict[str, str]]:
         found[kind] = {
             "type": kind,
             "status": "True" if status else "False",
-            "reason": reason,
+            "reason": f"{kind_of(spec)}{reason}",
             "message": message,
             "lastUpdateTime": _moment(when) or "",
             "lastTransitionTime": _moment(when) or "",
@@ -87,19 +96,19 @@ def conditions(record: JobRecord) -> list[dict[str, str]]:
     for number, change in enumerate(record.transitions):
         when, state, message = change.time, change.state, change.reason
         if number == 0:
-            put("Created", True, "MPIJobCreated", message, when)
+            put("Created", True, "Created", message, when)
         if state is JobState.SUSPENDED:
             if "Running" in found:
-                put("Running", False, "MPIJobSuspended", message, when)
-            put("Suspended", True, "MPIJobSuspended", message, when)
+                put("Running", False, "Suspended", message, when)
+            put("Suspended", True, "Suspended", message, when)
         elif found.get("Suspended", {}).get("status") == "True" and state not in _ENDS:
-            put("Suspended", False, "MPIJobResumed", message, when)
+            put("Suspended", False, "Resumed", message, when)
         if state is JobState.RUNNING:
             found.pop("Restarting", None)
-            put("Running", True, "MPIJobRunning", message, when)
+            put("Running", True, "Running", message, when)
         elif state is JobState.RESTARTING:
             found.pop("Running", None)
-            put("Restarting", True, "MPIJobRestarting", message, when)
+            put("Restarting", True, "Restarting", message, when)
         elif state in _ENDS:
             kind, reason = _ENDS[state]
             for other in ("Running", "Restarting"):
@@ -109,19 +118,36 @@ def conditions(record: JobRecord) -> list[dict[str, str]]:
     return list(found.values())
 
 
-def _replicas(record: JobRecord) -> dict[str, dict[str, int]] | None:
-    """Count launcher and workers (hosts) that are active or failed; workers that ended well are cleaned up, and no more."""
-    hosts = len(record.shares) or len(record.hosts)
-    if not hosts:
+def _first(spec: JobSpec) -> str:
+    return "Launcher" if spec.launcher == "mpirun" else "Master"
+
+
+def _workers(spec: JobSpec) -> int | None:
+    """Count the workers of a job that never had a place, but for a master; None where that is told by its hosts."""
+    if spec.launcher == "mpirun":
+        by_worker = None if spec.np is None or spec.slots_per_worker is None else spec.np // spec.slots_per_worker
+        return by_worker or spec.host_count or len(spec.hosts)
+    if spec.per_host:
+        return (spec.host_count or len(spec.hosts)) - 1
+    return None if spec.np is None else spec.np // (spec.slots_per_worker or 1) - 1
+
+
+def _replicas(spec: JobSpec, record: JobRecord) -> dict[str, dict[str, int]] | None:
+    """Count the parts that are active, failed or succeeded; an MPI job's workers that ended well are cleaned up, and no more."""
+    parts = instances(spec, record)
+    if not parts:
         return None
+    first, workers = parts[0], parts[1:]
+    mpi = spec.launcher == "mpirun"
     if record.state in _RUNS:
-        return {"Launcher": {"active": 1}, "Worker": {"active": hosts}}
+        return {_first(spec): {"active": 1}, "Worker": {"active": len(workers)}}
     if record.state is JobState.SUCCEEDED:
-        return {"Launcher": {"succeeded": 1}, "Worker": {}}
-    failed = record.first_failure is not None
+        return {_first(spec): {"succeeded": 1}, "Worker": {} if mpi else {"succeeded": len(workers)}}
+    failure = record.first_failure
+    of_first = failure is not None and failure.rank in first.ranks
     return {
-        "Launcher": {"failed": 1} if record.state.is_terminal else {},
-        "Worker": {"failed": 1} if failed else {},
+        _first(spec): {"failed": 1} if of_first or (mpi and record.state.is_terminal) else {},
+        "Worker": {"failed": 1} if failure is not None and not of_first else {},
     }
 
 

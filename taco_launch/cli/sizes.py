@@ -45,7 +45,7 @@ def size_options(function: F) -> F:
         ),
         click.option(
             "--procs-per-gpu",
-            type=click.IntRange(min=1, max=48),
+            type=click.IntRange(min=1),
             default=1,
             metavar="N",
             help="With --launcher env: start COMMAND N times for each slot. Each sees its GPU alone, and has --process_index I "

@@ -12,14 +12,17 @@ from taco_launch.launch.env import relevant
 from taco_launch.launch.found import over_ssh
 from taco_launch.launch.needs import free_slots, needs, on_host, unused
 from taco_launch.model.choices import GpuChoice
+from taco_launch.model.codec import from_json
 from taco_launch.model.facts import HostFacts
+from taco_launch.model.hardware import Topology
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import File, HostSlots, LaunchPlan, Placement, Share, wanted_of
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.bandwidth import DEFAULT, figures_of
 from taco_launch.placement.mesh import Mesh, mesh_of
-from taco_launch.placement.terms import explained, place_alike
+from taco_launch.placement.picks import explained
+from taco_launch.placement.terms import place_alike
 
 
 @dataclass(frozen=True)
@@ -56,20 +59,25 @@ def dry_run(
     local = spec.container is None and any(host.connection == "local" for host in spec.hosts)
     known = JobFacts(root=root or spec.container is not None, environment=relevant(environ) if local else None)
     missing, problems = needs(spec), list[str]()
+    links: dict[str, Topology] = {}
 
     def told(missing: tuple[str, ...]) -> JobFacts:
         if local:
             answer = ask(missing)
             problems.extend(filter(None, [answer["problem"]] if spec.launcher == "mpirun" else []))
+            if answer.get("topology") is not None:
+                found = from_json(Topology, answer["topology"])
+                links.update((host.name, found) for host in spec.hosts if host.connection == "local")
             return on_host(JobFacts(known.root, known.environment, answer["openmpi"]), spec, answer["host"])
         hosts, silent = look(missing)
         problems.extend(silent)
+        links.update((host.host, host.topology) for host in hosts if isinstance(host.topology, Topology))
         return over_ssh(known, spec, hosts)
 
     if missing:
         known = told(missing)
     free = free_slots(spec, known)
-    unknown = next((entry.host for entry in free if entry.slots == 0), None)
+    unknown = next((entry.host for entry in free if not entry.all and not entry.lacks), None)
     if unknown is not None:
         raise UsageError(
             f"host {unknown}: its slots are not declared, and nothing tells how many GPUs it has",
@@ -80,7 +88,7 @@ def dry_run(
     choices: tuple[Share, ...] = ()
     if explain and _takes_some(placed, free):  # the line stays what it is without this
         gpus = known if missing else told(("how GPUs are linked",))
-        choices = explained(spec.hosts, placed, _by_name(spec, gpus), _meshes(gpus)).shares
+        choices = explained(spec.hosts, placed, _by_name(spec, gpus), _meshes(gpus, links)).shares
     placement = plan.processes(spec, placed)
     port = (*plan.own_ports(spec), plan.ANY_PORT)[0]
     made = plan.plan(spec, "<id>", placement, known, wrapper, folder, port)
@@ -100,11 +108,11 @@ def _takes_some(placed: Placement, free: Sequence[HostSlots]) -> bool:
     return any(share.ranks < most[share.host] for share in placed.shares)
 
 
-def _meshes(known: JobFacts) -> dict[str, Mesh | None]:
+def _meshes(known: JobFacts, links: Mapping[str, Topology]) -> dict[str, Mesh | None]:
     return {
-        host.host: mesh_of(host.topology, figures_of(host.models[0] if host.models else "") or DEFAULT)
+        host.host: mesh_of(links[host.host], figures_of(host.models[0] if host.models else "") or DEFAULT)
         for host in known.hosts
-        if host.topology is not None
+        if host.host in links
     }
 
 

@@ -17,7 +17,6 @@ from taco_launch.inventory.job_values import (
     QueueName,
     Ranks,
     Retries,
-    SharedBy,
     SlotCount,
     Time,
     Variable,
@@ -103,7 +102,7 @@ class JobDocument(Section):
         "host, or with perHost is a host; 1 with gpus alone.",
     )
     gpus: SlotCount | None = Field(default=None, description="Slots of each worker; 1 with workers alone.")
-    procsPerGpu: SharedBy | None = Field(  # noqa: N815
+    procsPerGpu: SlotCount | None = Field(  # noqa: N815
         default=None,
         description="With launcher env: how many processes share each slot; each has --process_index and --process_num "
         "behind its own arguments.",

@@ -14,8 +14,6 @@ from taco_launch.inventory.document import kind_of
 from taco_launch.inventory.values import named, whole, whole_schema
 
 MOST_RETRIES = 1_000_000
-# CUDA's Multi-Process Service: the most clients of a GPU (48 from Volta on).
-MOST_SHARING = 48
 # Kubernetes' PriorityClass: what users may give.
 MOST_PRIORITY = 1_000_000_000
 _MOST_RANKS = 1_000_000
@@ -126,7 +124,6 @@ Indices = Annotated[str, BeforeValidator(_plain_number), AfterValidator(_indices
 Ranks = Annotated[int, whole(1, _MOST_RANKS), whole_schema(1, _MOST_RANKS)]
 HostCount = Annotated[int, whole(1, _MOST_RANKS), whole_schema(1, _MOST_RANKS)]
 SlotCount = Annotated[int, whole(1, names.MAX_SLOTS), whole_schema(1, names.MAX_SLOTS)]
-SharedBy = Annotated[int, whole(1, MOST_SHARING), whole_schema(1, MOST_SHARING)]
 Priority = Annotated[int, whole(-MOST_PRIORITY, MOST_PRIORITY), whole_schema(-MOST_PRIORITY, MOST_PRIORITY)]
 Retries = Annotated[int, whole(0, MOST_RETRIES), whole_schema(0, MOST_RETRIES)]
 LogBytes = Annotated[int, whole(4096, 1 << 50), whole_schema(4096, 1 << 50)]

@@ -69,8 +69,10 @@ def local_env(spec: "JobSpec", placement: "Placement", master_port: int, host: s
     values: Dict[str, str] = {}
     if spec.launcher != "torchrun":
         values["MASTER_ADDR"], values["MASTER_PORT"] = rendezvous(spec, placement, master_port)
-        values["WORLD_SIZE"] = str(placement.np)
+        values["WORLD_SIZE"] = str(placement.np // spec.procs_per_gpu)
         values.update(("LOCAL_WORLD_SIZE", str(share.ranks)) for share in placement.shares if share.host == host)
+        if spec.procs_per_gpu > 1:
+            values["LOCAL_WORLD_SIZE"] = "1"
     for name, value in spec.env:
         if value is None:  # the caller's, which every process of the job inherits
             values.pop(name, None)
@@ -86,6 +88,27 @@ def rendezvous(spec: "JobSpec", placement: "Placement", master_port: int) -> Tup
     return given.get("MASTER_ADDR") or first.address, given.get("MASTER_PORT") or str(master_port)
 
 
-def rank_env(rank: int, local_rank: int, shared: Mapping[str, str]) -> Dict[str, str]:
-    """Add a rank's own numbers to what `local_env` gave."""
-    return {"RANK": str(rank), "LOCAL_RANK": str(local_rank), **shared}
+def rank_env(rank: int, local_rank: int, shared: Mapping[str, str], processes: int = 1) -> Dict[str, str]:
+    """Add a rank's own numbers to what `local_env` gave.
+
+    Where `processes` of them share each slot, a slot is what a container with one GPU is elsewhere: RANK is the slot's, and
+    each process sees its one GPU.
+    """
+    if processes == 1:
+        return {"RANK": str(rank), "LOCAL_RANK": str(local_rank), **shared}
+    slot, index = divmod(local_rank, processes)
+    own = {
+        "RANK": str(rank // processes),
+        "LOCAL_RANK": "0",
+        "PROCESS_INDEX": str(index),
+        "PROCESS_NUM": str(processes),
+    }
+    gpus = shared.get(VISIBLE_GPUS, "")
+    return {**own, **shared, **({VISIBLE_GPUS: gpus.split(",")[slot % (gpus.count(",") + 1)]} if gpus else {})}
+
+
+def process_words(local_rank: int, processes: int) -> Tuple[str, ...]:
+    """Give what stands behind the command of a process that shares its slot, by the names that cube-studio has."""
+    if processes == 1:
+        return ()
+    return "--process_index", str(local_rank % processes), "--process_num", str(processes)

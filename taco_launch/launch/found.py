@@ -9,7 +9,7 @@ from taco_launch.launch.decide import interface, versions
 from taco_launch.launch.needs import free_slots
 from taco_launch.model.facts import Cpu, HostFacts, Software, System
 from taco_launch.model.found import Absent
-from taco_launch.model.hardware import Gpus, Topology
+from taco_launch.model.hardware import Gpus
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import wanted_of
@@ -81,7 +81,6 @@ def _job_host(facts: HostFacts) -> JobHost:
         slots=slots(facts),
         gpus=_gpus(facts),
         models=tuple(gpu.name + (MIG if gpu.mig is True else "") for gpu in gpus),
-        topology=facts.topology if isinstance(facts.topology, Topology) else None,
     )
 
 

@@ -5,8 +5,8 @@ from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 from taco_launch.launch import entries, per_slot, torchrun
 from taco_launch.launch.asked import check_asked, check_once
 from taco_launch.launch.decide import decide
-from taco_launch.launch.env import mark
-from taco_launch.launch.host_env import host_env, with_gpus
+from taco_launch.launch.env import VISIBLE_GPUS, mark
+from taco_launch.launch.host_env import HostEnv, host_env, with_gpus
 from taco_launch.launch.remarks import Draft, remarks
 from taco_launch.launch.replace import Option, given_options, replaced
 from taco_launch.launch.separator import escape
@@ -51,11 +51,14 @@ def plan(
             lines = [[*_behind_env(set_), *before, *command]]
             argv = (*(token.text for token in before), *wrapper)
         else:
-            lines = [
-                [*_behind_env([*set_, *per_slot.settings(spec, placement, share.host, rank, local, port)]), *command]
-                for local, rank in enumerate(ranks)
-            ]
-            argv = per_slot.argv(wrapper, ranks, placement.np)
+            gpus = {**dict(dict(own).get(share.host, ())), **dict(spec.env)}.get(VISIBLE_GPUS) or ""
+            lines = []
+            for local, rank in enumerate(ranks):
+                of_rank = per_slot.settings(spec, placement, share.host, rank, local, port, gpus)
+                named = {token.text.partition("=")[0] for token in of_rank} & {VISIBLE_GPUS}
+                both = [*(token for token in set_ if token.text.partition("=")[0] not in named), *of_rank]
+                lines.append([*_behind_env(both), *command, *per_slot.behind(spec, local)])
+            argv = per_slot.argv(spec, wrapper, ranks, placement.np, gpus)
         words += lines
         env = {**values, **dict(mark(spec.name, job_id))}
         typed = tuple(tuple(token.text for token in line) for line in lines)
@@ -63,7 +66,9 @@ def plan(
         commands.append(HostCommand(share.host, argv, typed, ranks, tuple(env.items()), passed))
     hidden = tuple(each for each in left_out if each[0].env)
     draft = Draft(spec, placement, facts, "", decisions, tuple(ours), given, options, hidden)
-    return LaunchPlan(tuple(words[0]), tuple(commands), own, (), (*_unused(given, spec), *remarks(draft)))
+    return LaunchPlan(
+        tuple(words[0]), tuple(commands), own, (), (*_unused(given, spec, own, placement), *remarks(draft))
+    )
 
 
 def _settings(options: Iterable[Option]) -> Iterator[Token]:
@@ -87,7 +92,12 @@ def _behind_env(settings: Sequence[Token]) -> List[Token]:
     return [Token("env", "launcher", "sets what follows for the command"), *named.values()] if named else []
 
 
-def _unused(given: Sequence[Option], spec: JobSpec) -> Iterator[str]:
+def _unused(given: Sequence[Option], spec: JobSpec, own: HostEnv, placement: Placement) -> Iterator[str]:
     names = [option.key[1] for option in given if not option.env]
     if names:
         yield f"--mca {', '.join(names)}: not used: --launcher {spec.launcher} starts the ranks without mpirun"
+    if spec.mps and not dict(spec.env).get(VISIBLE_GPUS):
+        gpus = {host for host, pairs in own if dict(pairs).get(VISIBLE_GPUS)}
+        without = [share.host for share in placement.shares if share.slots and share.host not in gpus]
+        if without:
+            yield f"--mps: not used on {', '.join(without)}: the job has no GPU there, or CUDA_VISIBLE_DEVICES was set before"

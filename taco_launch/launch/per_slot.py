@@ -2,7 +2,7 @@
 
 from typing import List, Sequence, Tuple
 
-from taco_launch.launch.env import local_env, rank_env
+from taco_launch.launch.env import VISIBLE_GPUS, local_env, process_words, rank_env
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement, Token
 
@@ -14,6 +14,14 @@ _WHY = {
     "RANK": "the number of this rank",
     "LOCAL_RANK": "its number on this host",
 }
+_WHY_SHARED = {
+    "WORLD_SIZE": "all slots",
+    "LOCAL_WORLD_SIZE": "--procs-per-gpu shows each process one slot",
+    "RANK": "the number of this slot",
+    "LOCAL_RANK": "--procs-per-gpu shows each process one slot",
+    "PROCESS_INDEX": "the number of this process on its slot",
+    "PROCESS_NUM": "--procs-per-gpu",
+}
 _WHY_PER_HOST = {
     "MASTER_PORT": "the one that --per-host always has",
     "WORLD_SIZE": "the job's hosts: --per-host counts those",
@@ -21,16 +29,32 @@ _WHY_PER_HOST = {
 }
 
 
-def argv(wrapper: Sequence[str], ranks: Sequence[int], world_size: int) -> Tuple[str, ...]:
-    """Give what starts these ranks of a host, before the job's own command."""
-    return (*wrapper[:-1], str(ranks[0]), str(len(ranks)), str(world_size), wrapper[-1])
+def argv(spec: JobSpec, wrapper: Sequence[str], ranks: Sequence[int], world_size: int, gpus: str) -> Tuple[str, ...]:
+    """Give what starts these ranks of a host, before the job's own command; `gpus` as for `settings`."""
+    numbers = ranks[0], len(ranks), world_size, spec.procs_per_gpu
+    return (*wrapper[:-1], *map(str, numbers), gpus if spec.mps else "", wrapper[-1])
 
 
-def settings(spec: JobSpec, placement: Placement, host: str, rank: int, local_rank: int, port: int) -> List[Token]:
-    """Give what torch.distributed reads of a rank as NAME=VALUE, but for what the user gives by `-x`."""
-    why = {**_WHY, **(_WHY_PER_HOST if spec.per_host else {})}
+def behind(spec: JobSpec, local_rank: int) -> List[Token]:
+    """Give what stands behind the job's own command."""
+    return [Token(word, "user", "--procs-per-gpu") for word in process_words(local_rank, spec.procs_per_gpu)]
+
+
+def settings(
+    spec: JobSpec, placement: Placement, host: str, rank: int, local_rank: int, port: int, gpus: str
+) -> List[Token]:
+    """Give what torch.distributed reads of a rank as NAME=VALUE, but for what the user gives by `-x`.
+
+    `gpus` are those that the job has on the host, "" where it has none, or they are not known yet.
+    """
+    why = {**_WHY, **(_WHY_PER_HOST if spec.per_host else _WHY_SHARED if spec.procs_per_gpu > 1 else {})}
     given = {name for name, _value in spec.env}
-    values = rank_env(rank, local_rank, local_env(spec, placement, port, host))
+    shared = local_env(spec, placement, port, host)
+    if gpus and spec.procs_per_gpu > 1:
+        why[VISIBLE_GPUS] = "the one GPU of this slot"
+        shared.setdefault(VISIBLE_GPUS, gpus)
+        given.discard(VISIBLE_GPUS)
+    values = rank_env(rank, local_rank, shared, spec.procs_per_gpu)
     return [
         Token(f"{name}={values[name]}", "launcher", text)
         for name, text in why.items()

@@ -39,9 +39,9 @@ def line(command: HostCommand) -> str:
 
 def processes(spec: JobSpec, placement: Placement) -> Placement:
     """Give the placement with as many ranks on each host as processes are started there."""
-    if not spec.per_host:
-        return placement
-    return replace(placement, shares=tuple(replace(share, ranks=1) for share in placement.shares))
+    each = spec.procs_per_gpu
+    shares = (replace(share, ranks=1 if spec.per_host else share.ranks * each) for share in placement.shares)
+    return replace(placement, shares=tuple(shares))
 
 
 def wrapper_op(spec: JobSpec) -> str:

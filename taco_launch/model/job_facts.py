@@ -3,16 +3,13 @@
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
-from taco_launch.model.hardware import Topology
-
 
 @dataclass(frozen=True)
 class JobHost:
     """One host; None is "not known" everywhere.
 
     `slots` is how many ranks it takes, `gpus` how many GPUs it has. `single_copy` says whether one process may read
-    another's memory there (process_vm_readv(2)). `models` are the GPUs' names as Occupancy has them, `topology` how they
-    are linked.
+    another's memory there (process_vm_readv(2)). `models` are the GPUs' names as Occupancy has them.
     """
 
     host: str
@@ -20,7 +17,6 @@ class JobHost:
     gpus: Optional[int] = None
     single_copy: Optional[bool] = None
     models: Tuple[str, ...] = ()
-    topology: Optional[Topology] = None
 
 
 @dataclass(frozen=True)

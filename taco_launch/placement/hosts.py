@@ -137,9 +137,10 @@ def _refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> Placemen
     given = [entry.all + each + (index < over) for index, entry in enumerate(free)]
     listed = ",".join(f"{entry.host}:{slots}" for entry, slots in zip(free, given))
     more = listed if len(free) <= _MOST_TOLD else f"{free[0].host}:{free[0].all + 1},..."
-    return PlacementError(
-        message, _totals(free), f"{fewer}allow more ranks than cores or GPUs with -H {more}", never=True
-    )
+    other = f"allow more ranks than cores or GPUs with -H {more}"
+    if any(entry.lacks for entry in free):  # more of these GPUs there are not
+        other = "let it have other hosts or GPUs: --gpu-ids, --gpu-model, --exclude"
+    return PlacementError(message, _totals(free), f"{fewer}{other}", never=True)
 
 
 def _workers_refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> PlacementError:

@@ -1,16 +1,13 @@
-"""Which slots of a host a job may have at all, and which of the free ones it gets: by index, model and topology, pure."""
+"""Which slots of a host a job may have at all, by index and model, and that its GPUs are of one model: pure."""
 
 from dataclasses import replace
-from typing import Callable, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Mapping, Sequence, Set, Tuple
 
 from taco_launch.errors import PlacementError
-from taco_launch.model.choices import GpuChoice, Lost
 from taco_launch.model.hosts import Host, Terms
-from taco_launch.model.plans import HostSlots, Placement, Share, Wanted
+from taco_launch.model.plans import HostSlots, Placement, Wanted
 from taco_launch.model.slots import MIG, Occupancy
-from taco_launch.placement.gpus import choose
 from taco_launch.placement.hosts import place
-from taco_launch.placement.mesh import Mesh
 
 
 def allowed(terms: Terms, found: Occupancy) -> Tuple[int, ...]:
@@ -33,7 +30,9 @@ def host_slots(host: Host, found: Occupancy, words: Callable[[Occupancy], str], 
     most = min(len(numbers), host.slots or len(numbers))
     free = min(seen.free, most)
     if exclusive and found.free < len(found.slots):
-        free, seen = 0, found
+        return HostSlots(
+            host.name, 0, most, f"{words(found)}, and --exclusive is for a host with nobody else", host.leaf
+        )
     why = words(seen) if free < most else ""
     lacks = _lacks(host.terms, found) if len(numbers) < len(found.slots) else ""
     return HostSlots(host.name, free, most, why, host.leaf, lacks=lacks)
@@ -58,8 +57,9 @@ def place_alike(
     if len(taken) < 2 or placement.np < 2:
         return placement, ()
     never = True
+    by_name = {host.name: host for host in hosts}
     for model in taken:
-        some = [_only(host, model, entry, found) for entry in free for host in hosts if host.name == entry.host]
+        some = [_only(by_name[entry.host], model, entry, found) for entry in free]
         try:
             return place(wanted, some), (model,)
         except PlacementError as error:
@@ -69,68 +69,16 @@ def place_alike(
     raise PlacementError("it fits on GPUs of several models only", reasons, hint, never=never)
 
 
-def pick(count: int, free: Sequence[int], mesh: Optional[Mesh], shared: Sequence[int]) -> GpuChoice:
-    """Choose `count` of the free GPUs of a host, the same as on its other hosts where these are not slower.
-
-    `shared` are the indices that are free on all hosts that the job takes as many GPUs of: each chooses among these first.
-    So ranks of one number have one rail of the network.
-
-    Raises:
-        PlacementError: so many are not free.
-    """
-    best = choose(count, free, mesh)
-    both = sorted(set(shared) & set(free))
-    if len(both) < count or len(both) == len(set(free)):
-        return best
-    alike = choose(count, both, mesh)
-    if alike.gpus == best.gpus or alike.bottleneck_gbps != best.bottleneck_gbps:
-        return best
-    other = Lost(best.gpus, best.ring, best.bottleneck_gbps, best.sum_gbps or 0.0, "not free on all hosts of the job")
-    kept = (other, *alike.alternatives)[: max(len(alike.alternatives), 1)]
-    return replace(alike, why=f"{alike.why}; free on all hosts of the job", alternatives=kept)
-
-
-def shared(
-    hosts: Sequence[Host], placement: Placement, share: Share, found: Mapping[str, Occupancy]
-) -> Tuple[int, ...]:
-    """Give the indices that are free on all hosts that a job takes as many slots of as of this one."""
-    alike = {other.host for other in placement.shares if other.ranks == share.ranks}
-    free = [
-        {number for number in allowed(host.terms, found[host.name]) if found[host.name].slots[number].is_free}
-        for host in hosts
-        if host.name in alike and host.name in found
-    ]
-    return tuple(sorted(set.intersection(*free))) if free else ()
-
-
-def explained(
-    hosts: Sequence[Host], placement: Placement, found: Mapping[str, Occupancy], meshes: Mapping[str, Optional[Mesh]]
-) -> Placement:
-    """Add to each share which GPUs it would have now, where there are several sets of them; `meshes` are by host."""
+def shared(hosts: Sequence[Host], placement: Placement, found: Mapping[str, Occupancy]) -> Dict[int, Tuple[int, ...]]:
+    """Give the indices that are free on all hosts that a job takes as many slots of, by that number."""
     by_name = {host.name: host for host in hosts}
-    return replace(
-        placement,
-        shares=tuple(
-            replace(share, choice=_choice(by_name[share.host], placement, share, hosts, found, meshes))
-            for share in placement.shares
-        ),
-    )
-
-
-def _choice(
-    host: Host,
-    placement: Placement,
-    share: Share,
-    hosts: Sequence[Host],
-    found: Mapping[str, Occupancy],
-    meshes: Mapping[str, Optional[Mesh]],
-) -> Optional[GpuChoice]:
-    here = found[host.name]
-    free = [number for number in allowed(host.terms, here) if number < here.gpus and here.slots[number].is_free]
-    if not 0 < share.ranks < len(free):
-        return None
-    mesh = meshes.get(host.name) if host.terms.topology else None
-    return pick(share.ranks, free, mesh, shared(hosts, placement, share, found))
+    free: Dict[int, Set[int]] = {}
+    for share in placement.shares:
+        if share.host in found:
+            here = found[share.host]
+            numbers = {number for number in allowed(by_name[share.host].terms, here) if here.slots[number].is_free}
+            free[share.ranks] = free.get(share.ranks, numbers) & numbers
+    return {ranks: tuple(sorted(numbers)) for ranks, numbers in free.items()}
 
 
 def _is_of(terms: Terms, found: Occupancy, index: int) -> bool:

@@ -2,16 +2,18 @@
 
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taco_launch.agent import lines, logs
+from taco_launch.agent import lines, logs, records
 from taco_launch.agent.excerpt import Excerpt
 from taco_launch.agent.folders import Jobs
 from taco_launch.agent.logs import Writer
+from tests.agent import tried
 from tests.agent.calls import Answer, call
 from tests.agent.conftest import scratch
 from tests.agent.tried import BIG, START, Made, make
@@ -92,6 +94,19 @@ def test_the_line_between_two_attempts(made: Made) -> None:
 def test_ranks_and_instances(made: Made, asked: dict[str, Any], expected: bytes) -> None:
     Writer(made.folder.launcher, BIG).write(b"warned\n")
     assert shown(**asked) == expected
+
+
+def test_workers_of_one_host(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tried, "SHARES", ({"n1": 12},))
+    made = make(jobs.path.parent)
+    spec = replace(records.read_spec(made.folder), launcher="env", slots_per_worker=2)
+    records.write_spec(made.folder, spec)
+    made.begin()
+    for rank in range(12):
+        made.write(rank, b"of %d\n" % rank)
+    made.end()
+    assert shown(instance="j-master-0") == b"n1/0 | of 0\nn1/1 | of 1\n"
+    assert shown(instance="j-worker-4") == b"n1/10 | of 10\nn1/11 | of 11\n"
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,16 @@ def test_a_host_that_cannot_be_reached_is_left_out_where_the_others_suffice(clus
     assert error.reasons[1][1] == "ssh: n2 is down"
 
 
+def test_a_job_is_on_the_fewest_leaves(cluster: Cluster) -> None:
+    one, two = (replace(host, slots=2, labels=(("leaf", leaf),)) for host, leaf in zip(HOSTS, "ab", strict=True))
+    held = Leases(cluster.root / "leases-n1")
+    assert held.take(("slot-0",), 1, Holder("x", "x", 0.0, "a", "/nowhere"), None)
+    placement = assembled(cluster.gang("a", 2, hosts=(one, two)))
+    assert [share.host for share in placement.shares] == ["n2"]
+    assert placement.why.endswith("; on 1 leaf: b")
+    held.release(gone=True)
+
+
 def test_what_was_taken_is_let_go_before_the_pause(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another takes a slot of the second host between the look and the lease, and lets it go while the gang pauses."""
     gang = cluster.gang("a", 4)

@@ -29,6 +29,19 @@ def test_a_gpu_without_a_uuid_is_one_all_the_same(smi: Smi) -> None:
     assert gpus.listed(needed=True) == ("slot-0", "GPU-1")
 
 
+def test_a_gpu_that_is_divided_says_so_in_its_model(smi: Smi) -> None:
+    smi.gpus(())
+    (smi.folder / "list").write_text(
+        "GPU 0: NVIDIA A100 (80 GB) (UUID: GPU-0)\nGPU 1: NVIDIA A100 (80 GB) (UUID: GPU-1)\n"
+        "  MIG 1g.10gb     Device  0: (UUID: MIG-1)\n  MIG 1g.10gb     Device  1: (UUID: MIG-2)\n"
+        "GPU 2: NVIDIA A100 (80 GB) (UUID: GPU-2)\n",
+        encoding="ascii",
+    )
+    plain = "NVIDIA A100 (80 GB)"
+    expected = (gpus.Listed("GPU-0", plain), gpus.Listed("GPU-1", f"{plain} MIG"), gpus.Listed("GPU-2", plain))
+    assert gpus.found(needed=True) == expected
+
+
 def test_nobody_knows(smi: Smi) -> None:
     smi.fail()
     assert gpus.listed(needed=False) is None

@@ -1,5 +1,7 @@
 """Why a job has no place: slots that others have or that are too few (exit code 4), or hosts that failed (5)."""
 
+from dataclasses import replace
+
 import pytest
 
 from taco_launch.agent.refusal import ahead, crowded, refusal
@@ -87,6 +89,13 @@ def test_in_the_place_of_busy_hosts_others_are_asked() -> None:
     assert [host.name for host in ahead(Wanted(2), HOSTS, known)] == ["n2"]
 
 
+def test_those_of_the_fewest_leaves_are_asked_wherever_they_stand() -> None:
+    hosts = tuple(replace(host, labels=(("leaf", leaf),)) for host, leaf in zip(HOSTS, "abb", strict=True))
+    assert [host.name for host in ahead(Wanted(4), hosts, {})] == ["n2", "n3"]
+    assert [host.name for host in ahead(Wanted(4), hosts, {"n3": HostSlots("n3", 0, 2, HELD, "b")})] == ["n1", "n2"]
+    assert [host.name for host in ahead(Wanted(99), hosts, {})] == ["n1", "n2", "n3"]
+
+
 def test_others_that_were_faster() -> None:
     error = crowded(Wanted(1), list(free("n2").values()))
     assert isinstance(error, PlacementError)
@@ -94,3 +103,10 @@ def test_others_that_were_faster() -> None:
         "1 rank does not fit: others take the slots at the same moment\n  n1: 2 of 2 free\n"
     )
     assert not error.never
+
+
+def test_hosts_that_nobody_knows_may_have_one_worker_each() -> None:
+    hosts = [Host(name, name) for name in ("n1", "n2", "n3")]
+    assert ahead(Wanted(4, unit=2), hosts, {}) == hosts[:2]
+    assert ahead(Wanted(4, unit=2), hosts, {"n1": HostSlots("n1", 5)}) == []
+    assert ahead(Wanted(4, unit=2), hosts, {"n1": HostSlots("n1", 3)}) == hosts[1:2]

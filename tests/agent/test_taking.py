@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from taco_launch.agent import taking
+from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.gpus import Use
 from taco_launch.agent.holders import Holder
 from taco_launch.agent.leases import Leases
+from taco_launch.agent.occupancy import Slots
 from taco_launch.model.hosts import Host, Terms
 from taco_launch.model.plans import Placement
 from tests.agent.smi import Smi, install
@@ -139,6 +142,43 @@ def test_gpus_of_two_models_are_not_mixed_unless_they_are_named(cluster: Cluster
     assert error.reasons == (("n1", "4 Tesla V100, 4 NVIDIA A100"),)
     assert gpus(assembled(cluster.gang("b", 3, hosts=on(*EIGHT[:1], models=("A100",))))) == {"n1": "467"}
     assert gpus(assembled(cluster.gang("c", 5, hosts=on(*EIGHT[:1], models=("A100", "V100"))))) == {"n1": "01235"}
+
+
+def test_of_two_models_one_is_taken_where_it_suffices(cluster: Cluster, smi: Smi) -> None:
+    smi.gpus(UUIDS, models=["Tesla V100", "NVIDIA A100"] * 4)
+    assert gpus(assembled(cluster.gang("a", 3, hosts=EIGHT[:1]))) == {"n1": "024"}
+
+
+@pytest.mark.usefixtures("smi")
+def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has it, or whatever the last holder has left there, which a look does not tell."""
+    slots = Slots(tmp_path, "auto")
+    slots.look_thoroughly()
+    message = {"count": 4, "ports": (), "cluster": "", "owner": "", "terms": {}, "whole": False, "shared": ()}
+    before = slots.look()
+    looks = iter((before, before))  # at what a job may have, and at what is free
+    real = slots.look
+    monkeypatch.setattr(slots, "look", lambda: next(looks, None) or real())
+    other = Leases(tmp_path)
+    assert other.take((UUIDS[3],), 1, Holder("x", "x", 0.0, "a", "/nowhere"), {UUIDS[3]: Use()})
+    held = Leases(tmp_path)
+    taken = taking.take(JobFolder(tmp_path / "state/jobs/a"), "a-1", held, slots, message)
+    assert (taken["slots"], taken["choice"]["gpus"]) == ([*UUIDS[4:]], [4, 5, 6, 7])
+    held.release(gone=True)
+    monkeypatch.setattr(slots, "look", lambda: before)
+    slots.use = {uuid: Use(mib=20000 if uuid == UUIDS[1] else 4) for uuid in UUIDS}
+    taken = taking.take(JobFolder(tmp_path / "state/jobs/b"), "b-1", held, slots, message)
+    assert taken["slots"] == [*UUIDS[4:]]
+    held.release(gone=True)
+    # As long as any suffice, the job does not fail.
+    slots.use = {uuid: Use(mib=20000 if uuid in UUIDS[5:7] else 4) for uuid in UUIDS}
+    taken = taking.take(JobFolder(tmp_path / "state/jobs/c"), "c-1", held, slots, {**message, "count": 5})
+    assert taken["slots"] == [UUIDS[index] for index in (0, 1, 2, 4, 7)]
+    assert taken["choice"]["gpus"] == [0, 1, 2, 4, 7]
+    held.release(gone=True)
+    other.release(gone=True)
 
 
 def test_jobs_without_a_choice_do_not_ask(cluster: Cluster, smi: Smi) -> None:

@@ -37,7 +37,7 @@ RUNS: tuple[tuple[float, str, dict[str, Any]], ...] = ((1.0, state.PLACED, PLACE
 
 
 def told(found: JobRecord) -> list[tuple[str, str, str, str]]:
-    return [(c["type"], c["status"], c["reason"], c["lastTransitionTime"][14:]) for c in conditions(found)]
+    return [(c["type"], c["status"], c["reason"], c["lastTransitionTime"][14:]) for c in conditions(SPEC, found)]
 
 
 def test_a_job_that_succeeded_as_in_the_operators_guide() -> None:
@@ -113,6 +113,32 @@ def test_ends_that_are_no_success(how: str, reason: str) -> None:
 def test_the_worker_to_blame() -> None:
     found = record(*RUNS, ends(75, "FAILED", rank=3, host="gpu2"))
     assert mpi_job(SPEC, found)["status"]["replicaStatuses"] == {"Launcher": {"failed": 1}, "Worker": {"failed": 1}}
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ((), {"Master": {"active": 1}, "Worker": {"active": 3}}),
+        ((ends(75, "SUCCEEDED"),), {"Master": {"succeeded": 1}, "Worker": {"succeeded": 3}}),
+        ((ends(75, "FAILED", rank=3, host="gpu2"),), {"Master": {}, "Worker": {"failed": 1}}),
+        ((ends(75, "FAILED", rank=0, host="gpu1"),), {"Master": {"failed": 1}, "Worker": {}}),
+    ],
+)
+def test_without_mpirun_it_is_a_pytorch_job(
+    events: tuple[tuple[float, str, dict[str, Any]], ...], expected: dict[str, Any]
+) -> None:
+    spec = replace(SPEC, launcher="env")
+    shape = mpi_job(spec, record(*RUNS, *events))
+    assert (shape["apiVersion"], shape["kind"]) == ("kubeflow.org/v1", "PyTorchJob")
+    assert {name: part["replicas"] for name, part in shape["spec"]["pytorchReplicaSpecs"].items()} == {
+        "Master": 1,
+        "Worker": 3,
+    }
+    assert "slotsPerWorker" not in shape["spec"]
+    assert shape["status"]["replicaStatuses"] == expected
+    assert {c["reason"][:10] for c in shape["status"]["conditions"]} == {"PyTorchJob"}
+    waits = mpi_job(replace(spec, slots_per_worker=2), record((2.0, state.WAITING, {"hosts": []})))
+    assert waits["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] == 1
 
 
 def test_a_job_that_was_suspended_and_resumed() -> None:

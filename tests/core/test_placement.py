@@ -119,6 +119,31 @@ def test_slots_that_others_have_are_only_a_matter_of_time(free: list[HostSlots],
     assert [host for host, _why in error.reasons] == [entry.host for entry in free]
 
 
+@given(PART, st.integers(2, 5), st.integers(1, 12), st.sampled_from([(), ("gpu0",), ("gpu1", "gpu2")]))
+def test_no_worker_is_on_two_hosts(free: list[HostSlots], unit: int, count: int, left_out: tuple[str, ...]) -> None:
+    """As if every host had whole workers alone; where they do not fit, what the hint says to type does."""
+    wanted = Wanted(count * unit, left_out=left_out, unit=unit)
+    room = sum(entry.slots // unit for entry in free)
+    if count <= room:
+        placement = place(wanted, free)
+        assert placement.np == wanted.np
+        assert all(share.ranks % unit == 0 for share in placement.shares)
+        workers = [HostSlots(entry.host, entry.slots // unit) for entry in free]
+        by_worker = place(Wanted(count, left_out=left_out), workers)
+        assert [(share.host, share.ranks) for share in placement.shares] == [
+            (share.host, share.ranks * unit) for share in by_worker.shares
+        ]
+        return
+    error = refused(wanted, free)
+    assert error.never == (count > sum(entry.all // unit for entry in free))
+    now = [HostSlots(entry.host, entry.all) for entry in free] if error.never else free
+    typed = dict(re.findall(r"--(workers|gpus) (\d+)", error.hint or ""))
+    if "workers" in typed:
+        assert place(Wanted(int(typed["workers"]) * unit, unit=unit), now)
+    if "gpus" in typed:
+        assert place(Wanted(count * int(typed["gpus"]), unit=int(typed["gpus"])), now)
+
+
 @given(FREE, st.integers(1, 200))
 def test_what_never_fits_says_how_much_there_is_and_what_would(free: list[HostSlots], np: int) -> None:
     total = sum(entry.slots for entry in free)
@@ -169,6 +194,15 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
                 "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
             ),
             f"ask for at most --np 10, or {OTHERS}",
+        ),
+        (
+            Wanted(8, unit=4),
+            [HALF, HostSlots("gpu2", 7)],
+            (
+                "2 workers with 4 slots each do not fit: each is on one host, and there is room for 1\n"
+                "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 7 of 7 free"
+            ),
+            f"ask for at most --workers 1 or --gpus 3, or {OTHERS}",
         ),
         (
             Wanted(hosts=2, slots_per_host=8),

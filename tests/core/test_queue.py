@@ -268,6 +268,16 @@ def test_an_exclusive_job_begins_on_a_host_without_others() -> None:
     assert begin([alone, job("B", 1, "a")], rooms(a=".x", b="x.")) == []
 
 
+def test_a_worker_has_one_host() -> None:
+    workers = replace(job("A", 2, "ab"), wanted=Wanted(2, unit=2))
+    assert begin([workers], rooms(a=".x", b=".x")) == []
+    assert begin([workers], rooms(a=".x", b="..")) == ["A"]
+    # nobody takes a slot of hosts on which it may begin
+    wide = replace(job("A", 2, "abd"), wanted=Wanted(2, unit=2))
+    assert begin([wide, job("B", 1, "a")], rooms(a=".x", b=".y", d=".z")) == []
+    assert begin([workers, job("B", 1, "c")], rooms(a=".x", b="x.", c=".")) == ["B"]
+
+
 def test_a_job_takes_the_fewest_leaves() -> None:
     wide = replace(job("A", 4, "abc"), leaves=(("a", "x"), ("b", "y"), ("c", "y")))
     here = rooms(a="..", b="..", c="..")

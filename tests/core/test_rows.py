@@ -79,5 +79,17 @@ def test_the_parts_of_a_job_of_another_launcher() -> None:
     )
 
 
+def test_the_parts_of_a_job_that_counts_workers() -> None:
+    shares = (HostRanks("gpu1", 4), HostRanks("gpu2", 2))
+    found = record(JobState.RUNNING, np=6, shares=shares)
+    places = (("gpu1", (0, 1)), ("gpu1", (2, 3)), ("gpu2", (4, 5)))
+    for launcher, names in (("mpirun", "worker-0 worker-1 worker-2"), ("env", "master-0 worker-0 worker-1")):
+        spec = JobSpec("a", ("true",), HOSTS, np=6, head="gpu1", launcher=launcher, slots_per_worker=2)
+        parts = instances(spec, found)[-3:]
+        assert parts == tuple(Instance(f"a-{name}", *at) for name, at in zip(names.split(), places, strict=True))
+    spec = JobSpec("a", ("true",), HOSTS, np=3, launcher="env", procs_per_gpu=2)
+    assert [(part.host, part.ranks) for part in instances(spec, found)] == list(places)
+
+
 def test_a_job_that_never_had_a_place_has_no_parts() -> None:
     assert instances(SPEC, JobRecord("id", JobState.QUEUED)) == ()

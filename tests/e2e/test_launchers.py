@@ -72,3 +72,48 @@ def test_the_line_of_cube_studio(cluster: Cluster, name: str, path: dict[str, st
     assert [line for line in log(cluster, name) if "| rank" in line] == [
         f"n{rank // 2 + 1}/{rank // 2} | rank {rank} of 4, here {rank % 2} of 2 ({rank % 2}): 1.5" for rank in range(4)
     ]
+
+
+def test_three_processes_share_a_gpu_as_in_cube_studio(cluster: Cluster, name: str) -> None:
+    """mytask.py --lr 0.1, with --process_index and --process_num behind its own arguments, on one slot."""
+    script = (
+        "import os, sys; print('told', *sys.argv[1:], '| rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])"
+    )
+    spec = cluster.spec(name, sys.executable, "-c", script, "--lr", "0.1", np=1, launcher="env", procs_per_gpu=3)
+    job = cluster.run(spec)
+    assert (job["state"], job["reason"]) == ("SUCCEEDED", "every rank exited with 0"), (job, cluster.log(name))
+    assert [(share["host"], share["ranks"], len(share["slots"])) for share in job["shares"]] == [("n1", 3, 1)]
+    assert log(cluster, name) == [
+        f"n1/{index} | told --lr 0.1 --process_index {index} --process_num 3 | rank 0 of 1" for index in range(3)
+    ]
+    nothing_left(cluster, 3)
+
+
+def test_workers_as_arena_counts_them(cluster: Cluster, name: str) -> None:
+    """--workers 3 --gpus 1: the master is one of three, and RANK is that of the instance's name plus one."""
+    spec = cluster.spec(
+        name,
+        "sh",
+        "-c",
+        "echo WORLD_SIZE: $WORLD_SIZE, CURRENT_RANK: $RANK",
+        np=3,
+        slots_per_worker=1,
+        launcher="env",
+    )
+    job = cluster.run(spec)
+    assert (job["state"], job["reason"]) == ("SUCCEEDED", "every rank exited with 0"), (job, cluster.log(name))
+    for rank, instance in enumerate(("master-0", "worker-0", "worker-1")):
+        frames = cluster.call(
+            "logs", name=name, rank=None, instance=f"{name}-{instance}", offset=0, tail=None, follow=False
+        )
+        text = "".join(frame for frame in frames if isinstance(frame, str))
+        assert f"WORLD_SIZE: 3, CURRENT_RANK: {rank}\n" in text, frames
+        assert text.count("CURRENT_RANK") == 1
+
+
+def test_no_worker_is_split(cluster: Cluster, name: str) -> None:
+    cluster.submit(cluster.spec(f"{name}-a", "sleep", "60", np=1, launcher="env"))
+    job = cluster.run(cluster.spec(f"{name}-b", "true", np=4, slots_per_worker=2, launcher="env"))
+    assert [(share["host"], share["ranks"]) for share in job["shares"]] == [("n2", 2), ("n3", 2)], job
+    cluster.call("stop", name=f"{name}-a", by="the test", signal=15, grace=0)
+    cluster.ended(f"{name}-a")

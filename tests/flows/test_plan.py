@@ -1,10 +1,26 @@
 """What a dry run prints is what will be run."""
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from taco_launch.errors import PlacementError
 from taco_launch.flows import plan
 from taco_launch.inventory import profile
 from taco_launch.launch import mpirun
-from taco_launch.model.hosts import Container, Host, Network
+from taco_launch.model.facts import HostFacts
+from taco_launch.model.found import NOT_ASKED, Absent
+from taco_launch.model.hardware import Driver, Gpu, Gpus
+from taco_launch.model.hosts import Container, Host, Network, Terms
 from taco_launch.model.jobs import JobSpec
+from tests.placement.machines import mesh
+
+AUTO = profile.load("auto", "", {})
+DECLARED: dict[str, Any] = {
+    "network": Network(interface="eth0"),
+    "versions": (("openmpi", "4.1.4"), ("nccl", "2.21.5")),
+}
 
 
 def test_in_containers_this_machine_is_a_host_like_the_others() -> None:
@@ -24,3 +40,57 @@ def test_in_containers_this_machine_is_a_host_like_the_others() -> None:
 
     planned = plan.dry_run(spec, {}, asked, asked, root=True).plan  # type: ignore[arg-type]
     assert "-H here:2,gpu2:2" in mpirun.line(planned.tokens)
+
+
+def planned(*hosts: Host, np: int, **more: Any) -> str:
+    """Give the line of a job on declared hosts."""
+    spec = JobSpec(
+        "job", ("true",), hosts, np=np, head="a", profile=AUTO, container=Container("image"), **DECLARED, **more
+    )
+    refuse: Any = lambda missing: pytest.fail(str(missing))  # noqa: E731
+    return mpirun.line(plan.dry_run(spec, {}, refuse, refuse, root=True).plan.tokens)
+
+
+def on(name: str, leaf: str, **terms: Any) -> Host:
+    return Host(name, name, slots=4, labels=(("leaf", leaf),), terms=Terms(**terms))
+
+
+def test_leaves_and_terms_are_those_of_the_job_itself() -> None:
+    a, b, c = on("a", "x"), on("b", "y"), on("c", "y")
+    assert "-H a:4,b:2" in planned(a, on("b", "y"), np=6)
+    assert "-H b:4,c:4" in planned(a, b, c, np=8)
+    assert "-H b:2,c:4" in planned(a, on("b", "y", without=(0, 1)), c, np=6)
+    assert "-H a:3,b:1" in planned(on("a", "x", only=(0, 2, 3)), on("b", "x", only=(0, 2, 3)), np=4)
+    few = Host("a", "a", slots=2, has=0, terms=Terms(only=(4, 5, 6)))  # as -H a:2 names it
+    assert "-H a:2" in planned(few, np=2)
+    with pytest.raises(PlacementError, match=r"a: 3 slots \(of its GPUs 0,2,3 may be taken\)"):
+        planned(on("a", "x", only=(0, 2, 3)), np=4)
+
+
+def test_the_choice_is_that_of_the_hosts_as_they_are() -> None:
+    """Only with --explain, where a job takes some of a host's GPUs; the line is the same without it."""
+    topology = mesh("dgx1v").topology
+    name = "Tesla V100-SXM2-16GB"
+    gpus = tuple(
+        Gpu(index, f"GPU-{index}", name, f"0000:{index:02x}:00.0", 16 << 30, 0, False, 0, 0) for index in range(8)
+    )
+    driver = Driver("450.80.02", "450.80.02", "11.0", False, Absent())
+    nothing: Any = dict.fromkeys(("system", "network", "docker", "rdma", "image"), NOT_ASKED)
+    facts = HostFacts("a", gpu=Gpus(driver, gpus, (), ()), topology=topology, **nothing)
+    hosts = (Host("a", "10.0.0.1", slots=8, terms=Terms(without=(1,))),)
+    spec = JobSpec("job", ("true",), hosts, np=4, head="a", profile=AUTO, container=Container("image"), **DECLARED)
+    asked: list[tuple[str, ...]] = []
+
+    def look(missing: tuple[str, ...]) -> tuple[tuple[HostFacts, ...], tuple[()]]:
+        asked.append(missing)
+        return (facts,), ()
+
+    plain = plan.dry_run(spec, {}, lambda _missing: {}, look, root=True)
+    assert (asked, plain.choices) == ([], ())
+    told = plan.dry_run(spec, {}, lambda _missing: {}, look, root=True, explain=True)
+    assert asked == [("how GPUs are linked",)]
+    assert told.plan == plain.plan
+    ((host, choice),) = told.choices
+    assert (host, choice.gpus, choice.bottleneck_gbps) == ("a", (4, 5, 6, 7), 25)
+    whole = plan.dry_run(replace(spec, np=7), {}, lambda _missing: {}, look, root=True, explain=True)
+    assert (whole.choices, len(asked)) == ((), 1)

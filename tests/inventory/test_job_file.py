@@ -21,6 +21,7 @@ TOP |= {"launcher", "perHost", "image", "transport", "interface", "gdr", "light"
 POLICY = {"cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "restartPolicy", "backoffLimit"}
 POLICY |= {"backoffSeconds", "suspend", "gracePeriodSeconds", "hostLossTimeoutSeconds", "schedulingPolicy"}
 POLICY |= {"stallTimeoutSeconds"}
+TOP |= {"workers", "gpus", "procsPerGpu", "mps"}
 TOP |= {"gpuIds", "gpuModel", "exclude", "selector", "exclusive", "gpuTopology"}
 SCHEDULING = {"queue", "priority", "scheduleTimeoutSeconds"}
 MANIFEST = yaml.safe_load((Path(__file__).with_name("jobs") / "good_mpijob.yaml").read_text())

@@ -30,6 +30,7 @@ def left(**asked: Any) -> dict[str, Terms]:
         ({"exclude": ("gpu[2-3]", "[fe80::3]")}, "gpu1"),
         ({"exclude": ("nightly", "gpu2:0")}, "gpu2 fe80::3"),
         ({"exclude": ("gpu1:0", "gpu1")}, "gpu2 gpu3 fe80::3"),
+        ({"exclude": ("gpu1", "gpu1:0")}, "gpu2 gpu3 fe80::3"),
     ],
 )
 def test_which_hosts_are_left(asked: dict[str, Any], names: str) -> None:
@@ -44,9 +45,7 @@ def test_which_gpus_are_left() -> None:
 
 
 @pytest.mark.parametrize(("asked", "expected"), [(None, (True, False)), (True, (True, True)), (False, (False, False))])
-def test_the_command_line_goes_before_the_inventorys_topology(
-    asked: bool | None, expected: tuple[bool, bool]
-) -> None:
+def test_the_command_line_goes_before_the_inventorys_topology(asked: bool | None, expected: tuple[bool, bool]) -> None:
     found = left(topology=asked)
     assert (found["gpu1"].topology, found["gpu3"].topology) == expected
 
@@ -62,7 +61,10 @@ def test_the_command_line_goes_before_the_inventorys_topology(
         ({"exclude": ("gpu1:",)}, "indices of GPUs are written 0,2,4-7"),
         ({"exclude": ("gpu9",)}, "--exclude: 1 fault\n  column 1: 'gpu9': no such host in c.yaml"),
         ({"exclude": ("gpu[1-3]", "[fe80::3]")}, "no host is left"),
-        ({"gpu_ids": "0", "exclude": ("gpu2:0",)}, "--gpu-ids: 1 fault\n  : '0': --exclude leaves none of these on gpu2"),
+        (
+            {"gpu_ids": "0", "exclude": ("gpu2:0",)},
+            "--gpu-ids: 1 fault\n  : '0': --exclude leaves none of these on gpu2",
+        ),
         ({"selectors": ("leaf",)}, "are written LABEL=VALUE"),
         ({"selectors": ("leef=a",)}, "no host has a label 'leef'; the hosts have leaf, rack (did you mean 'leaf'?)"),
         ({"selectors": ("leaf=c",)}, "no host has it; there are leaf=a, leaf=b"),

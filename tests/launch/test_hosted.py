@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.errors import UsageError
+from taco_launch.launch.env import VISIBLE_GPUS, local_env, rank_env
 from taco_launch.launch.plan import line, own_ports, plan, processes
 from taco_launch.launch.separator import unescape
 from taco_launch.model.hosts import Host, Network
@@ -90,7 +91,8 @@ def test_env_starts_every_rank_once(counts: list[int], per_host: bool) -> None:
     for command, count in zip(found.commands, counts, strict=True):
         here = 1 if per_host else count
         numbers = [variables(words) for words in command.lines]
-        assert command.argv[: len(START) + 3] == (*START[:-1], str(command.ranks[0]), str(here), str(world), "--")
+        start = (*START[:-1], str(command.ranks[0]), str(here), str(world), "1", "", "--")
+        assert command.argv[: len(start)] == start
         assert [each["LOCAL_RANK"] for each in numbers] == [str(local) for local in range(here)]
         for each in numbers:
             assert (each["WORLD_SIZE"], each["LOCAL_WORLD_SIZE"]) == (str(world), str(here))
@@ -98,6 +100,32 @@ def test_env_starts_every_rank_once(counts: list[int], per_host: bool) -> None:
         seen += [int(each["RANK"]) for each in numbers]
         assert tuple(int(each["RANK"]) for each in numbers) == command.ranks
     assert seen == list(range(world))
+
+
+@pytest.mark.parametrize("given", [(), ((VISIBLE_GPUS, "1,3"),)])
+@pytest.mark.parametrize("mps", [True, False])
+def test_processes_that_share_a_slot_are_its_own_world(given: tuple[tuple[str, str], ...], mps: bool) -> None:
+    job = spec("env", procs_per_gpu=3, mps=mps, env=given)
+    placement = Placement((Share("gpu2", 2, ("GPU-a", "GPU-b")), Share("gpu1", 1, ("slot-0",))), "so")
+    found = made(job, placement)
+    assert [command.ranks for command in found.commands] == [(0, 1, 2, 3, 4, 5), (6, 7, 8)]
+    told_of = "--mps: not used on gpu1: the job has no GPU there, or CUDA_VISIBLE_DEVICES was set before"
+    assert (told_of in found.warnings) == (mps and not given)
+    gpus = dict(given).get(VISIBLE_GPUS, "GPU-a,GPU-b")
+    behind = ("0", "6", "9", "3", gpus if mps else "", "--")
+    assert found.executed[: len(START) - 1 + len(behind)] == (*START[:-1], *behind)
+    for host, slots, command in zip(("gpu2", "gpu1"), ((0, 1), (2,)), found.commands, strict=True):
+        shared = {**dict(dict(found.host_env).get(host, ())), **local_env(job, processes(job, placement), 4242, host)}
+        for local, (rank, words) in enumerate(zip(command.ranks, command.lines, strict=True)):
+            typed, ran = variables(words), rank_env(rank, local, shared, 3)
+            here = local // 3
+            expected = {"RANK": slots[here], "LOCAL_RANK": 0, "WORLD_SIZE": 3, "LOCAL_WORLD_SIZE": 1}
+            expected |= {"PROCESS_INDEX": local % 3, "PROCESS_NUM": 3}
+            own = gpus.split(",")[here] if given or host == "gpu2" else None
+            for each in (typed, ran):
+                assert {name: int(each[name]) for name in expected} == expected
+                assert each.get(VISIBLE_GPUS) == own
+            assert words[-len(COMMAND) - 4 :] == (*COMMAND, "--process_index", str(local % 3), "--process_num", "3")
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "env"])

@@ -49,6 +49,16 @@ def test_the_users_word_goes_before_it(value: str | None) -> None:
     assert seen(Share("gpu1", 2, TWO), env=((NAME, value),)) == {}
 
 
+@pytest.mark.parametrize(("given", "expected"), [((), {"gpu1"}), ((("CUDA_DEVICE_ORDER", "FASTEST_FIRST"),), set())])
+def test_indices_are_nvidia_smis_unless_the_user_says(given: tuple[tuple[str, str], ...], expected: set[str]) -> None:
+    """Where there are GPUs: `gpu2` has slots beyond its own."""
+    spec = JobSpec("j", ("true",), FAR, head="gpu1", profile=AUTO, env=given)
+    shares = Share("gpu1", 2, TWO), Share("gpu2", 1, ("slot-2",))
+    made = mpirun.plan(spec, "id1", Placement(shares, "why"), FACTS, WRAPPER, "/job")
+    found = {host: dict(pairs).get("CUDA_DEVICE_ORDER") for host, pairs in made.host_env}
+    assert {host for host, order in found.items() if order == "PCI_BUS_ID"} == expected
+
+
 def test_and_so_does_the_callers_environment() -> None:
     assert seen(Share("gpu1", 2, TWO), facts=replace(FACTS, environment=((NAME, "3"),))) == {}
     assert seen(Share("gpu1", 2, TWO), facts=replace(FACTS, environment=(("NCCL_DEBUG", "INFO"),))) != {}

@@ -6,7 +6,8 @@ from taco_launch.errors import PlacementError
 from taco_launch.model.hosts import Host, Terms
 from taco_launch.model.plans import HostSlots, Placement, Share, Wanted
 from taco_launch.model.slots import Occupancy, SlotHolder, SlotState
-from taco_launch.placement.terms import allowed, host_slots, pick, place_alike, shared
+from taco_launch.placement.picks import pick
+from taco_launch.placement.terms import allowed, host_slots, place_alike, shared
 from tests.placement.machines import mesh
 
 V100, A100, MIG = "Tesla V100-SXM2-16GB", "NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB MIG"
@@ -59,7 +60,7 @@ def test_who_has_the_others_is_told_of_those_that_count() -> None:
 
 def test_an_exclusive_job_takes_only_a_host_that_nobody_is_on() -> None:
     assert slots(Terms(only=(0,)), host("..x"), exclusive=True).slots == 0
-    assert slots(Terms(), host("..x"), exclusive=True).why == "2 told"
+    assert slots(Terms(), host("..x"), exclusive=True).why == "2 told, and --exclusive is for a host with nobody else"
     assert slots(Terms(), host("..."), exclusive=True).slots == 3
 
 
@@ -69,6 +70,10 @@ def test_the_reasons_of_a_refusal_name_what_the_hosts_lack() -> None:
     free = [host_slots(each, found[each.name], lambda _seen: "", exclusive=False) for each in hosts]
     with pytest.raises(PlacementError) as caught:
         place_alike(Wanted(4), hosts, free, found)
+    assert (
+        caught.value.hint
+        == "ask for at most --np 2, or let it have other hosts or GPUs: --gpu-ids, --gpu-model, --exclude"
+    )
     assert caught.value.reasons[0] == (
         "a",
         "0 slots (GPU 0,1: MIG mode is on, which --gpu-model MIG takes all the same)",
@@ -129,5 +134,4 @@ def test_what_is_free_on_all_hosts_that_take_as_many() -> None:
     hosts = tuple(Host(name, name) for name in found)
     shares = (Share("a", 2), Share("b", 2), Share("c", 1))
     placement = Placement(shares, "")
-    assert shared(hosts, placement, shares[0], found) == (1, 3)
-    assert shared(hosts, placement, shares[2], found) == (3,)
+    assert shared(hosts, placement, found) == {2: (1, 3), 1: (3,)}

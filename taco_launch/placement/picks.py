@@ -1,0 +1,50 @@
+"""Which of the free GPUs of a host a job gets, with a look at its other hosts: pure."""
+
+from dataclasses import replace
+from typing import Mapping, Optional, Sequence
+
+from taco_launch.model.choices import GpuChoice, Lost
+from taco_launch.model.hosts import Host
+from taco_launch.model.plans import Placement, Share
+from taco_launch.model.slots import Occupancy
+from taco_launch.placement.gpus import choose
+from taco_launch.placement.mesh import Mesh
+from taco_launch.placement.terms import allowed, shared
+
+
+def pick(count: int, free: Sequence[int], mesh: Optional[Mesh], both: Sequence[int]) -> GpuChoice:
+    """Choose `count` of the free GPUs of a host, the same as on its other hosts where these are not slower.
+
+    `both` are the indices that are free on all hosts that the job takes as many GPUs of: each chooses among these first.
+    So ranks of one number have one rail of the network.
+
+    Raises:
+        PlacementError: so many are not free.
+    """
+    best = choose(count, free, mesh)
+    common = sorted(set(both) & set(free))
+    if len(common) < count or len(common) == len(set(free)):
+        return best
+    alike = choose(count, common, mesh)
+    if alike.gpus == best.gpus or alike.bottleneck_gbps != best.bottleneck_gbps:
+        return best
+    other = Lost(best.gpus, best.ring, best.bottleneck_gbps, best.sum_gbps or 0.0, "not free on all hosts of the job")
+    kept = (other, *alike.alternatives)[: max(len(alike.alternatives), 1)]
+    return replace(alike, why=f"{alike.why}; free on all hosts of the job", alternatives=kept)
+
+
+def explained(
+    hosts: Sequence[Host], placement: Placement, found: Mapping[str, Occupancy], meshes: Mapping[str, Optional[Mesh]]
+) -> Placement:
+    """Add to each share which GPUs it would have now, where there are several sets of them; `meshes` are by host."""
+    by_name, both = {host.name: host for host in hosts}, shared(hosts, placement, found)
+
+    def choice(share: Share) -> Optional[GpuChoice]:
+        host, here = by_name[share.host], found[share.host]
+        free = [number for number in allowed(host.terms, here) if number < here.gpus and here.slots[number].is_free]
+        if not 0 < share.ranks < len(free):
+            return None
+        mesh = meshes.get(host.name) if host.terms.topology else None
+        return pick(share.ranks, free, mesh, both[share.ranks])
+
+    return replace(placement, shares=tuple(replace(share, choice=choice(share)) for share in placement.shares))

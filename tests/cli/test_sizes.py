@@ -1,0 +1,87 @@
+"""--workers, --gpus and --procs-per-gpu on the command line: what they amount to, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_cli import call
+
+INVENTORY = "cluster: two\nnetwork: {interface: eth0}\nversions: {openmpi: 4.1.4}\nhosts:\n  n[1-2]: {slots: 3}\n"
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> list[str]:
+    file = tmp_path / "two.yaml"
+    file.write_text(INVENTORY, encoding="ascii")
+    return ["-i", str(file), "run", "--dry-run"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "ranks"),
+    [
+        ("--workers 4 --gpus 1", [[0, 1, 2], [3]]),
+        ("--workers 4", [[0, 1, 2], [3]]),
+        ("--workers 2 --gpus 2", [[0, 1], [2, 3]]),
+        ("--gpus 3", [[0, 1, 2]]),
+        ("--per-host --workers 2 --gpus 3", [[0], [1]]),
+        ("--np 2 --procs-per-gpu 3", [[0, 1, 2, 3, 4, 5]]),
+        ("--procs-per-gpu 2 --workers 2 --gpus 2", [[0, 1, 2, 3], [4, 5, 6, 7]]),
+    ],
+)
+def test_where_workers_are(two: list[str], typed: str, ranks: list[list[int]]) -> None:
+    found = call(*two, "--json", "--launcher", "env", *typed.split(), "--", "true")
+    assert found.exit_code == 0, found.stderr
+    assert [one["ranks"] for one in json.loads(found.stdout)["commands"]] == ranks
+
+
+def test_workers_under_mpirun(two: list[str]) -> None:
+    found = call(*two, "--workers", "2", "--gpus", "2", "--", "true")
+    assert "-np 4" in found.stdout
+    assert "n1:2,n2:2" in found.stdout
+    tokens = json.loads(call(*two, "--json", "--workers", "2", "--gpus", "2", "--", "true").stdout)["tokens"]
+    assert next(token["why"] for token in tokens if token["text"] == "4") == "one process per rank; --workers x --gpus"
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "told"),
+    [
+        (
+            "--workers 3 --gpus 2",
+            4,
+            "3 workers with 2 slots each do not fit: each is on one host, and there is room for 2",
+        ),
+        ("--workers 3 --np 2", 2, "--np and --workers: each says how many ranks there are"),
+        ("--gpus 3 --hosts 2", 2, "--hosts and --gpus: each says how many ranks there are"),
+        ("--slots-per-host 3 --np 2", 2, "--np and --slots-per-host: each says how many ranks there are"),
+        ("--procs-per-gpu 2", 2, "--procs-per-gpu: --launcher mpirun gives each slot one rank"),
+        ("--procs-per-gpu 2 --launcher torchrun", 2, "--procs-per-gpu: --launcher torchrun gives each slot one rank"),
+        ("--procs-per-gpu 2 --launcher env --per-host", 2, "--procs-per-gpu and --per-host"),
+        ("--mps --launcher env", 2, "--mps: a GPU of a job is shared only by --procs-per-gpu N"),
+        ("--hosts 1:4", 2, "'1:4': a job has the same hosts from its start to its end, no MIN:MAX of them"),
+        ("--hosts n1:4", 2, "'n1:4' is not a number of hosts; which ones is said with -H"),
+    ],
+)
+def test_refusals(two: list[str], typed: str, code: int, told: str) -> None:
+    found = call(*two, *typed.split(), "--", "true")
+    assert (found.exit_code, found.stdout) == (code, "")
+    assert told in " ".join(found.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("size", "typed", "ranks"),
+    [
+        ("workers: 2\ngpus: 2", "", [[0, 1], [2, 3]]),
+        ("workers: 2\ngpus: 2", "--np 1", [[0]]),
+        ("workers: 2\ngpus: 2", "--hosts 1 --slots-per-host 1", [[0]]),
+        ("workers: 2\ngpus: 2", "--gpus 1", [[0, 1]]),
+        ("np: 5", "--workers 1", [[0]]),
+        ("hosts: 2", "--workers 1", [[0]]),
+    ],
+)
+def test_a_job_file(two: list[str], tmp_path: Path, size: str, typed: str, ranks: list[list[int]]) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(f"command: [x]\n{size}\nlauncher: env\n", encoding="ascii")
+    found = call(*two, "--json", "-f", str(file), *typed.split())
+    assert found.exit_code == 0, found.stderr
+    assert [one["ranks"] for one in json.loads(found.stdout)["commands"]] == ranks

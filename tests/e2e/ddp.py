@@ -19,7 +19,8 @@ assert gradient is not None
 mean = gradient[0][0].item()  # of all ranks' numbers
 print(
     f"rank {dist.get_rank()} of {dist.get_world_size()}, here {os.environ['LOCAL_RANK']} of {os.environ['LOCAL_WORLD_SIZE']}"
-    f"{'' if local_rank is None else f' ({local_rank})'}: {mean:g}",
+    f"{'' if local_rank is None else f' ({local_rank})'}: {mean:g}\n",
+    end="",  # one write: two processes of --per-host share a pipe
     flush=True,
 )
 dist.destroy_process_group()

@@ -64,7 +64,7 @@ def test_the_line_of_cube_studio(cluster: Cluster, name: str, path: dict[str, st
     line = CUBE_STUDIO.format(python=sys.executable, script=DDP)
     spec = cluster.spec(name, "bash", "-c", line, host_count=2, slots_per_host=2, launcher="env", per_host=True)
     job = cluster.run(spec, **path)
-    assert (job["state"], job["reason"]) == ("SUCCEEDED", "every rank exited with 0"), (job, cluster.log(name))
+    assert (job["state"], job["reason"]) == ("SUCCEEDED", "every rank exited with 0"), "\n".join(cluster.log(name))
     assert [(share["host"], share["ranks"], len(share["slots"])) for share in job["shares"]] == [
         ("n1", 1, 2),
         ("n2", 1, 2),

@@ -263,9 +263,9 @@ def test_the_number_of_attempts_is_bounded(taco: Taco) -> None:
 
 
 def test_the_time_of_a_job_is_that_of_all_attempts(taco: Taco) -> None:
-    words = ("--restart", "on-failure", "--backoff-limit", "9", "--backoff", "60", "--timeout", "3")
+    words = ("--restart", "on-failure", "--backoff-limit", "9", "--backoff", "60", "--timeout", "8")
     submit(taco, "slow", "--np", "1", *words, "--", "sh", "-c", "exit 7")
-    assert taco.ended("slow", 15)["exit_code"] == 124
+    assert taco.ended("slow", 40)["exit_code"] == 124
     assert kinds(taco, "slow")[-2:] == ["restarting", "ended"]
 
 

@@ -267,7 +267,8 @@ class Gang:
     def _note_free(self, host: Host, told: Dict[str, Any]) -> None:
         found = from_json(Occupancy, told)
         most = min(len(found.slots), host.slots or len(found.slots))
-        why = occupancy.words(found, self._folder.path.parent) if found.free < most else ""
+        jobs, owner = self._folder.path.parent, self._spec.owner
+        why = occupancy.words(found, jobs, owner) if found.free < most else ""
         self._free[host.name] = HostSlots(host.name, min(found.free, most), most, why)
 
     def _take(self, placement: Placement, note: Note) -> Optional[Dict[str, Tuple[str, ...]]]:

@@ -36,11 +36,11 @@ class Ranks:
         self.failures: List[RankEnd] = []
         self.roots: List[List[int]] = []  # those of this host
 
-    def place(self, placement: Placement, here: Link, attempt: int) -> None:
-        """Take their places, and name the streams of the merged log."""
+    def place(self, placement: Placement, here: Link, attempt: int, suspended: str) -> None:
+        """Take their places, and name the streams of the merged log; `suspended` is why the job was, before this."""
         self.np, self._boot = placement.np, here.boot
         self._folder.launcher.parent.mkdir(mode=0o700, exist_ok=True)
-        self._merge.begin(attempt)
+        self._merge.begin(attempt, suspended)
         width = max(len(f"{share.host}/{self.np - 1}") for share in placement.shares)
         names = [share.host for share in placement.shares for _rank in range(share.ranks)]
         for rank, host in enumerate(names):

@@ -172,7 +172,7 @@ class _Supervisor:
             attempt=self._attempt,
             shares=to_json(shares),
         )
-        self._ranks.place(placement, self._gang.here, self._attempt)
+        self._ranks.place(placement, self._gang.here, self._attempt, state.suspension(self._record, self._attempt))
         self._prepare(placement, dict(launch.host_env), caller["umask"])
         environment = {**environment, **dict(launch.env)}
         if self._gang.remote:

@@ -28,6 +28,7 @@ class Asked(NamedTuple):
     policy: Policy
     wanted: Wanted
     hosts: Tuple[Tuple[str, Wish, Optional[int]], ...]
+    owner: str
 
 
 class Entry:
@@ -196,7 +197,7 @@ class Shelf:
             (host.name, self._one(Wish(HERE if spec.is_here(host) else host.name, host.size, host.gpus)), host.slots)
             for host in spec.hosts
         )
-        return Asked(self._one(spec.policy), self._one(wanted_of(spec)), self._one(hosts))
+        return Asked(self._one(spec.policy), self._one(wanted_of(spec)), self._one(hosts), self._one(spec.owner))
 
     def _one(self, value: Any) -> Any:
         """Give an equal value that is kept already: of a thousand jobs that ask for the same it is there once."""

@@ -1,7 +1,7 @@
 """What people type who come from Arena, and how it is said here."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from taco_launch.command import shell
 
@@ -10,33 +10,79 @@ _TYPES = frozenset(("et", "etjob", "horovod", "horovodjob", "mpi", "mpijob", "py
 _SIZES = "--workers", "--gpus"
 _THREE = "--hosts", "3", "--slots-per-host", "1"
 _EXAMPLE = "python3", "train.py"
+_ENV = "--env"
+_CODE = "nothing fetches the code: copy it yourself to where the ranks run, or put it into the image"
+_BOARD = "start TensorBoard yourself, with the folder that your program writes to"
+# What is done here in the place of Arena's other options.
+_OTHERS = {
+    _ENV: "a variable is given by -x NAME=VALUE",
+    "--image": "the image stands in the inventory (container: {image: ...}), and setup makes the containers from it",
+    "--data": "folders of the hosts stand in the inventory (container: {mounts: [HOST_PATH:PATH]}), and setup mounts them",
+    "--working-dir": "cd there before you type the line; in containers let the command begin with: env -C DIR",
+    "--sync-mode": _CODE,
+    "--sync-source": _CODE,
+    "--tensorboard": _BOARD,
+    "--logdir": _BOARD,
+}
+_FLAGS = frozenset(("--tensorboard",))
+_PROGRAMS = "is no option here; one of your program stands behind --"
 
 
-def slip(verb: str, name: str | None, words: Sequence[str], behind: Sequence[str], *, alone: bool) -> str | None:
+def slip(verb: str, own: Sequence[str], words: Sequence[str], behind: Sequence[str], *, alone: bool) -> str | None:
     """Say what is wrong with a job's words as Arena has them, and how to type it here; None where nothing is.
 
-    `words` are those before `--` that are no option of `verb` (`taco-launch submit`), nor the value of one, `behind` those
-    after it. `alone` says that nothing else was given, so that the only word may be the program. `name` is the job's.
+    `own` are the options of `verb` (`taco-launch submit`) before `--`, `words` what else stands there, `behind` what stands
+    after it. `alone` says that nothing else was given, so that the only word may be the program.
     """
-    size = next((word.partition("=")[0] for word in words if word.partition("=")[0] in _SIZES), "")
-    kind = next((word for word in words if not word.startswith("-")), "")
-    if kind in _TYPES and not alone:
-        typed = _typed(verb, name, behind or words[-1:], _THREE if size else ())
-        return f"{kind!r} would be taken for the program: jobs have no type here. Type: {typed}"
+    given, rest = _read(words)
+    size = next((option for option, _value in given if option in _SIZES), "")
+    if rest and rest[0] in _TYPES and not alone:
+        env = [word for option, value in given if option == _ENV for word in ("-x", value)]
+        sizes = _sizes(dict(given)) if size and not {"--np", "--hosts"} & set(own) else ()
+        typed = _typed(verb, (*own, *sizes, *env), behind or rest[-1:])
+        line = f"{rest[0]!r} would be taken for the program: jobs have no type here. Type: {typed}"
+        left = [option for option, _value in given if option not in (*_SIZES, _ENV)]
+        return "\n  ".join((line, *(f"left out: {_told(option)}" for option in dict.fromkeys(left))))
+    lines = [_told(option) for option in dict.fromkeys(option for option, _value in given) if option in _OTHERS]
     if size:
-        return (
-            f"No such option: {size}. How many ranks there are is said with --np N, or with {shell(_THREE)}: "
+        ranks = (
+            f"{size}. How many ranks there are is said with --np N, or with {shell(_THREE)}: "
             "one on each of three hosts. An option of your program stands behind --."
         )
-    return None
+        lines.insert(0, ranks)
+    return f"No such option: {lines[0]}" + "".join(f"\n  {line}" for line in lines[1:]) if lines else None
 
 
-def _typed(verb: str, name: str | None, command: Sequence[str], sizes: Sequence[str]) -> str:
+def _read(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Take options, each with its value, out of words; give them and what is left."""
+    given: list[tuple[str, str]] = []
+    rest: list[str] = []
+    left = list(words)
+    while left:
+        option, is_set, value = left.pop(0).partition("=")
+        if not option.startswith("-"):
+            rest.append(f"{option}{is_set}{value}")
+            continue
+        if not is_set and option in (*_SIZES, *_OTHERS) and option not in _FLAGS and left:
+            value = left.pop(0)
+        given.append((option, value))
+    return given, rest
+
+
+def _told(option: str) -> str:
+    return f"{option}: {_OTHERS[option]}" if option in _OTHERS else f"{option} {_PROGRAMS}"
+
+
+def _sizes(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Give how many ranks Arena would have: --workers pods, one without it, of --gpus each."""
+    return "--hosts", given.get("--workers", "1"), "--slots-per-host", given.get("--gpus", "1")
+
+
+def _typed(verb: str, options: Sequence[str], command: Sequence[str]) -> str:
     """Give a job's line, its command out of the quotes where it is one word of several."""
     try:
         program = shlex.split(command[0]) if len(command) == 1 else list(command)
     except ValueError:  # a quote that does not end
         program = []
-    named = () if name is None else ("--name", name)
     runs = program if len(program) > 1 else _EXAMPLE
-    return f"{verb} {shell((*named, *sizes, '--', *runs))}"
+    return f"{verb} {shell((*options, '--', *runs))}"

@@ -1,7 +1,7 @@
 """The options that describe a job, and the JobSpec that they amount to."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,7 +13,7 @@ from taco_launch.cli.completion import complete_host_list
 from taco_launch.cli.options import Settings, complete_file, local_names
 from taco_launch.cli.person import person
 from taco_launch.cli.policy import ending_options, policy_of
-from taco_launch.errors import UsageError
+from taco_launch.errors import QUOTED, UsageError
 
 if TYPE_CHECKING:
     from taco_launch.model.hosts import Host, Inventory
@@ -35,7 +35,7 @@ class JobCommand(click.Command):
             if slip is not None:
                 raise click.UsageError(slip, ctx)
         if split < len(args):
-            _name, stray = self._words(ctx, before)
+            _own, stray = self._words(ctx, before)
             if stray:
                 raise click.UsageError(
                     f"{stray[0]!r} stands before --, and belongs to no option. The program stands behind --; "
@@ -44,13 +44,24 @@ class JobCommand(click.Command):
                 )
         return super().parse_args(ctx, args)
 
-    def _words(self, ctx: click.Context, args: list[str], *, lax: bool = False) -> tuple[str | None, tuple[str, ...]]:
-        """Give the job's name, and the words that are no option's; with `lax` also options that there are not."""
+    def _words(self, ctx: click.Context, args: list[str], *, lax: bool = False) -> tuple[list[str], tuple[str, ...]]:
+        """Give the options, and the words that are no option's; with `lax` also options that there are not."""
         parser = self.make_parser(ctx)
         parser.ignore_unknown_options = lax
         found, _, _ = parser.parse_args(list(args))
         words = found.get("command")  # or click's own word for nothing
-        return found.get("name"), tuple(words) if isinstance(words, (tuple, list)) else ()
+        return list(self._typed(found)), tuple(words) if isinstance(words, (tuple, list)) else ()
+
+    def _typed(self, found: Mapping[str, Any]) -> Iterator[str]:
+        """Give options as they are typed, of the parser's values."""
+        for option in self.params:
+            if not isinstance(option, click.Option) or option.name not in found:
+                continue
+            value = found[option.name]
+            for one in value if option.multiple else (value,):
+                yield option.secondary_opts[0] if one is False else option.opts[0]
+                if not option.is_flag:
+                    yield from one if option.nargs > 1 else (one,)
 
 
 class _HostCount(click.IntRange):
@@ -161,7 +172,7 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
     """Build the JobSpec of a job from its options.
 
     Raises:
-        UsageError: there is no command, or options contradict each other.
+        UsageError: there is no command, it is a line in quotes, or options contradict each other.
         SpecError: an option, the inventory or the profile is wrong.
     """
     from taco_launch.flows import jobs
@@ -170,6 +181,7 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
 
     if not command:
         raise click.UsageError("Missing the command: -- COMMAND...", click.get_current_context(silent=True))
+    _refuse_a_line(command)
     if options.get("np") is not None:
         _refuse_two_sizes(options)
     try:
@@ -207,6 +219,17 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
         owner=person(),
         policy=policy_of(options, inventory.host_loss_timeout),
     )
+
+
+def _refuse_a_line(command: tuple[str, ...]) -> None:
+    """Refuse a whole command line as one word, as ranks would: no program has such a name."""
+    program, *words = command
+    if words or len(program.split()) < 2:
+        return
+    import shutil
+
+    if shutil.which(program) is None and not Path(program).is_file():
+        raise UsageError(f"no program has the name {program!r}", hint=QUOTED)
 
 
 def _refuse_two_sizes(options: Mapping[str, Any]) -> None:

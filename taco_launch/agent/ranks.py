@@ -16,6 +16,7 @@ from taco_launch.model.plans import Placement
 # Of a thousand ranks that fail together, the events of the first tell enough.
 _MOST_FAILURES = 64
 WRAPPER_KILLED = "was killed, and its wrapper with it"
+_ORPHAN = ", and what had started it there (mpirun's daemon) was gone before"
 
 
 class Ranks:
@@ -101,6 +102,8 @@ class Ranks:
 
     def _note_exit(self, link: Link, message: Dict[str, Any], blame: bool) -> None:
         rank, code, reason = self._end_of(message)
+        if message.get("orphan") and isinstance(link, RemoteLink):  # on the head that is the launcher, which is told of
+            reason = f"{reason or state.ending(code)}{_ORPHAN}"
         self.ended[rank] = code
         if link.name in self._keepers:
             self._keepers[link.name].ends_at(rank, message["size"])

@@ -341,7 +341,7 @@ class _Supervisor:
         until = time.monotonic() + _SAME_MOMENT_SECONDS
         while not ranks.failures and time.monotonic() < until:
             self._gang.pump(self._note)
-        return sum(end.reason == WRAPPER_KILLED for end in ranks.failures[:1])
+        return sum(end.reason.startswith(WRAPPER_KILLED) for end in ranks.failures[:1])
 
     def _end_processes(self) -> str:
         """Have every guard end all that belongs to the job; do it without them where there is none. Say what is left."""

@@ -1,4 +1,4 @@
-"""The exception tree, and the exit codes that go with it.
+"""The exception tree, the exit codes that go with it, and a hint that is given in two places.
 
 TacoLaunchError (1)         what failed, where, the evidence; `hint` says what to type next
 ├── UsageError (2)          the command line is wrong
@@ -23,6 +23,9 @@ NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 SIGNAL_BASE = 128
 INTERRUPTED = SIGNAL_BASE + 2
+
+# What to do where a program's name holds blanks, and there is no such program: it was typed in quotes.
+QUOTED = "all of it is taken for one name: leave the quotes out, or: sh -c '...'"
 
 
 class TacoLaunchError(Exception):

@@ -221,23 +221,39 @@ def retry(
     return Retry(delay, (*record.left_out, *blamed))
 
 
-class Attempts(NamedTuple):
-    """Which attempt of a job it is, as its log counts them, and how many there may be as it stands."""
+class Past(NamedTuple):
+    """An attempt after which its job waits: RESTARTING as it failed, or SUSPENDED; and why."""
 
-    number: int
-    most: int
+    attempt: int
+    state: JobState
+    reason: str
 
 
-def attempts(policy: Policy, record: JobRecord) -> Attempts:
-    """Count a job's attempts: the present one, the next one of a job that waits, the last one of a job that has ended.
+def past(record: JobRecord) -> Tuple[Past, ...]:
+    """Give the attempts of a job after which it waited, the first first; one that failed may have been suspended then."""
+    found, number = [], 0
+    for change in record.transitions:
+        number += change.state is JobState.STARTING
+        if number and change.state in (JobState.RESTARTING, JobState.SUSPENDED):
+            found.append(Past(number, change.state, change.reason))
+    return tuple(found)
+
+
+def suspension(record: JobRecord, attempt: int) -> str:
+    """Say in one line why the job was suspended before this attempt; "" where it was not."""
+    before = [entry for entry in past(record) if entry.attempt == attempt - 1 and entry.state is JobState.SUSPENDED]
+    return " ".join(before[-1].reason.split()) if before else ""
+
+
+def most_attempts(policy: Policy, record: JobRecord) -> int:
+    """Say how many attempts of a job there may be as it stands, counted as its log does.
 
     One that was suspended is none of the failures that `backoff_limit` counts: there may be one more.
     """
     allowed = 0 if policy.restart is Restart.NEVER else policy.backoff_limit
     changes = record.transitions
     stood = changes[-2].state if record.state.is_terminal and len(changes) > 1 else record.state
-    most = record.attempt + allowed - _failures(record) + stood.waits
-    return Attempts(record.attempt + record.state.waits, most)
+    return record.attempt + allowed - _failures(record) + stood.waits
 
 
 def _failures(record: JobRecord) -> int:

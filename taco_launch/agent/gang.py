@@ -276,7 +276,7 @@ class Gang:
 
     def _note_free(self, host: Host, told: Dict[str, Any]) -> None:
         found = self._found[host.name] = from_json(Occupancy, told)
-        words = partial(occupancy.words, jobs=self._folder.path.parent)
+        words = partial(occupancy.words, jobs=self._folder.path.parent, owner=self._spec.owner)
         self._free[host.name] = host_slots(host, found, words, exclusive=self._spec.exclusive)
 
     def _take(self, placement: Placement, note: Note) -> Optional[Dict[str, Tuple[str, ...]]]:

@@ -155,7 +155,7 @@ class _Guard:
             self._receive_visitor(line, message)
         elif message["op"] == "exit":
             self._ranks.pop(line, None)
-            self._tell(**message, **self._size(message["rank"]))
+            self._tell(**message, orphan=self._is_orphan(message["rank"]), **self._size(message["rank"]))
             if self._released:
                 line.send({"op": "release"})
 
@@ -292,14 +292,24 @@ class _Guard:
 
     def _receive_visitor(self, line: Line, message: Dict[str, Any]) -> None:
         """Tell a process that is to run beside a rank how that was started; it ends with the job as a rank does."""
-        rank = message["rank"]
-        lives = rank in self._ranks.values()
-        found = [told["roots"] for told in self._told if told["op"] == "started" and told["rank"] == rank]
-        if lives and found:
+        found = self._roots_of(message["rank"])
+        if found and message["rank"] in self._ranks.values():
             self._remember(message["root"])
-            line.send({"op": "visit", "roots": found[0], "welcome": self._welcome})
+            line.send({"op": "visit", "roots": found, "welcome": self._welcome})
         else:
             line.send({"op": "visit", "roots": [], "welcome": {}})
+
+    def _roots_of(self, rank: int) -> List[List[int]]:
+        """Give what a rank has registered: itself, and what started it; nothing before it has."""
+        told = [each["roots"] for each in self._told if each["op"] == "started" and each["rank"] == rank]
+        return told[0] if told else []
+
+    def _is_orphan(self, rank: int) -> bool:
+        """Say whether what started a rank is gone, as mpirun's daemon is where somebody has killed that."""
+        for pid, start in self._roots_of(rank)[1:]:
+            starter = processes.identify(pid)
+            return starter is None or starter.start != start or starter.state in ("Z", "X")
+        return False
 
     def _remember(self, *more: Sequence[int]) -> None:
         self._roots.update((pid, start) for pid, start in more)
@@ -334,7 +344,9 @@ class _Guard:
             self._supervisor = None
         rank = self._ranks.pop(line, None)
         if rank is not None:  # it said nothing of an end: its wrapper was killed
-            self._tell(op="exit", rank=rank, exit_code=None, reason="", **self._size(rank))
+            self._tell(
+                op="exit", rank=rank, exit_code=None, reason="", orphan=self._is_orphan(rank), **self._size(rank)
+            )
 
     def _end(self, message: Dict[str, Any]) -> None:
         """End all that belongs to the job here, prove it, say so. Elsewhere the logs are sent before the guard ends.

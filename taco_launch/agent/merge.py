@@ -11,9 +11,13 @@ from taco_launch.agent.logs import Writer
 BEGINNING = re.compile(rb"\n\[taco-launch: attempt (\d+)\]\n")
 
 
-def beginning(attempt: int) -> bytes:
-    """Give the line behind which a merged log holds what came of an attempt, the second or a later one."""
-    return b"[taco-launch: attempt %d]\n" % attempt
+def beginning(attempt: int, suspended: str) -> bytes:
+    """Give the line behind which a merged log holds what came of an attempt, the second or a later one.
+
+    Before that stands, in a line of its own, why the job was suspended in between, "" where it was not.
+    """
+    pause = b"[taco-launch: %s]\n" % suspended.encode("utf-8", "surrogateescape") if suspended else b""
+    return pause + b"[taco-launch: attempt %d]\n" % attempt
 
 
 class Merge:
@@ -26,10 +30,10 @@ class Merge:
         # The stream whose line is open: one of more than 64 MiB, which another stream's line would cut.
         self._open: Optional[_Source] = None
 
-    def begin(self, attempt: int) -> None:
-        """Say that what comes now is of this attempt, counted from 1."""
+    def begin(self, attempt: int, suspended: str = "") -> None:
+        """Say that what comes now is of this attempt, counted from 1, and why the job was suspended before."""
         if attempt > 1:
-            self._out.write(beginning(attempt))
+            self._out.write(beginning(attempt, suspended))
 
     def add(self, stem: Path, label: str) -> None:
         """Merge the stream `stem` from its start on."""

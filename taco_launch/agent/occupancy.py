@@ -115,13 +115,14 @@ def look(slots: Optional[int], gpus_: str = AUTO) -> Occupancy:
     return Slots(_folder(), AUTO if slots is None else str(slots), gpus_).look_thoroughly()
 
 
-def words(occupancy: Occupancy, jobs: Path) -> str:
+def words(occupancy: Occupancy, jobs: Path, owner: str) -> str:
     """Say who has the slots that are not free: `6 held by job vgg16 since 14:02, 1 used by process 4711 (python3 of a)`.
 
     `jobs` is the folder of the head's jobs: those that are not in it are another head's, and wait in another queue.
+    `owner` is who is told: jobs of others are told with their owners.
     """
     told = Counter(
-        _held(slot.holder, jobs) if slot.holder is not None else slot.foreign
+        _held(slot.holder, jobs, owner) if slot.holder is not None else slot.foreign
         for slot in occupancy.slots
         if not slot.is_free
     )
@@ -185,12 +186,13 @@ def _state(folder: Path, name: str, held: locks.Locks) -> Tuple[SlotState, Optio
         os.close(file)
 
 
-def _held(holder: SlotHolder, jobs: Path) -> str:
+def _held(holder: SlotHolder, jobs: Path, owner: str) -> str:
     if not holder.job:
         return "held by another job"
+    whose = f" of {holder.owner}" if holder.owner not in ("", owner) else ""
     head = f" of cluster {holder.cluster}" if holder.cluster else ""
     queue = "" if _is_in(jobs, holder.job, holder.id) else f"{head} (another queue)"
-    return f"held by job {holder.job}{queue} since {_clock(holder.since)}"
+    return f"held by job {holder.job}{whose}{queue} since {_clock(holder.since)}"
 
 
 @lru_cache(maxsize=1024)  # for as long as a job has slots it is where it is

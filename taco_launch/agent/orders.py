@@ -48,12 +48,12 @@ def resume(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
         UsageError: it is not suspended.
     """
     folder = jobs.get(request["name"])
-    _resume(folder)
+    _resume(folder, request["by"])
     wake.wake(jobs, agent)
     yield {"job": views.shown(folder)}
 
 
-def _resume(folder: JobFolder) -> None:
+def _resume(folder: JobFolder, by: str) -> None:
     deadline = time.monotonic() + _LOCK_SECONDS
     while True:
         found = recovery.look(folder).state
@@ -68,7 +68,7 @@ def _resume(folder: JobFolder) -> None:
         time.sleep(0.01)
     try:
         if records.record(folder).state is JobState.SUSPENDED:  # else somebody was faster
-            records.Events(folder).add(state.RESUMED, state.FOR_SLOTS)
+            records.Events(folder).add(state.RESUMED, f"resumed by {by}")
     finally:
         os.close(lock)
 

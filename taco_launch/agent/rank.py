@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from taco_launch.agent import logs, processes
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.protocol import Line
-from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE
+from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, QUOTED, SIGNAL_BASE
 from taco_launch.launch.env import rank_env, rank_of
 from taco_launch.launch.separator import unescape
 
@@ -61,7 +61,7 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
 def _advice(program: str) -> str:
     """Say what a program that is not there may have been meant as."""
     if len(program.split()) > 1:
-        return " (all of it is taken for one name: leave the quotes out)"
+        return f" ({QUOTED})"
     if "/" not in program and Path(program).is_file():
         by_python = f"python3 {program}, or " if program.endswith(".py") else ""
         return f" (it lies in this folder: {by_python}./{program})"

@@ -17,6 +17,7 @@ from taco_launch.model.plans import Placement
 # Of a thousand ranks that fail together, the events of the first tell enough.
 _MOST_FAILURES = 64
 WRAPPER_KILLED = "was killed, and its wrapper with it"
+_ORPHAN = ", and what had started it there (mpirun's daemon) was gone before"
 
 
 class Ranks:
@@ -38,11 +39,14 @@ class Ranks:
         self.failures: List[RankEnd] = []
         self.roots: List[List[int]] = []  # those of this host
 
-    def place(self, placement: Placement, here: Link, attempt: int, launcher: str) -> None:
-        """Take their places, and name the streams of the merged log; mpirun has one, other launchers one on each host."""
+    def place(self, placement: Placement, here: Link, attempt: int, launcher: str, suspended: str) -> None:
+        """Take their places, and name the streams of the merged log; mpirun has one, other launchers one on each host.
+
+        `suspended` is why the job was, before this.
+        """
         self.np, self._boot = placement.np, here.boot
         self._folder.launcher.parent.mkdir(mode=0o700, exist_ok=True)
-        self._merge.begin(attempt)
+        self._merge.begin(attempt, suspended)
         width = max(len(f"{share.host}/{self.np - 1}") for share in placement.shares)
         names = [share.host for share in placement.shares for _rank in range(share.ranks)]
         for rank, host in enumerate(names):
@@ -106,6 +110,8 @@ class Ranks:
 
     def _note_exit(self, link: Link, message: Dict[str, Any], blame: bool) -> None:
         rank, code, reason = self._end_of(message)
+        if message.get("orphan") and isinstance(link, RemoteLink):  # on the head that is the launcher, which is told of
+            reason = f"{reason or state.ending(code)}{_ORPHAN}"
         self.ended[rank] = code
         if link.name in self._keepers:
             self._keepers[link.name].ends_at(rank, message["size"])

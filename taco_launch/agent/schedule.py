@@ -288,8 +288,9 @@ class Scheduler:
         if at_once and (any(other.trying for other in self._entries()) or not self._knows(entry)):
             return  # it may still turn out that it need not wait
         known = self._words(entry) or entry.told
-        words = "; ".join(f"{host}: {why}" if host else why for host, why in known)
-        reason = f"{limit.reason}: {words}" if words else limit.reason
+        # As a refusal: a line for each host.
+        before = [f"; {why}" for host, why in known if not host]
+        reason = "".join((limit.reason, *before, *(f"\n  {host}: {why}" for host, why in known if host)))
 
         def end() -> None:
             folder = self._shelf.folder(entry)
@@ -335,7 +336,8 @@ class Scheduler:
             return tuple(found)
         told, down = self._watchers.occupancies(), self._watchers.down()
         for name, wish, _most in entry.asked.hosts:
-            found.append((name, _why(told[wish], self._jobs.path) if wish in told else down[wish.host]))
+            why = _why(told[wish], self._jobs.path, entry.asked.owner) if wish in told else down[wish.host]
+            found.append((name, why))
         return tuple(found)
 
     def _before(self, entry: Entry) -> Optional[Entry]:
@@ -368,8 +370,8 @@ def _room(found: Occupancy) -> queue.Room:
     )
 
 
-def _why(found: Occupancy, jobs: Path) -> str:
-    return ", ".join(filter(None, (f"{found.free} of {len(found.slots)} free", occupancy.words(found, jobs))))
+def _why(found: Occupancy, jobs: Path, owner: str) -> str:
+    return ", ".join(filter(None, (f"{found.free} of {len(found.slots)} free", occupancy.words(found, jobs, owner))))
 
 
 def _quietly(name: str, act: Callable[[], object]) -> None:

@@ -63,14 +63,14 @@ def _make(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> JobFolder:
 
 
 def _with_whose(error: UsageError, folder: JobFolder, person: str) -> UsageError:
-    """Add which job has the name: its state, its owner and its age; one of `person` that has ended may be removed."""
+    """Add which job has the name: its state, its owner and its age; one of `person` may be removed where none of it runs."""
     if folder.is_guest:
         return error
     try:
         record, spec = records.record(folder), records.read_spec(folder)
     except TacoLaunchError:
         return error
-    may = record.state.is_terminal and spec.owner == person
+    may = (record.state.is_terminal or record.state.waits) and spec.owner == person
     hint = f"{error.hint}, or remove the old one: taco-launch delete {folder.name}" if may else error.hint
     owner = f", of {spec.owner}" if spec.owner else ""
     told = f"{record.state.value}{owner}, submitted {_ago(time.time() - (record.submitted or 0.0))} ago"

@@ -176,7 +176,8 @@ class _Supervisor:
             attempt=self._attempt,
             shares=to_json(shares),
         )
-        self._ranks.place(placement, self._gang.here, self._attempt, spec.launcher)
+        suspended = state.suspension(self._record, self._attempt)
+        self._ranks.place(placement, self._gang.here, self._attempt, spec.launcher, suspended)
         self._prepare(placement, launch, port[0], caller["umask"])
         begun = start.start(spec, self._folder, self._gang, self._ranks, launch, caller, self._attempt)
         self._mpirun, told, roots = begun
@@ -340,7 +341,7 @@ class _Supervisor:
         until = time.monotonic() + _SAME_MOMENT_SECONDS
         while not ranks.failures and time.monotonic() < until:
             self._gang.pump(self._note)
-        return sum(end.reason == WRAPPER_KILLED for end in ranks.failures[:1])
+        return sum(end.reason.startswith(WRAPPER_KILLED) for end in ranks.failures[:1])
 
     def _end_processes(self) -> str:
         """Have every guard end all that belongs to the job; do it without them where there is none. Say what is left."""

@@ -10,6 +10,7 @@ from taco_launch.agent.excerpt import Excerpt
 from taco_launch.agent.folders import JobFolder, Jobs
 from taco_launch.agent.merge import beginning
 from taco_launch.model.jobs import JobRecord
+from taco_launch.state import suspension
 
 # While something comes or the job's state changes, and when nothing has come for a while; what is between grows slowly,
 # so that what comes after a silence waits for a tenth of that time.
@@ -57,7 +58,7 @@ def logs(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
         pause = min(_POLL_GROWTH * pause, _POLL_SECONDS[1]) if (excerpt.offset, state) == before else _POLL_SECONDS[0]
         if is_over and request["follow"] and request.get("attempt") is None:
             excerpt = Excerpt(folder, {**request, "offset": 0, "tail": None}, record.attempt)
-            line = beginning(record.attempt)
+            line = beginning(record.attempt, suspension(record, record.attempt))
             yield {"offset": excerpt.offset, "log": excerpt.attempt, "bytes": len(line)}
             yield line
             continue

@@ -30,6 +30,7 @@ class Asked(NamedTuple):
     policy: Policy
     wanted: Wanted
     hosts: Tuple[Tuple[str, Wish, Optional[int]], ...]
+    owner: str
     terms: Tuple[Tuple[str, Terms], ...] = ()
     leaves: Tuple[Tuple[str, str], ...] = ()
 
@@ -106,7 +107,7 @@ class Entry:
             wanted = replace(wanted, left_out=tuple(here[name] for name in self.left_out if name in here))
         hosts = tuple((wish.host, sizes.get(wish) if most is None else most) for _name, wish, most in self.asked.hosts)
         priority, tried = self.asked.policy.priority, self.tried and not again
-        return Waiting(self.name, priority, self.came, wanted, hosts, tried, *self.asked[3:])
+        return Waiting(self.name, priority, self.came, wanted, hosts, tried, self.asked.terms, self.asked.leaves)
 
 
 class Shelf:
@@ -203,7 +204,7 @@ class Shelf:
         watched = [(wish.host, host) for (_name, wish, _most), host in zip(hosts, spec.hosts)]
         terms = tuple((name, host.terms) for name, host in watched if host.terms.only or host.terms.without)
         leaves = tuple((name, host.leaf) for name, host in watched if host.leaf is not None)
-        return Asked(*map(self._one, (spec.policy, wanted_of(spec), hosts, terms, leaves)))
+        return Asked(*map(self._one, (spec.policy, wanted_of(spec), hosts, spec.owner, terms, leaves)))
 
     def _one(self, value: Any) -> Any:
         """Give an equal value that is kept already: of a thousand jobs that ask for the same it is there once."""

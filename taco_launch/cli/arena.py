@@ -8,27 +8,66 @@ from taco_launch.command import shell
 # Arena's types of jobs, and their short names.
 _TYPES = frozenset(("et", "etjob", "horovod", "horovodjob", "mpi", "mpijob", "pytorch", "pytorchjob", "tf", "tfjob"))
 _EXAMPLE = "python3", "train.py"
+_ENV = "--env"
+_CODE = "nothing fetches the code: copy it yourself to where the ranks run, or put it into the image"
+_BOARD = "start TensorBoard yourself, with the folder that your program writes to"
+# What is done here in the place of Arena's other options.
+_OTHERS = {
+    _ENV: "a variable is given by -x NAME=VALUE",
+    "--image": "the image stands in the inventory (container: {image: ...}), and setup makes the containers from it",
+    "--data": "folders of the hosts stand in the inventory (container: {mounts: [HOST_PATH:PATH]}), and setup mounts them",
+    "--working-dir": "cd there before you type the line; in containers let the command begin with: env -C DIR",
+    "--sync-mode": _CODE,
+    "--sync-source": _CODE,
+    "--tensorboard": _BOARD,
+    "--logdir": _BOARD,
+}
+_FLAGS = frozenset(("--tensorboard",))
+_PROGRAMS = "is no option here; one of your program stands behind --"
 
 
-def slip(verb: str, kept: Sequence[str], words: Sequence[str], behind: Sequence[str], *, alone: bool) -> str | None:
+def slip(verb: str, own: Sequence[str], words: Sequence[str], behind: Sequence[str], *, alone: bool) -> str | None:
     """Say what is wrong with a job's words as Arena has them, and how to type it here; None where nothing is.
 
-    `words` are those before `--` that are no option of `verb` (`taco-launch submit`), nor the value of one, `behind` those
-    after it. `alone` says that nothing else was given, so that the only word may be the program. `kept` is what of the
-    options stays as it is.
+    `own` are the options of `verb` (`taco-launch submit`) before `--`, `words` what else stands there, `behind` what stands
+    after it. `alone` says that nothing else was given, so that the only word may be the program.
     """
-    kind = next((word for word in words if not word.startswith("-")), "")
-    if kind in _TYPES and not alone:
-        typed = _typed(verb, kept, behind or words[-1:])
-        return f"{kind!r} would be taken for the program: jobs have no type here. Type: {typed}"
-    return None
+    given, rest = _read(words)
+    if rest and rest[0] in _TYPES and not alone:
+        env = [word for option, value in given if option == _ENV for word in ("-x", value)]
+        typed = _typed(verb, (*own, *env), behind or rest[-1:])
+        line = f"{rest[0]!r} would be taken for the program: jobs have no type here. Type: {typed}"
+        left = [option for option, _value in given if option != _ENV]
+        return "\n  ".join((line, *(f"left out: {_told(option)}" for option in dict.fromkeys(left))))
+    lines = [_told(option) for option in dict.fromkeys(option for option, _value in given) if option in _OTHERS]
+    return f"No such option: {lines[0]}" + "".join(f"\n  {line}" for line in lines[1:]) if lines else None
 
 
-def _typed(verb: str, kept: Sequence[str], command: Sequence[str]) -> str:
+def _read(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Take options, each with its value, out of words; give them and what is left."""
+    given: list[tuple[str, str]] = []
+    rest: list[str] = []
+    left = list(words)
+    while left:
+        option, is_set, value = left.pop(0).partition("=")
+        if not option.startswith("-"):
+            rest.append(f"{option}{is_set}{value}")
+            continue
+        if not is_set and option in _OTHERS and option not in _FLAGS and left:
+            value = left.pop(0)
+        given.append((option, value))
+    return given, rest
+
+
+def _told(option: str) -> str:
+    return f"{option}: {_OTHERS[option]}" if option in _OTHERS else f"{option} {_PROGRAMS}"
+
+
+def _typed(verb: str, options: Sequence[str], command: Sequence[str]) -> str:
     """Give a job's line, its command out of the quotes where it is one word of several."""
     try:
         program = shlex.split(command[0]) if len(command) == 1 else list(command)
     except ValueError:  # a quote that does not end
         program = []
     runs = program if len(program) > 1 else _EXAMPLE
-    return f"{verb} {shell((*kept, '--', *runs))}"
+    return f"{verb} {shell((*options, '--', *runs))}"

@@ -4,13 +4,15 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from taco_launch.cli.render import age, columns, one_line, printable, told
+from taco_launch.cli.render import age, columns, one_line, printable, told, typed
+from taco_launch.errors import CANNOT_PLACE
 from taco_launch.model.codec import to_json
 from taco_launch.model.instances import instances
-from taco_launch.model.jobs import JobState
+from taco_launch.model.jobs import JobState, Restart
 from taco_launch.model.rows import JobRow, row_of
 from taco_launch.model.slots import is_gpu
-from taco_launch.state import attempts
+from taco_launch.queue import why
+from taco_launch.state import FOR_SLOTS, PLACED, RESTARTING, SUSPENDED, most_attempts, past
 
 if TYPE_CHECKING:
     from taco_launch.flows.follow import Job
@@ -37,7 +39,7 @@ def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
                 row.queue,
                 str(row.priority),
                 row.owner,
-                one_line(row.reason),
+                _in_short(row),
             ]
         cells.append(line)
     return columns(header + more, cells, numbers=("RANKS", "EXIT", "PRIORITY"))
@@ -96,7 +98,8 @@ def one_job(job: "Job", now: float, *, wide: bool) -> str:
     """Give what `get` shows: Arena's header and table, then why the job is where it is."""
     spec, record = job.spec, job.record
     row = row_of(spec, record)
-    duration = _NONE if record.started is None else age((record.ended or now) - record.started)
+    training = record.training(now)
+    duration = _NONE if training is None else age(training)
     header = (
         ("STATUS", row.state.value),
         ("NAMESPACE", spec.cluster),
@@ -150,7 +153,13 @@ def _why(job: "Job") -> list[tuple[str, str]]:
     record = job.record
     code = [] if record.exit_code is None else [("EXIT CODE", str(record.exit_code))]
     findings = [(name.upper(), text) for name, text in told(record)]
-    return [("REASON", record.reason), *findings, *code, ("ATTEMPT", _attempt(job))]
+    return [
+        ("REASON", record.reason),
+        *findings,
+        *code,
+        ("ATTEMPT", _attempt(job)),
+        ("EARLIER FAILURE", _earlier_failure(job)),
+    ]
 
 
 def _more(job: "Job") -> list[tuple[str, str]]:
@@ -162,7 +171,7 @@ def _more(job: "Job") -> list[tuple[str, str]]:
     return [
         ("OWNER", spec.owner),
         ("QUEUE", spec.policy.queue),
-        ("RANKS", str(record.np) if record.np else ""),
+        ("RANKS", str(record.np or row_of(spec, record).requested or "")),
         ("SLOTS", "; ".join(slots)),
         ("COMMAND", shell(spec.command)),
         ("LINE", record.line),
@@ -181,21 +190,39 @@ def _choices(job: "Job") -> str:
 
 
 def _attempt(job: "Job") -> str:
-    """Say which attempt it is, or will be next, and of how many; nothing of the first where there is but one."""
-    found = attempts(job.spec.policy, job.record)
-    return f"{found.number} of {found.most}" if found.number and found.most > 1 else ""
+    """Say which attempt it is and of how many, or how that ended after which it waits; nothing of one never tried again."""
+    policy, record = job.spec.policy, job.record
+    if policy.restart is Restart.NEVER or not policy.backoff_limit or not record.attempt:
+        return ""
+    found = f"{record.attempt} of {most_attempts(policy, record)}"
+    if not record.state.waits:
+        return found
+    failed = any(entry.attempt == record.attempt and entry.state is JobState.RESTARTING for entry in past(record))
+    return f"{found} {'failed' if failed else 'suspended'}"
+
+
+def _earlier_failure(job: "Job") -> str:
+    """Say of which failure it is tried again, where that is not the reason of its state."""
+    failed = [entry for entry in past(job.record) if entry.state is JobState.RESTARTING]
+    if not failed or job.record.state is JobState.RESTARTING:
+        return ""
+    return f"attempt {failed[-1].attempt}: {failed[-1].reason}"
 
 
 def _waiting(job: "Job", now: float) -> str:
-    """Say per host why the job has no place yet, and when it is tried again."""
+    """Say of a job that waits per host why it has no place yet, and when it is tried again."""
     record = job.record
-    lines = [
-        f"  {printable(host)}: {printable(why)}" if host else f"  {printable(why)}" for host, why in record.waiting
-    ]
-    if record.not_before is not None and record.state.waits and record.not_before > now:
+    if not record.state.waits:
+        return ""
+    words = list(record.waiting)
+    if record.state is JobState.SUSPENDED:
+        words = list(why(record, job.spec.name))
+    elif record.not_before is not None and (record.not_before > now or not words):
+        left = record.not_before - now
         at = time.strftime("%H:%M:%S", time.localtime(record.not_before))
-        lines.append(f"  the next attempt begins in {age(record.not_before - now)}, at {at}")
-    return "\n".join(("WAITING:", *lines)) if lines else ""
+        words.append(("", f"attempt {record.attempt + 1} begins {f'in {age(left)}, at {at}' if left > 0 else 'now'}"))
+    lines = (f"  {printable(f'{host}: {text}' if host else typed(text))}" for host, text in words or (("", FOR_SLOTS),))
+    return "\n".join(("WAITING:", *lines))
 
 
 def _hang(job: "Job", now: float) -> str:
@@ -231,22 +258,35 @@ def _conditions(job: "Job") -> str:
     from taco_launch.cli.mpi_job import conditions
 
     rows = [
-        [c["type"], c["status"], c["lastTransitionTime"], c["reason"], c["message"]]
+        [c["type"], c["status"], c["lastTransitionTime"], c["reason"], one_line(c["message"])]
         for c in conditions(job.spec, job.record)
     ]
     return columns(["CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"], rows) if rows else ""
 
 
 def _events(job: "Job") -> str:
-    rows = [
-        [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time)), event.kind, one_line(event.reason)]
-        for event in job.events
-    ]
-    return columns(["TIME", "EVENT", "REASON"], rows) if rows else ""
+    rows, attempt = [], ""
+    for event in job.events:
+        if event.kind == PLACED:
+            attempt = str(event.data.get("attempt", 1))
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time))
+        rows.append([at, attempt, event.kind, one_line(event.reason)])
+        if event.kind in (RESTARTING, SUSPENDED):
+            attempt = ""
+    return columns(["TIME", "ATTEMPT", "EVENT", "REASON"], rows, numbers=("ATTEMPT",)) if rows else ""
 
 
 def _headed(lines: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"{name}: {printable(one_line(value))}" for name, value in lines if value)
+
+
+def _in_short(row: JobRow) -> str:
+    """Put a reason into one line; of a job that got no place, whose reason has a line for each host, only the first."""
+    lines = row.reason.splitlines()
+    hosts = [line for line in lines if line.startswith("  ")] if row.exit_code == CANNOT_PLACE else []
+    left = len(hosts) - 1
+    more = [f"and {left} more host{'s' if left > 1 else ''}"] if left > 0 else []
+    return one_line("\n".join([*(line for line in lines if line not in hosts), *hosts[:1], *more]))
 
 
 def _age(row: JobRow, now: float) -> str:

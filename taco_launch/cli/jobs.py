@@ -83,7 +83,7 @@ def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, 
     head = settings.head(access_of(access))
 
     def one(name: str) -> None:
-        named_jobs.agree(head, name, "stop", "stopped", yes=yes)
+        named_jobs.agree(head, name, "stop", "stopped", lambda state: not state.is_terminal, yes=yes)
         settings.talk(f"{name}: {_stop(head, name, grace)}")
 
     return named_jobs.each(names, one)

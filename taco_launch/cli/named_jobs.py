@@ -12,6 +12,7 @@ from taco_launch.cli.person import person
 from taco_launch.errors import TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
+    from taco_launch.model.jobs import JobState
     from taco_launch.remote.head import Head
 
 names_argument = click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_job)
@@ -30,8 +31,12 @@ def each(names: tuple[str, ...], act: Callable[[str], None]) -> int:
     return code
 
 
-def agree(head: "Head", name: str, verb: str, done: str, *, yes: bool) -> None:
+def agree(
+    head: "Head", name: str, verb: str, done: str, can: "Callable[[JobState], bool]" = lambda _state: True, *, yes: bool
+) -> None:
     """Go on with one's own job, with another's only after a question: `verb` (stop) says what is to be `done` (stopped).
+
+    Nobody is asked for a job with which that cannot be done as it stands, which `can` says: the head tells why.
 
     Raises:
         UsageError: it is another's, and there is nobody to ask.
@@ -42,11 +47,12 @@ def agree(head: "Head", name: str, verb: str, done: str, *, yes: bool) -> None:
 
     if yes:
         return
-    owner = jobs.get(head, name).spec.owner
-    if owner in ("", person()):
+    job = jobs.get(head, name)
+    owner = job.spec.owner
+    if owner in ("", person()) or not can(job.record.state):
         return
     whose = f"job {name} is {owner}'s"
     if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError(f"{whose}, and nobody to ask", hint=f"ask {owner}, or add --yes to {verb} it all the same")
     if not click.confirm(f"{whose}: {verb} it?", err=True):
-        raise TacoLaunchError(f"{whose}: nothing was {done}")
+        raise TacoLaunchError(f"{whose}: {name} was not {done}")

@@ -237,7 +237,8 @@ def ending(settings: Settings, found: "Job") -> None:
     """Say on stderr how a job stands or ended."""
     record = found.record
     colour = {"SUCCEEDED": "green", "FAILED": "red", "LOST": "red"}.get(record.state.value, "yellow")
-    took = f" after {age(record.ended - record.started)}" if record.ended and record.started else ""
+    training = record.training(record.ended or 0.0)
+    took = f" after {age(training)}" if record.ended and training is not None else ""
     failed = record.state.value in ("FAILED", "LOST")
     say = replace(settings, quiet=settings.quiet and not failed).talk  # -q says errors all the same
     how = f"{click.style(record.state.value, fg=colour)}{took}"

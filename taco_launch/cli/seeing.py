@@ -109,6 +109,9 @@ def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None
     -o wide adds its command, the conditions of its state and what happened when. -o yaml and --json give all that is
     known, and beside it what the MPI Operator tells of an MPIJob: kind, metadata, spec.runPolicy, status.
 
+    TRAINING DURATION is the time from the job's first start to its end, or until now: not what it waited before that, but
+    what it waited between two attempts. It is also what `run` and `wait` say at the end ("after 5m").
+
     \b
     Examples:
       taco-launch get vgg16

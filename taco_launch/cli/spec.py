@@ -1,7 +1,7 @@
 """The options that describe a job, and the JobSpec that they amount to."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +15,7 @@ from taco_launch.cli.options import Settings, complete_file, local_names
 from taco_launch.cli.person import person
 from taco_launch.cli.policy import ending_options, policy_of
 from taco_launch.cli.sizes import sizes_of
-from taco_launch.errors import UsageError
+from taco_launch.errors import QUOTED, UsageError
 
 if TYPE_CHECKING:
     from taco_launch.model.hosts import Host, Inventory
@@ -38,7 +38,7 @@ class JobCommand(click.Command):
             if slip is not None:
                 raise click.UsageError(slip, ctx)
         if split < len(args):
-            _kept, stray = self._words(ctx, before)
+            _own, stray = self._words(ctx, before)
             if stray:
                 raise click.UsageError(
                     f"{stray[0]!r} stands before --, and belongs to no option. The program stands behind --; "
@@ -47,17 +47,24 @@ class JobCommand(click.Command):
                 )
         return super().parse_args(ctx, args)
 
-    def _words(
-        self, ctx: click.Context, args: list[str], *, lax: bool = False
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Give the job's name and workers as options, and the words that are no option's; with `lax` unknown options, too."""
+    def _words(self, ctx: click.Context, args: list[str], *, lax: bool = False) -> tuple[list[str], tuple[str, ...]]:
+        """Give the options, and the words that are no option's; with `lax` also options that there are not."""
         parser = self.make_parser(ctx)
         parser.ignore_unknown_options = lax
         found, _, _ = parser.parse_args(list(args))
         words = found.get("command")  # or click's own word for nothing
-        kept = ((f"--{name}", found.get(name)) for name in ("name", "workers", "gpus"))
-        options = tuple(word for option, value in kept if isinstance(value, str) for word in (option, value))
-        return options, tuple(words) if isinstance(words, (tuple, list)) else ()
+        return list(self._typed(found)), tuple(words) if isinstance(words, (tuple, list)) else ()
+
+    def _typed(self, found: Mapping[str, Any]) -> Iterator[str]:
+        """Give options as they are typed, of the parser's values."""
+        for option in self.params:
+            if not isinstance(option, click.Option) or option.name not in found:
+                continue
+            value = found[option.name]
+            for one in value if option.multiple else (value,):
+                yield option.secondary_opts[0] if one is False else option.opts[0]
+                if not option.is_flag:
+                    yield from one if option.nargs > 1 else (one,)
 
 
 def job_options(function: F) -> F:
@@ -149,7 +156,7 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
     """Build the JobSpec of a job from its options.
 
     Raises:
-        UsageError: there is no command, or options contradict each other.
+        UsageError: there is no command, it is a line in quotes, or options contradict each other.
         SpecError: an option, the inventory or the profile is wrong.
     """
     from taco_launch.flows import jobs
@@ -158,6 +165,7 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
 
     if not command:
         raise click.UsageError("Missing the command: -- COMMAND...", click.get_current_context(silent=True))
+    _refuse_a_line(command)
     size = sizes_of(options)
     try:
         folder = os.getcwd()  # noqa: PTH109 - bytes that are no UTF-8 stay as they are
@@ -195,6 +203,17 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
         exclusive=bool(options.get("exclusive")),
         **size,
     )
+
+
+def _refuse_a_line(command: tuple[str, ...]) -> None:
+    """Refuse a whole command line as one word, as ranks would: no program has such a name."""
+    program, *words = command
+    if words or len(program.split()) < 2:
+        return
+    import shutil
+
+    if shutil.which(program) is None and not Path(program).is_file():
+        raise UsageError(f"no program has the name {program!r}", hint=QUOTED)
 
 
 def _launcher(options: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **acces
     head = settings.head(access_of(access))
 
     def one(name: str) -> None:
-        named_jobs.agree(head, name, "suspend", "suspended", yes=yes)
+        named_jobs.agree(head, name, "suspend", "suspended", lambda state: not state.is_terminal, yes=yes)
         record = flow.suspend(head, name, person()).record
         settings.talk(f"{name}: {record.state.value}: {record.reason}")
 
@@ -63,8 +63,8 @@ def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
     head = settings.head(access_of(access))
 
     def one(name: str) -> None:
-        named_jobs.agree(head, name, "resume", "resumed", yes=yes)
-        record = flow.resume(head, name).record
+        named_jobs.agree(head, name, "resume", "resumed", lambda state: state is JobState.SUSPENDED, yes=yes)
+        record = flow.resume(head, name, person()).record
         waits = f": {record.reason}" if record.state is JobState.QUEUED and record.reason else ""
         settings.talk(f"{name}: {record.state.value}{waits}")
 

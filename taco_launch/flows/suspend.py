@@ -25,10 +25,10 @@ def suspend(head: Head, name: str, by: str) -> Job:
     return job
 
 
-def resume(head: Head, name: str) -> Job:
+def resume(head: Head, name: str, by: str) -> Job:
     """Have a suspended job wait for its slots again.
 
     Raises:
         UsageError: it is not suspended.
     """
-    return job_of(head.call("resume", name=name)[-1]["job"])
+    return job_of(head.call("resume", name=name, by=by)[-1]["job"])

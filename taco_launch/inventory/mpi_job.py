@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from taco_launch.command import shell
 from taco_launch.inventory.document import kind_of
 from taco_launch.inventory.faults import Faults, Loc, path_of
 from taco_launch.inventory.mpirun_line import UnclearError, read
@@ -70,7 +71,7 @@ class _Manifest:
             return Converted({}, {}, ())
         if "status" in self._value and self._at((*_LAUNCHER, "template")) is None:
             problem = "this is how a job stood, as `taco-launch get -o yaml` tells it, and no job file"
-            self._faults.add(("status",), problem, "a job file begins with name, command and np or hosts")
+            self._faults.add(("status",), problem, f"to run it again: {self._again()}")
             return Converted({}, {}, ())
         implementation = self._take(("spec", "mpiImplementation"))
         if implementation not in (None, "OpenMPI"):
@@ -90,6 +91,14 @@ class _Manifest:
         self._container(_WORKER)
         unused = [path_of(loc) for loc in self._left(self._value, ())]
         return Converted(self._document, self._origin, (*self._notes, *unused))
+
+    def _again(self) -> str:
+        """Give the line that submits a job again of which `get` told: its size and its command, as far as they are there."""
+        words = ["taco-launch", "submit", "--name", "NEW"]
+        for option, key in (("--np", "np"), ("--hosts", "host_count"), ("--slots-per-host", "slots_per_host")):
+            number = self._at(("spec", key))
+            words += [option, str(number)] if isinstance(number, int) else []
+        return shell((*words, "--", *(tuple(self._words(("spec", "command"))) or ("COMMAND",))))
 
     def _size(self) -> None:
         self._keep(("hosts",), (*_WORKER, "replicas"))

@@ -254,3 +254,13 @@ class JobRecord:
     transitions: Tuple[Transition, ...] = ()
     admitted: bool = False
     stalled: Optional[Stall] = None
+
+    @property
+    def first_start(self) -> Optional[float]:
+        """When its first attempt began; `started` is the time from which --timeout counts, anew after a suspension."""
+        return next((change.time for change in self.transitions if change.state is JobState.STARTING), self.started)
+
+    def training(self, now: float) -> Optional[float]:
+        """Give the seconds from its first start to its end, or until `now`; None where it has not begun."""
+        begun = self.first_start
+        return None if begun is None else (now if self.ended is None else self.ended) - begun

@@ -107,7 +107,7 @@ def _slots(record: JobRecord) -> int:
 
 
 def _waited(record: JobRecord) -> Optional[float]:
-    begun = next((change.time for change in record.transitions if change.state is JobState.STARTING), None)
+    begun = record.first_start
     return None if begun is None or record.submitted is None else max(0.0, begun - record.submitted)
 
 

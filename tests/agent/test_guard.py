@@ -109,16 +109,19 @@ def test_a_rank_is_welcomed_and_its_life_is_told(supervisor: Mail, connect: Conn
     environment = {"MASTER_PORT": "1", "odd": "\udcff\n"}
     supervisor.send("prepare", stall_after=600, welcome={"environment": environment, "log_max_bytes": 7})
     supervisor.wait("facts")
-    one, two = register(connect(), 1, (2**21, 5)), register(connect(), 0, (2**21, 6))
+    here = processes.identify(os.getpid())
+    assert here is not None
+    lives, gone = (here.pid, here.start), (2**21, 7)
+    one, two = register(connect(), 1, (2**21, 5), lives), register(connect(), 0, (2**21, 6), gone)
     for rank in (one, two):
         assert rank.wait("welcome") == {"op": "welcome", "environment": environment, "log_max_bytes": 7}
     assert [supervisor.wait("started")["rank"] for _rank in range(2)] == [1, 0]
     one.send("exit", rank=1, exit_code=3, reason="why")
-    assert supervisor.wait("exit") == {"op": "exit", "rank": 1, "exit_code": 3, "reason": "why"}
+    assert supervisor.wait("exit") == {"op": "exit", "rank": 1, "exit_code": 3, "reason": "why", "orphan": False}
     one.close()
-    # The other's wrapper is killed before it could tell.
+    # The other's wrapper is killed before it could tell, behind what had started it.
     two.close()
-    assert supervisor.wait("exit") == {"op": "exit", "rank": 0, "exit_code": None, "reason": ""}
+    assert supervisor.wait("exit") == {"op": "exit", "rank": 0, "exit_code": None, "reason": "", "orphan": True}
     supervisor.receive(0.2)
     assert supervisor.box == []
 

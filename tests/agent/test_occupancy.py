@@ -111,7 +111,7 @@ def test_who_has_them(hold: Callable[..., Leases], place: Path) -> None:
     assert occupancy.look(4).free == 4
     with open(place / "slot-1", "wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # taken, and the name not written yet
-        assert occupancy.words(occupancy.look(4), NOWHERE) == "1 held by another job"
+        assert occupancy.words(occupancy.look(4), NOWHERE, "") == "1 held by another job"
 
 
 def test_where_the_locks_cannot_be_read_nothing_is_free(
@@ -125,7 +125,10 @@ def test_where_the_locks_cannot_be_read_nothing_is_free(
     monkeypatch.setattr(locks, "read", fails)
     found = occupancy.look(2)
     assert found.free == 0
-    assert occupancy.words(found, NOWHERE) == "2 of which nobody knows who has them (/proc/locks: Permission denied)"
+    assert (
+        occupancy.words(found, NOWHERE, "ann")
+        == "2 of which nobody knows who has them (/proc/locks: Permission denied)"
+    )
 
 
 def test_a_file_that_cannot_be_looked_at_is_no_free_slot(place: Path) -> None:
@@ -151,7 +154,7 @@ def test_words(jobs: Jobs, slots: tuple[str, ...], words: str) -> None:
         SlotState(f"slot-{number}", SlotHolder(job, f"id-{job}", SINCE) if job else None)
         for number, job in enumerate(slots)
     )
-    assert occupancy.words(Occupancy("gpu1", states), jobs.path) == words
+    assert occupancy.words(Occupancy("gpu1", states), jobs.path, "") == words
 
 
 def test_of_today_the_time_is_enough(jobs: Jobs) -> None:
@@ -161,7 +164,7 @@ def test_of_today_the_time_is_enough(jobs: Jobs) -> None:
 
 
 def told(jobs: Jobs, holder: SlotHolder) -> str:
-    words = occupancy.words(Occupancy("gpu1", (SlotState("slot-0", holder),)), jobs.path)
+    words = occupancy.words(Occupancy("gpu1", (SlotState("slot-0", holder),)), jobs.path, "ann")
     assert words.startswith("1 held by job ")
     return words[len("1 held by job ") :]
 
@@ -174,6 +177,9 @@ def test_a_job_of_another_head_is_in_another_queue(jobs: Jobs) -> None:
     guest.path.mkdir()
     guest.roots.touch()
     assert told(jobs, SlotHolder("a", "id-a", SINCE, "hcc")) == f"a {since}"
+    assert told(jobs, SlotHolder("a", "id-a", SINCE, "hcc", "ann")) == f"a {since}"  # who is told
+    assert told(jobs, SlotHolder("a", "id-a", SINCE, "hcc", "bob")) == f"a of bob {since}"
+    assert told(jobs, SlotHolder("b", "id-b", SINCE, "x", "bob")) == f"b of bob of cluster x (another queue) {since}"
     assert told(jobs, SlotHolder("a", "other", SINCE, "hcc")) == f"a of cluster hcc (another queue) {since}"
     assert told(jobs, SlotHolder("b", "id-b", SINCE)) == f"b (another queue) {since}"
     assert told(jobs, SlotHolder("guest", "id", SINCE, "x")) == f"guest of cluster x (another queue) {since}"
@@ -191,7 +197,7 @@ def test_a_gpu_that_others_use_is_not_free(smi: Smi, hold: Callable[..., Leases]
     assert [slot.is_free for slot in found.slots] == [False, False, False, True, True]
     assert found.gpus == 4
     assert [slot.name for slot in found.slots] == [*GPUS, "slot-4"]
-    one, two, three = occupancy.words(found, NOWHERE).split(", ", 2)
+    one, two, three = occupancy.words(found, NOWHERE, "ann").split(", ", 2)
     assert one == "1 held by job vgg16 of cluster hcc (another queue) since 2026-03-04 14:02"
     assert two.startswith(f"1 used by process {os.getpid()} (python3 of ")
     assert three == "1 with 2000 MiB of its memory in use, by no process that can be seen"
@@ -215,7 +221,7 @@ def test_without_nvidia_smis_answer_no_gpu_is_free(smi: Smi, hold: Callable[...,
     hold("vgg16", GPUS[2])
     smi.fail()
     assert slots.look_thoroughly().free == 0
-    assert "nobody knows who uses them" in occupancy.words(slots.look(), NOWHERE)
+    assert "nobody knows who uses them" in occupancy.words(slots.look(), NOWHERE, "")
     # From the beginning: slots that are declared can be had, but not those of GPUs that jobs had before.
     found = occupancy.look(4)
     assert [slot.name for slot in found.slots] == [GPUS[2], "slot-1", "slot-2", "slot-3"]

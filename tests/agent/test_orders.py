@@ -58,7 +58,7 @@ def test_a_job_that_is_being_placed_is_stopped_by_its_supervisor(jobs: Jobs) -> 
 def test_a_running_job_is_asked_to_be_suspended(running: JobFolder) -> None:
     assert call("suspend", name="running", by="me").frames[-1]["job"]["record"]["state"] == "RUNNING"
     assert records.read_json(running.suspend) == {"by": "me"}
-    refused = call("resume", name="running")
+    refused = call("resume", name="running", by="me")
     assert refused.error["exit_code"] == 2
     assert refused.error["message"] == "job running: it is RUNNING, not SUSPENDED (it is being suspended)"
 
@@ -70,7 +70,8 @@ def test_a_job_that_waits_is_suspended_and_resumed(jobs: Jobs, woken: list[str],
     assert call("suspend", name="a", by="me").frames[-1]["job"]["record"]["state"] == "SUSPENDED"
     assert call("suspend", name="a", by="me").frames[-1]["job"]["record"]["state"] == "SUSPENDED"
     woken.clear()
-    assert call("resume", name="a").frames[-1]["job"]["record"]["state"] == "QUEUED"
+    resumed = call("resume", name="a", by="bob").frames[-1]["job"]["record"]
+    assert (resumed["state"], resumed["reason"]) == ("QUEUED", "resumed by bob")
     assert woken == ["/agent.pyz"]
     assert state_of(folder) == "QUEUED"
 
@@ -108,15 +109,22 @@ def test_a_job_that_is_submitted_to_wait(jobs: Jobs, woken: list[str]) -> None:
     assert jobs.pending() == ["a"]
 
 
-def test_a_used_name_says_which_job_has_it_and_only_ones_own_that_has_ended_may_be_removed(jobs: Jobs) -> None:
+def test_a_used_name_says_which_job_has_it_and_only_ones_own_that_does_not_run_may_be_removed(jobs: Jobs) -> None:
     assert call("submit", **request("a", suspend=True)).whole
     refused = call("submit", **request("a"))
     assert refused.error["message"] == "job a: the name is taken: SUSPENDED, of alice, submitted 0 s ago"
-    assert refused.error["hint"] == "choose another --name"
+    own = "choose another --name, or remove the old one: taco-launch delete a"
+    assert refused.error["hint"] == own
     assert state_of(jobs.get("a")) == "SUSPENDED"
     records.ended(records.Events(jobs.get("a")), JobState.CANCELLED, 143, "stopped")
-    refused = call("submit", **request("a"))
-    assert refused.error["hint"] == "choose another --name, or remove the old one: taco-launch delete a"
+    assert call("submit", **request("a")).error["hint"] == own
     of_bob = request("a")
     of_bob["spec"]["owner"] = "bob"
     assert call("submit", **of_bob).error["hint"] == "choose another --name"
+
+
+@pytest.mark.usefixtures("running")
+def test_ones_own_that_runs_is_not_to_be_removed() -> None:
+    again = request("running")
+    again["spec"]["owner"] = ""
+    assert call("submit", **again).error["hint"] == "choose another --name"

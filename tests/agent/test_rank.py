@@ -17,6 +17,7 @@ from taco_launch.agent import processes
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.logs import Reader
 from taco_launch.agent.protocol import Line
+from taco_launch.errors import QUOTED
 from tests.agent.conftest import PYTHON, Family, Mail, held
 from tests.conftest import eventually
 
@@ -139,7 +140,7 @@ def test_it_ends_as_its_command_does(ranks: Ranks, script: str, reported: int, c
         (
             "python3 train.py",
             127,
-            "cannot run 'python3 train.py': No such file or directory (all of it is taken for one name: leave the quotes out)",
+            f"cannot run 'python3 train.py': No such file or directory ({QUOTED})",
         ),
     ],
 )

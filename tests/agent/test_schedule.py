@@ -62,7 +62,7 @@ class Hosts(Watchers):
 
     def tell(self, *holders: str, host: str = HERE) -> None:
         """Have a host tell who has each of its slots, "" for nobody."""
-        slots = (SlotHolder(holder, f"id-{holder}", 0.0) if holder else None for holder in holders)
+        slots = (SlotHolder(holder, f"id-{holder}", 0.0, owner="bob") if holder else None for holder in holders)
         self.slots[host] = Occupancy("me", tuple(SlotState(f"slot-{n}", holder) for n, holder in enumerate(slots)))
 
 
@@ -155,7 +155,7 @@ def test_who_waits_is_told_why(queue: Queue) -> None:
     queue.until(lambda: queue.record("b").waiting, 1)
     assert queue.runs("a") <= 1
     clock = time.strftime("%Y-%m-%d %H:%M", time.localtime(0))
-    words = f"1 of 2 free, 1 held by job holder (another queue) since {clock}"
+    words = f"1 of 2 free, 1 held by job holder of bob (another queue) since {clock}"
     assert queue.record("b").waiting == (("", "job a is before it"), ("me", words))
     queue.hosts.tell("holder", "other")
     queue.until(lambda: "other" in dict(queue.record("b").waiting)["me"], 2)
@@ -215,7 +215,7 @@ def test_a_job_whose_time_is_over(queue: Queue) -> None:
     queue.step(31)
     record = queue.record("late")
     assert (record.state, record.exit_code) == (JobState.FAILED, 4)
-    assert record.reason.startswith("no place within the 30 s that it was to wait: me: 0 of 2 free, 2 held by job")
+    assert record.reason.startswith("no place within the 30 s that it was to wait\n  me: 0 of 2 free, 2 held by job")
     assert not folder.caller.exists()
 
 
@@ -236,7 +236,7 @@ def test_who_is_resumed_waits_behind_those_that_came_meanwhile(queue: Queue) -> 
     records.Events(folder).add(state.SUSPENDED, "by me")
     queue.job("b", np=2, says=REFUSED)
     queue.hosts.tell("x", "x")
-    records.Events(folder).add(state.RESUMED, state.FOR_SLOTS)
+    records.Events(folder).add(state.RESUMED, "resumed by me")
     queue.until(lambda: ("", "job b is before it") in queue.record("a").waiting, 0.1)
     assert "" not in dict(queue.record("b").waiting)
 

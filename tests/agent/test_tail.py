@@ -81,6 +81,21 @@ def test_following_over_attempts(jobs: Jobs, supervised: Made, whose: dict[str, 
         assert again.raw == (first + second)[2:]
 
 
+@pytest.mark.parametrize("whose", [{"rank": 1}, {}])
+def test_a_suspension_is_told_between_two_attempts(jobs: Jobs, supervised: Made, whose: dict[str, Any]) -> None:
+    followed = Following(jobs, whose)
+    supervised.write(1, b"first\n")
+    eventually(lambda: b"first\n" in followed.raw)
+    events = records.Events(supervised.folder)
+    events.add(state.SUSPENDED, "suspended by ann;\n[taco-launch: attempt 9]\n")
+    events.add(state.RESUMED, "resumed by bob")
+    supervised.begin()
+    supervised.end()
+    followed.join()
+    told = b"[taco-launch: suspended by ann; [taco-launch: attempt 9]]\n[taco-launch: attempt 2]\n"
+    assert followed.raw == (b"first\n" if whose else b"n1/1 | first\n") + told
+
+
 def test_a_half_line_is_shown_as_it_comes_only_without_times(jobs: Jobs, supervised: Made) -> None:
     plain, timed = Following(jobs, {"rank": 0}), Following(jobs, {"rank": 0, "timestamps": True})
     supervised.write(0, b"Epoch 1 ...")

@@ -46,7 +46,7 @@ class Made:
         self.own = self.folder.of_attempt(self.attempt)
         self.own.launcher.parent.mkdir(exist_ok=True)
         self.merge = Merge(self.folder.merged, self.limit)
-        self.merge.begin(self.attempt)
+        self.merge.begin(self.attempt, state.suspension(records.record(self.folder), self.attempt))
         self.hosts = [host for host, ranks in SHARES[self.attempt - 1].items() for _rank in range(ranks)]
         self.writers = [Writer(self.own.rank(rank), self.limit) for rank in range(len(self.hosts))]
         for rank, host in enumerate(self.hosts):

@@ -1,17 +1,44 @@
 """What people type who come from Arena is refused, and they are told how it is typed here."""
 
+import shlex
+
 import pytest
 
 from taco_launch.cli.arena import slip
 from tests.cli.test_cli import call
 
+ARENAS = shlex.split("--workers 2 --gpus 4 --env A=1 --tensorboard --mca a b --gdr -H h1")
 TYPED = (
     (("submit", "pytorch", "--name=b", "python x.py -n 1"), "Type: taco-launch submit --name b -- python x.py -n 1\n"),
     (
         ("submit", "mpijob", "--name=b", "--gpus=1", "--workers=3", "--image=i:1", "python x.py"),
-        "Type: taco-launch submit --name b --workers 3 --gpus 1 -- python x.py\n",
+        "Type: taco-launch submit --workers 3 --gpus 1 --name b -- python x.py\n",
     ),
-    (("run", "--np", "2", "tf", "--", "python3", "a b.py"), "Type: taco-launch run -- python3 'a b.py'\n"),
+    (("run", "--np", "2", "tf", "--", "python3", "a b.py"), "Type: taco-launch run --np 2 -- python3 'a b.py'\n"),
+    (
+        ("submit", "tf", *ARENAS, "python x.py"),
+        (
+            "Type: taco-launch submit --workers 2 --gpus 4 -H h1 --mca a b --gdr -x A=1 -- python x.py\n"
+            "  left out: --tensorboard: start TensorBoard yourself, with"
+        ),
+    ),
+    (
+        ("submit", "pytorch", "--working-dir=/root", "--sync-mode=git", "--epochs=3", "python x.py"),
+        (
+            "python x.py\n  left out: --working-dir: cd there before you type the line; in containers let the command begin "
+            "with: env -C DIR\n  left out: --sync-mode: nothing fetches the code: copy it yourself to where the ranks run, or "
+            "put it into the image\n  left out: --epochs is no option here; one of your program stands behind --\n"
+        ),
+    ),
+    (("run", "--env=A=1", "--", "true"), "No such option: --env: a variable is given by -x NAME=VALUE\n"),
+    (
+        ("run", "--image", "i:1", "--data=d:/d", "--logdir", "/d", "--", "true"),
+        (
+            "No such option: --image: the image stands in the inventory (container: {image: ...}), and setup makes the "
+            "containers from it\n  --data: folders of the hosts stand in the inventory (container: {mounts: [HOST_PATH:PATH]}), "
+            "and setup mounts them\n  --logdir: start TensorBoard yourself"
+        ),
+    ),
     (("run", "horovod", "--name", "b"), "Type: taco-launch run --name b -- python3 train.py\n"),
     (("run", "pytorch", "python 'x.py"), "Type: taco-launch run -- python3 train.py\n"),
 )

@@ -157,6 +157,19 @@ def test_without_a_command(verb: str, cluster: Path) -> None:
     assert "Missing the command: -- COMMAND..." in result.stderr
 
 
+@pytest.mark.parametrize("verb", ["run", "submit", "run --dry-run"])
+def test_a_line_in_quotes(verb: str, cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = call("-i", str(cluster), *verb.split(), "--name", "q", "python3 -c 'print(1)' --epochs 10")
+    assert result.exit_code == 2
+    assert (
+        "no program has the name \"python3 -c 'print(1)' --epochs 10\"\nhint: all of it is taken for" in result.stderr
+    )
+    assert "leave the quotes out, or: sh -c '...'" in result.stderr
+    cluster.with_name("my tool").touch()
+    monkeypatch.chdir(cluster.parent)
+    assert call("-i", str(cluster), "run", "--dry-run", "my tool").exit_code == 0
+
+
 def test_a_file_is_a_whole_job(submit: Submit) -> None:
     spec, result = submit("-f", "job.yaml")
     assert result.stdout == "vgg16\n"

@@ -257,18 +257,71 @@ WAITING:
 def test_get_says_when_it_is_tried_again() -> None:
     found = job("again", 1, JobState.RESTARTING, 60, not_before=NOW + 20, reason="rank 0 on gpu1 exited with code 1")
     policy = Policy(restart=Restart.ON_FAILURE, backoff_limit=3)
-    changes = (Transition(NOW - 60, JobState.QUEUED), Transition(NOW - 10, JobState.RESTARTING))
+    states = (JobState.QUEUED, JobState.STARTING, JobState.RESTARTING)
+    changes = tuple(map(Transition, (NOW - 60, NOW - 50, NOW - 10), states, ("", "", "rank 0 on gpu1 failed")))
     record = replace(found.record, attempt=1, transitions=changes, shares=GPUS, hosts=("gpu1", "gpu2"))
     found = replace(found, spec=replace(found.spec, policy=policy), record=record)
     at = time.strftime("%H:%M:%S", time.localtime(NOW + 20))
     shown = text(job_tables.one_job(found, NOW, wide=False))
     assert shown.endswith(
-        "\nREASON: rank 0 on gpu1 exited with code 1\nATTEMPT: 2 of 4\n\n"
-        f"WAITING:\n  the next attempt begins in 20s, at {at}"
+        "\nREASON: rank 0 on gpu1 exited with code 1\nATTEMPT: 1 of 4 failed\n\n"
+        f"WAITING:\n  attempt 2 begins in 20s, at {at}"
     )
     assert shown.splitlines()[6].split()[-2:] == ["N/A", "N/A"]  # not the hosts of the attempt before
     assert "gpu2" not in text(job_tables.one_job(found, NOW, wide=True))
-    assert "WAITING" not in job_tables.one_job(found, NOW + 21, wide=False)
+    for late in (20, 21):
+        assert job_tables.one_job(found, NOW + late, wide=False).endswith("WAITING:\n  attempt 2 begins now")
+    queued = replace(found, record=replace(record, state=JobState.QUEUED, waiting=(("gpu1", "full"),)))
+    assert text(job_tables.one_job(queued, NOW + 21, wide=False)).endswith(
+        "ATTEMPT: 1 of 4 failed\nEARLIER FAILURE: attempt 1: rank 0 on gpu1 failed\n\nWAITING:\n  gpu1: full"
+    )
+    runs = replace(found, record=replace(record, state=JobState.RUNNING, attempt=2, not_before=None))
+    assert text(job_tables.one_job(runs, NOW, wide=False)).endswith(
+        "ATTEMPT: 2 of 4\nEARLIER FAILURE: attempt 1: rank 0 on gpu1 failed"
+    )
+
+
+SUSPENDED = (
+    Transition(NOW - 60, JobState.QUEUED),
+    Transition(NOW - 50, JobState.STARTING),
+    Transition(NOW - 30, JobState.SUSPENDED, "suspended by ann"),
+)
+
+
+def test_get_of_a_job_that_was_suspended() -> None:
+    """Its training lasts from its first start on, whatever came in between; an attempt is counted where one may fail."""
+    found = job("a", 1, JobState.SUSPENDED, 60, attempt=1, transitions=SUSPENDED, reason="suspended by ann")
+    assert text(job_tables.one_job(found, NOW, wide=False)).endswith(
+        "REASON: suspended by ann\n\nWAITING:\n  suspended by ann; taco-launch resume a lets it go on"
+    )
+    again = replace(found.record, state=JobState.RUNNING, attempt=2, started=NOW - 5)
+    shown = text(job_tables.one_job(replace(found, record=again), NOW, wide=False))
+    assert "TRAINING DURATION: 50s" in shown
+    assert "ATTEMPT" not in shown
+    policy = Policy(restart=Restart.ON_FAILURE, backoff_limit=2)
+    counted = replace(found, spec=replace(found.spec, policy=policy))
+    assert "\nATTEMPT: 1 of 4 suspended\n" in job_tables.one_job(counted, NOW, wide=False)
+
+
+def test_get_of_a_job_that_nobody_has_looked_at() -> None:
+    shown = text(job_tables.one_job(job("a", 3, JobState.QUEUED, 1), NOW, wide=True))
+    assert "\nRANKS: 3\n" in shown
+    assert shown.endswith("WAITING:\n  waiting for slots")
+
+
+def test_wide_list_names_one_host_of_those_that_had_no_place() -> None:
+    reason = "no place within the 5 s that it was to wait; job b is before it\n  gpu1: full\n  gpu2: full\n  gpu3: gone"
+    late = replace(ROWS[2], exit_code=4, reason=reason)
+    (line,) = job_tables.job_list((late,), NOW, wide=True).splitlines()[1:]
+    assert line.endswith("wait; job b is before it; gpu1: full; and 2 more hosts")
+
+
+def test_the_events_have_the_number_of_their_attempt() -> None:
+    kinds = ("submitted", "placed", "running", "restarting", "waiting", "placed", "ended")
+    events = tuple(Event(NOW, kind, data={"attempt": 2 if at == 5 else 1}) for at, kind in enumerate(kinds))
+    found = replace(job("a", 1, JobState.RUNNING, 1), events=events)
+    lines = text(job_tables.one_job(found, NOW, wide=True)).splitlines()[-7:]
+    assert [line.split()[2:-1] for line in lines] == [[], ["1"], ["1"], ["1"], [], ["2"], ["2"]]
 
 
 def test_get_explains_a_failure() -> None:

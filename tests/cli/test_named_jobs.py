@@ -102,7 +102,14 @@ def test_the_question(what: str, answer: str, taken: bool, verb: Verb, monkeypat
     assert result.exit_code == (0 if taken else 1), result.output
     assert {name for _op, name in done} == ({"bobs", "mine"} if taken else {"mine"})
     assert f"job bobs is bob's: {what} it?" in result.stderr
-    assert (f"error: job bobs is bob's: nothing was {DONE[what]}" in result.stderr) is not taken
+    assert (f"error: job bobs is bob's: bobs was not {DONE[what]}\n" in result.stderr) is not taken
+
+
+@pytest.mark.parametrize("what", ["stop", "suspend", "resume"])
+def test_what_cannot_be_done_is_no_question(what: str, verb: Verb) -> None:
+    result, _done = verb(what, "bobs", states={"bobs": JobState.FAILED})
+    assert "nobody to ask" not in result.stderr
+    assert "FAILED" in result.stderr or "CANCELLED" in result.stderr  # as the head says how it stands
 
 
 def test_stop_of_a_job_that_has_ended_and_of_one_that_ends_at_once(verb: Verb) -> None:
@@ -141,6 +148,8 @@ def test_exec_asks_as_well(verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused.exit_code == 2
     assert "job bobs is bob's, and nobody to ask" in refused.stderr
     assert beside == []
+    assert verb("exec", "bobs", "true", states={"bobs": JobState.RESTARTING})[0].exit_code == 3  # the head refuses that
+    assert beside.pop() == "bobs"
     assert verb("exec", "mine", "true")[0].exit_code == 3
     assert verb("exec", "--yes", "bobs", "true")[0].exit_code == 3
     assert beside == ["mine", "bobs"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -141,7 +142,7 @@ def test_the_queue_deadline(taco: Taco) -> None:
     assert taco("wait", "late").returncode == 4
     job = taco.job("late")
     assert (job["state"], job["exit_code"], job["started"]) == ("FAILED", 4, None)
-    assert job["reason"].startswith("no place within the 2 s that it was to wait: localhost: 0 of 2 free")
+    assert job["reason"].startswith("no place within the 2 s that it was to wait\n  localhost: 0 of 2 free")
     assert taco("wait", "late").stderr.count("\n") == 1  # it never ran: there is no log to name
 
 
@@ -201,6 +202,8 @@ def test_suspend_and_resume(taco: Taco) -> None:
     assert taco("resume", "mine").returncode == 0
     eventually(lambda: taco.job("mine")["state"] == "RUNNING")
     assert taco.job("mine")["attempt"] == 2
+    assert "ATTEMPT" not in taco("get", "mine").stdout  # it has not failed
+    assert re.search(r"\[taco-launch: suspended by .*\]\n\[taco-launch: attempt 2\]\n", taco("logs", "mine").stdout)
     assert taco("resume", "mine").returncode == 2
     assert taco("stop", "mine").returncode == 0
     refused = taco("suspend", "mine")
@@ -263,9 +266,9 @@ def test_the_number_of_attempts_is_bounded(taco: Taco) -> None:
 
 
 def test_the_time_of_a_job_is_that_of_all_attempts(taco: Taco) -> None:
-    words = ("--restart", "on-failure", "--backoff-limit", "9", "--backoff", "60", "--timeout", "3")
+    words = ("--restart", "on-failure", "--backoff-limit", "9", "--backoff", "60", "--timeout", "8")
     submit(taco, "slow", "--np", "1", *words, "--", "sh", "-c", "exit 7")
-    assert taco.ended("slow", 15)["exit_code"] == 124
+    assert taco.ended("slow", 40)["exit_code"] == 124
     assert kinds(taco, "slow")[-2:] == ["restarting", "ended"]
 
 

@@ -34,7 +34,7 @@ def mpirun(site: Site) -> None:
 def scheduler(site: Site) -> None:
     """The queue goes on although nobody types a command: the end of the job before is what wakes it."""
     before, behind = site.name("before"), site.name("behind")
-    site.one.submit(before, "-H", "gpu4:2", seconds=8)
+    site.one.submit(before, "-H", "gpu4:2", seconds=20)  # so long that the other is submitted meanwhile
     site.one.runs(before)
     site.one.submit(behind, "-H", "gpu4:2", seconds=1)
     assert site.one.job(behind)["state"] == "QUEUED"

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.faults.conftest import Wave
-from tests.faults.fates import KILLED, ends, lives, one_each, started, wrappers
+from tests.faults.fates import HUNG_UP, KILLED, ends, lives, one_each, started, wrappers
 from tests.faults.site import JOBS, Site
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
@@ -24,8 +24,8 @@ def orted(site: Site) -> None:
     daemon = site.inside("gpu4", "ps -o ppid= $1", wrapper)
     assert site.inside("gpu4", "ps -o comm= $1", daemon) == "orted"
     since = site.kill("gpu4", [daemon])
-    # its ranks go with it, and these are told of: killed, or killed with what started them
-    ends(site, name, since, "FAILED", KILLED, "rank 1 on gpu4 was ")
+    # its rank goes with it: by the hang-up of its session, or killed by whoever is first to see it
+    ends(site, name, since, "FAILED", (KILLED, HUNG_UP), "rank 1 on gpu4 was ", "mpirun's daemon")
 
 
 def guard(site: Site) -> None:

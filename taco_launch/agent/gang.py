@@ -378,7 +378,7 @@ class Gang:
 
     def _known(self, known: JobFacts, hosts: Sequence[Host], note: Note) -> JobFacts:
         """Add what the guards have told of the placed hosts; where one is elsewhere, what is between them is asked."""
-        known = replace(known, daemon_ports=self._ports)
+        known = replace(known, daemon_ports=self._ports, near=probed.near(hosts, self.link))
         if not self._looks:
             return known
         links = [self.link(host.name) for host in hosts]

@@ -1,10 +1,12 @@
-"""What the probes of a job's guards said, read for the job's line."""
+"""What the guards of a job said of their hosts, by their probes and with its slots, read for the job's line."""
 
 import time
 from dataclasses import replace
-from typing import Any, Callable, Mapping, Tuple
+from typing import Any, Callable, Mapping, Sequence, Tuple
 
-from taco_launch.model.job_facts import JobFacts
+from taco_launch.agent.links import Link
+from taco_launch.model.hosts import Host
+from taco_launch.model.job_facts import JobFacts, Near
 from taco_launch.model.jobs import JobSpec
 
 
@@ -23,3 +25,9 @@ def added(known: JobFacts, spec: JobSpec, told: Mapping[str, str]) -> JobFacts:
     facts = tuple(parse(name, text.encode("utf-8", "surrogateescape"), now, now) for name, text in told.items())
     found = over_ssh(known, spec, facts)
     return replace(known, nccl=found.nccl, horovod=found.horovod, between=found.between)
+
+
+def near(hosts: Sequence[Host], link: Callable[[str], Link]) -> Tuple[Tuple[str, Near], ...]:
+    """Give by host the HCAs near the job's GPUs; nothing of hosts that have not told them with the slots."""
+    told = ((host.name, link(host.name).answers.get("leased", {}).get("near")) for host in hosts)
+    return tuple((name, tuple(tuple(tuple(hcas) for hcas in alike) for alike in gpus)) for name, gpus in told if gpus)

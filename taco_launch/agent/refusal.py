@@ -15,8 +15,14 @@ def ahead(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots
     """Give the hosts to be reached next: as many as suffice, if all their slots are free; none where no more are needed.
 
     `hosts` are those that can be used as far as that is known, in the order in which they are filled; `reached` is what is
-    free on those that answered.
+    free on those that answered. Of a job that takes as many as it can get, hosts to be left out are reached last.
     """
+    if wanted.least is not None:
+        kept = [host for host in hosts if host.name not in wanted.left_out]
+        more = ahead(replace(wanted, least=None, left_out=()), kept, reached)
+        if more or _suffice(wanted, [reached[host.name] for host in kept if host.name in reached]):
+            return more
+        wanted = replace(wanted, hosts=wanted.least, least=None)
     ordered = sorted(hosts, key=lambda host: host.name in wanted.left_out)
     found = [
         reached.get(host.name, HostSlots(host.name, host.slots or wanted.unit, leaf=host.leaf)) for host in ordered

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.agent import facts, leases, occupancy
 from taco_launch.agent.folders import JobFolder
@@ -13,6 +13,10 @@ from taco_launch.errors import HostError
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.hosts import Terms
+from taco_launch.model.job_facts import Near
+
+if TYPE_CHECKING:  # it is needed where a job takes some of the GPUs alone
+    from taco_launch.placement.mesh import Mesh
 
 # Who uses the GPUs is looked at on all hosts side by side, and not again when their slots are taken one after another.
 _RECENT_SECONDS = 10.0
@@ -98,12 +102,9 @@ class _Order:
         return self._pick(free) if len(free) > self._count else None
 
     def _pick(self, free: List[int]) -> GpuChoice:
-        from taco_launch.agent import topology  # noqa: PLC0415 - only where there is a choice
-        from taco_launch.placement.picks import pick  # noqa: PLC0415
+        from taco_launch.placement.picks import pick  # noqa: PLC0415 - only where there is a choice
 
-        uuids, models = self._slots.uuids, self._slots.models
-        mesh = topology.mesh(self._state, uuids, models) if self._terms.topology and uuids else None
-        return pick(self._count, free, mesh, self._shared)
+        return pick(self._count, free, self._mesh(), self._shared)
 
     def answer(self, taken: Sequence[str]) -> Dict[str, Any]:
         """Say which slots the ranks have, in ascending order, and why."""
@@ -114,4 +115,21 @@ class _Order:
             had = sorted(choice.gpus) if choice is not None else mine[: self._count]
         elif choice is not None and sorted(choice.gpus) != had:  # others were faster: what is left
             choice = self._pick(had)
-        return {"slots": [self._slots.names[number] for number in had], "choice": to_json(choice)}
+        slots = [self._slots.names[number] for number in had]
+        return {"slots": slots, "choice": to_json(choice), "near": self._near(had)}
+
+    def _near(self, had: Sequence[int]) -> Near:
+        """Say which HCAs are near the GPUs of a job that leaves others of them to other jobs, as far as it is known."""
+        gpus = [number for number in had if number < self._slots.gpus]
+        if self._whole or not 0 < len(gpus) < self._slots.gpus:
+            return ()
+        from taco_launch.facts.distance import nearest_first  # noqa: PLC0415 - only for some of the GPUs
+
+        mesh = self._mesh()
+        return () if mesh is None else nearest_first(mesh.topology, gpus)
+
+    def _mesh(self) -> Optional["Mesh"]:
+        from taco_launch.agent import topology  # noqa: PLC0415 - only for some of the GPUs
+
+        uuids, models = self._slots.uuids, self._slots.models
+        return topology.mesh(self._state, uuids, models) if self._terms.topology and uuids else None

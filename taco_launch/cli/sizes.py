@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from taco_launch.errors import UsageError
+from taco_launch.inventory.host_counts import parse_range
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Each of these groups says how many ranks there are: option by option's name in the code.
@@ -19,17 +20,15 @@ _RANGE = re.compile(r"\d*:\d*")
 
 
 class _HostCount(click.IntRange):
-    """A number of hosts; whoever names them means another option."""
+    """A number of hosts, or the least and the most; whoever names them means another option."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a number."""
+        """Read a number, or two as MIN:MAX."""
         if isinstance(value, str) and _RANGE.fullmatch(value):
-            self.fail(
-                f"{value!r}: a job has the same hosts from its start to its end, no MIN:MAX of them. Give one number; with "
-                "--backoff-limit N the job is tried again when it loses a host, then on others",
-                param,
-                ctx,
-            )
+            try:
+                return parse_range(value)
+            except ValueError as error:
+                self.fail(f"{value!r} {error}", param, ctx)
         if isinstance(value, str) and not value.lstrip("-").isdecimal():
             self.fail(f"{value!r} is not a number of hosts; which ones is said with -H", param, ctx)
         return super().convert(value, param, ctx)
@@ -74,8 +73,9 @@ def size_options(function: F) -> F:
             "--hosts",
             "host_count",
             type=_HostCount(min=1),
-            metavar="N",
-            help="Number of hosts, of those that -H names or the inventory has. Default: all, with --slots-per-host.",
+            metavar="N|MIN:MAX",
+            help="Number of hosts, of those that -H names or the inventory has; MIN:MAX: as many as are free when the job "
+            "begins, at least MIN, and these to its end. Default: all, with --slots-per-host.",
         ),
         click.option(
             "--np", "-np", "-n", "np", type=click.IntRange(min=1), help="Number of ranks. Default: every slot."
@@ -95,8 +95,10 @@ def sizes_of(options: Mapping[str, Any]) -> dict[str, Any]:
     shared = _shared(options)
     workers, gpus = options.get("workers"), options.get("gpus")
     if workers is None and gpus is None:
-        names = ("np", "host_count", "slots_per_host")
-        return {**{name: options.get(name) for name in names}, **shared}
+        sizes = {name: options.get(name) for name in ("np", "host_count", "slots_per_host")}
+        if isinstance(sizes["host_count"], tuple):
+            sizes["least_hosts"], sizes["host_count"] = sizes["host_count"]
+        return {**sizes, **shared}
     workers, gpus = workers or 1, gpus or 1
     if options["per_host"]:
         return {"host_count": workers, "slots_per_host": gpus, **shared}

@@ -4,7 +4,7 @@ PIX: below one PCIe switch (or bridge). PXB: over several, and no host bridge. P
 NODE: over host bridges of one NUMA node. SYS: between NUMA nodes. (The legend of nvidia-smi topo -m.)
 """
 
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.found import Absent, Found, Unknown
@@ -12,6 +12,8 @@ from taco_launch.model.hardware import Distance, PciDevice, Topology
 
 # Devices below one switch differ in two places of their paths: the switch's downstream port, and themselves.
 _SWITCH = 2
+# NCCL looks for paths over PIX and over PXB in any case, and farther only where it found none (its ncclTopoCompute).
+_EQUALLY_NEAR = (("PIX", "PXB"), ("PHB",), ("NODE",), ("SYS",))
 
 
 def distances(facts: HostFacts) -> Found[Tuple[Distance, ...]]:
@@ -43,6 +45,15 @@ def by_matrix(topology: Topology) -> Dict[Tuple[int, str], str]:
         for gpu in range(count)
         for place, nic in enumerate(topology.nics)
     }
+
+
+def nearest_first(topology: Topology, gpus: Sequence[int]) -> Tuple[Tuple[Tuple[str, ...], ...], ...]:
+    """Give for each of the GPUs the names of the HCAs at PIX or PXB, at PHB, at NODE, at SYS, as the matrix has it."""
+    links = by_matrix(topology)
+    return tuple(
+        tuple(tuple(nic for nic in topology.nics if links[gpu, nic] in alike) for alike in _EQUALLY_NEAR)
+        for gpu in gpus
+    )
 
 
 def between(one: PciDevice, other: PciDevice) -> Found[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from taco_launch.errors import UsageError
+from taco_launch.facts.distance import nearest_first
 from taco_launch.flows.jobs import for_elsewhere
 from taco_launch.launch import plan
 from taco_launch.launch.env import relevant
@@ -15,14 +16,14 @@ from taco_launch.model.choices import GpuChoice
 from taco_launch.model.codec import from_json
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.hardware import Topology
-from taco_launch.model.job_facts import JobFacts
+from taco_launch.model.job_facts import JobFacts, Near
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import File, HostSlots, LaunchPlan, Placement, Share, wanted_of
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.bandwidth import DEFAULT, figures_of
 from taco_launch.placement.mesh import Mesh, mesh_of
 from taco_launch.placement.picks import explained
-from taco_launch.placement.terms import place_alike
+from taco_launch.placement.terms import allowed, place_alike
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,12 @@ def dry_run(
         )
     wrapper = ("agent", plan.wrapper_op(spec), spec.name, "--")
     placed, _models = place_alike(wanted_of(spec), spec.hosts, free, _by_name(spec, known))
-    choices: tuple[Share, ...] = ()
-    if explain and _takes_some(placed, free):  # the line stays what it is without this
+    choices = placed.shares
+    if explain and _takes_some(placed, free):
         gpus = known if missing else told(("how GPUs are linked",))
         choices = explained(spec.hosts, placed, _by_name(spec, gpus), _meshes(gpus, links)).shares
+    if explain:  # but for HCAs that are far from these GPUs, the line stays what it is without this
+        known = replace(known, near=_near(spec, choices, _by_name(spec, known), links))
     placement = plan.processes(spec, placed)
     port = (*plan.own_ports(spec), plan.ANY_PORT)[0]
     made = plan.plan(spec, "<id>", placement, known, wrapper, folder, port)
@@ -114,6 +117,22 @@ def _meshes(known: JobFacts, links: Mapping[str, Topology]) -> dict[str, Mesh | 
         for host in known.hosts
         if host.host in links
     }
+
+
+def _near(
+    spec: JobSpec, shares: Sequence[Share], found: Mapping[str, Occupancy], links: Mapping[str, Topology]
+) -> tuple[tuple[str, Near], ...]:
+    """Give the HCAs near the GPUs that a job would have, as its guards would: of hosts some of whose GPUs it leaves."""
+    terms = {host.name: host.terms for host in spec.hosts if host.terms.topology and not spec.exclusive}
+    near = list[tuple[str, Near]]()
+    for share in shares:
+        if share.host in terms.keys() & links.keys():
+            here = found[share.host]
+            every = [number for number in allowed(terms[share.host], here) if number < here.gpus]
+            mine = every if share.choice is None else share.choice.gpus
+            if 0 < len(mine) < here.gpus:
+                near.append((share.host, nearest_first(links[share.host], mine)))
+    return tuple(near)
 
 
 def write_files(found: LaunchPlan, spec: JobSpec, folder: str) -> tuple[str, ...]:

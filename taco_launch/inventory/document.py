@@ -40,9 +40,10 @@ _ODD = {
 
 @dataclass(frozen=True)
 class Odd:
-    """A value that no key of ours takes; `what` says what YAML makes of it."""
+    """A value that next to no key of ours takes; `what` says what YAML makes of it, `text` how it is written."""
 
     what: str
+    text: str
 
 
 def read(text: str, faults: Faults) -> Any:
@@ -116,7 +117,7 @@ class _Reader:
     def _scalar(self, event: Any) -> tuple[Any, str]:
         """Give the value of a scalar, None for what is none, and how it is shown."""
         if isinstance(event, yaml.AliasEvent):
-            return Odd("an alias"), plain(f"*{event.anchor}")
+            return Odd("an alias", ""), plain(f"*{event.anchor}")
         if not isinstance(event, yaml.ScalarEvent):
             return None, "[...]" if isinstance(event, yaml.SequenceStartEvent) else "{...}"
         written: str = event.value
@@ -129,7 +130,7 @@ class _Reader:
             return _YES_NO.get(written.lower()), written or "(nothing)"
         if kind == "int" and _DECIMAL.fullmatch(written):
             return int(written), written
-        return Odd(_ODD[kind]), plain(written)
+        return Odd(_ODD[kind], written), plain(written)
 
     def _sequence(self, loc: Loc) -> tuple[Any, ...]:
         items: list[Any] = []

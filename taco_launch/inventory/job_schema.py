@@ -20,6 +20,7 @@ from taco_launch.inventory.job_values import (
     SlotCount,
     Time,
     Variable,
+    Workers,
 )
 from taco_launch.inventory.schema import Section
 from taco_launch.inventory.values import Image, Interface, Label, Profile
@@ -93,10 +94,12 @@ class JobDocument(Section):
     )
     np: Ranks | None = Field(default=None, description="Number of ranks; every slot without it.")
     hosts: HostCount | None = Field(
-        default=None, description="Number of hosts, instead of np: with slotsPerHost, else whole hosts."
+        default=None,
+        description="Number of hosts, instead of np: with slotsPerHost, else whole hosts. MIN:MAX is as many as are free "
+        "when the job begins.",
     )
     slotsPerHost: SlotCount | None = Field(default=None, description="Number of ranks on each host.")  # noqa: N815
-    workers: HostCount | None = Field(
+    workers: Workers | None = Field(
         default=None,
         description="Number of workers, the master among them, as Arena counts, instead of np: each has gpus ranks on one "
         "host, or with perHost is a host; 1 with gpus alone.",

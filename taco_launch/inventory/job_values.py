@@ -3,14 +3,15 @@
 Checks are as those of `values.py`, which has the kinds that inventories share.
 """
 
+import re
 import shlex
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, PlainValidator, Tag, WithJsonSchema
 
 from taco_launch.errors import SpecError
-from taco_launch.inventory import durations, names, narrow, select
-from taco_launch.inventory.document import kind_of
+from taco_launch.inventory import durations, host_counts, names, narrow, select
+from taco_launch.inventory.document import Odd, kind_of
 from taco_launch.inventory.values import named, whole, whole_schema
 
 MOST_RETRIES = 1_000_000
@@ -88,6 +89,21 @@ def _indices(text: str) -> str:
     return text
 
 
+def _host_count(value: Any) -> int | tuple[int, int]:
+    """Check a number of hosts, or MIN:MAX, which YAML 1.1 takes for a number of base 60."""
+    text = value.text if isinstance(value, Odd) else value
+    if isinstance(text, str) and re.fullmatch(host_counts.PATTERN, text):
+        try:
+            return host_counts.parse_range(text)
+        except ValueError as error:
+            raise ValueError(str(error), "for example 2:4") from None
+    number = isinstance(value, int) and not isinstance(value, bool)
+    if not number or not 1 <= value <= host_counts.MOST_HOSTS:
+        found = "" if number else f", and this is {kind_of(value)}"
+        raise ValueError(f"must be a whole number from 1 to {host_counts.MOST_HOSTS}, or MIN:MAX{found}", "")
+    return int(value)
+
+
 def _time(least: int) -> PlainValidator:
     def check(value: Any) -> float:
         whole_number = isinstance(value, int) and not isinstance(value, bool)
@@ -122,7 +138,19 @@ QueueName = Annotated[str, named("a queue name")]
 Hosts = Annotated[str, AfterValidator(_hosts)]
 Indices = Annotated[str, BeforeValidator(_plain_number), AfterValidator(_indices), _TEXT_OR_NUMBER]
 Ranks = Annotated[int, whole(1, _MOST_RANKS), whole_schema(1, _MOST_RANKS)]
-HostCount = Annotated[int, whole(1, _MOST_RANKS), whole_schema(1, _MOST_RANKS)]
+Workers = Annotated[int, whole(1, host_counts.MOST_HOSTS), whole_schema(1, host_counts.MOST_HOSTS)]
+HostCount = Annotated[
+    int | tuple[int, int],
+    PlainValidator(_host_count),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 1, "maximum": host_counts.MOST_HOSTS},
+                {"type": "string", "pattern": f"^{host_counts.PATTERN}$"},
+            ]
+        }
+    ),
+]
 SlotCount = Annotated[int, whole(1, names.MAX_SLOTS), whole_schema(1, names.MAX_SLOTS)]
 Priority = Annotated[int, whole(-MOST_PRIORITY, MOST_PRIORITY), whole_schema(-MOST_PRIORITY, MOST_PRIORITY)]
 Retries = Annotated[int, whole(0, MOST_RETRIES), whole_schema(0, MOST_RETRIES)]

@@ -7,6 +7,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import AbstractSet, Dict, List, Optional, Sequence, Tuple
 
+from taco_launch.launch.near_hcas import near_hcas
 from taco_launch.model.job_facts import Between, JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement
@@ -106,7 +107,7 @@ def decide(spec: JobSpec, placement: Placement, facts: JobFacts, folder: str) ->
     _gdr(made, spec, facts)
     _software(made, spec, facts)
     if facts.between is not None and not made.holds("tcp"):
-        _hcas(made, facts.between)
+        _hcas(made, near_hcas(facts.between, placement, dict(facts.near)))
     _gid(made, spec, facts)
     return made
 

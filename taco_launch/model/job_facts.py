@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
+# For each GPU that a job has on a host, the names of the HCAs at PIX or PXB, at PHB, at NODE, at SYS.
+Near = Tuple[Tuple[Tuple[str, ...], ...], ...]
+
 
 @dataclass(frozen=True)
 class JobHost:
@@ -71,7 +74,7 @@ class JobFacts:
     value) of LD_LIBRARY_PATH, CUDA_VISIBLE_DEVICES and of what NCCL, Horovod, LightCC, Open MPI and UCX read, None where it is a container's
     that nobody has looked into. Versions are as the software says them: `4.1.4`. `between` is None where nobody has
     looked at the hosts. `daemon_ports` are those that the job's mpirun and its daemons have for themselves, of
-    `network.port_range`.
+    `network.port_range`. `near` is by host, of those that the job has some GPUs of, and not all.
     """
 
     root: bool
@@ -82,3 +85,4 @@ class JobFacts:
     hosts: Tuple[JobHost, ...] = ()
     between: Optional[Between] = None
     daemon_ports: Tuple[int, ...] = ()
+    near: Tuple[Tuple[str, Near], ...] = ()

@@ -80,7 +80,8 @@ class Asked:
 class JobSpec:
     """All that the head needs to run a job: no file of the controller is named, nothing is left to look up there.
 
-    `np` is the number of ranks, None for every slot of `hosts`; `host_count` how many of `hosts` have to be taken, and
+    `np` is the number of ranks, None for every slot of `hosts`; `host_count` how many of `hosts` have to be taken (with
+    `least_hosts` as many as are free when it begins, at least that many), and
     `slots_per_host` how many ranks each of them, None where that is all one; `head` is the name of the host that mpirun runs on.
     A job that counts workers has `slots_per_worker`: so many ranks are one worker's, which has them on one host.
     `procs_per_gpu` processes share each slot, and with `mps` CUDA's Multi-Process Service, both only with env.
@@ -116,6 +117,7 @@ class JobSpec:
     owner: str = ""
     policy: Policy = field(default_factory=Policy)
     exclusive: bool = False
+    least_hosts: Optional[int] = None
 
     def is_here(self, host: Host) -> bool:
         """Say whether a host is the one that mpirun runs on."""

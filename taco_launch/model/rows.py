@@ -114,7 +114,7 @@ def _waited(record: JobRecord) -> Optional[float]:
 def _requested(spec: JobSpec, record: JobRecord) -> Optional[int]:
     if spec.np is not None:
         return spec.np
-    if spec.slots_per_host is not None:
+    if spec.slots_per_host is not None and spec.least_hosts is None:
         return spec.slots_per_host * (len(spec.hosts) if spec.host_count is None else spec.host_count)
     if record.np:  # it was told when it was placed
         return _slots(record)

@@ -19,6 +19,7 @@ def place(wanted: Wanted, free: Sequence[HostSlots]) -> Placement:
 
     Ranks that are wanted on no certain number of hosts fill one host before the next. Hosts to be left out come last.
     Ranks of one worker (`unit`) have one host: what a host has beyond whole workers is not used.
+    Where a least number of hosts is wanted, it is as many as can be had up to the most.
     Of hosts whose leaf is known, those of the fewest leaves that suffice come first, leaf after leaf. Where so many ranks
     are wanted of each host, those come first whose free GPUs have the fastest ring of as many, where that is known.
 
@@ -38,7 +39,8 @@ def place(wanted: Wanted, free: Sequence[HostSlots]) -> Placement:
     each = wanted.slots_per_host
     which = "free of other jobs" if each is None else f"with {_slots(each)} free"
     fastest = ", those with the fastest rings first" if len({_ring(entry, each) for entry in free}) > 1 else ""
-    return Placement(shares, f"the first hosts {_ORDER} {which}{fastest}{leaves}")
+    many = "" if wanted.least is None else f"; {_hosts(len(shares))}, asked for are {wanted.least} to {wanted.hosts}"
+    return Placement(shares, f"the first hosts {_ORDER} {which}{fastest}{many}{leaves}")
 
 
 def ordered(free: Sequence[HostSlots], left_out: Sequence[str]) -> Tuple[HostSlots, ...]:
@@ -61,7 +63,7 @@ def _arranged(wanted: Wanted, hosts: Sequence[HostSlots]) -> Tuple[HostSlots, ..
     counts, each = _counts_hosts(wanted), wanted.slots_per_host
     hosts = sorted(hosts, key=lambda entry: -_ring(entry, each))
     gives = {entry.host: int(_is_able(entry, each)) if counts else entry.slots for entry in hosts}
-    asked = wanted.hosts if counts else wanted.np
+    asked = _count(wanted, hosts) if counts else wanted.np
     need = sum(gives.values()) if asked is None else asked
     found: Tuple[HostSlots, ...] = ()
     for left_out in (False, True):
@@ -91,11 +93,19 @@ def _counts_hosts(wanted: Wanted) -> bool:
     return wanted.hosts is not None or wanted.slots_per_host is not None
 
 
+def _count(wanted: Wanted, hosts: Sequence[HostSlots]) -> int:
+    """Give how many of the hosts are to be taken; those to be left out only as far as the least number needs them."""
+    if wanted.hosts is None or wanted.least is None:
+        return len(hosts) if wanted.hosts is None else wanted.hosts
+    able = sum(_is_able(entry, wanted.slots_per_host) for entry in hosts if entry.host not in wanted.left_out)
+    return max(wanted.least, min(wanted.hosts, able))
+
+
 def _shares(wanted: Wanted, hosts: Sequence[HostSlots]) -> Tuple[Share, ...]:
     """Give the ranks of each host, nothing where it does not fit."""
     if _counts_hosts(wanted):
         each = wanted.slots_per_host
-        count = len(hosts) if wanted.hosts is None else wanted.hosts
+        count = _count(wanted, hosts)
         able = [entry for entry in hosts if _is_able(entry, each)][: max(count, 0)]
         return tuple(Share(entry.host, entry.slots if each is None else each) for entry in able if len(able) == count)
     left = sum(entry.all for entry in hosts) if wanted.np is None else wanted.np
@@ -161,19 +171,20 @@ def _workers_refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> 
 
 
 def _hosts_refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> PlacementError:
-    """Say that there are fewer hosts with as many slots than are wanted."""
+    """Say that there are fewer hosts with as many slots than are wanted at least."""
     each = wanted.slots_per_host
-    count = len(free) if wanted.hosts is None else wanted.hosts
+    count = _count(wanted, free)
+    least = "" if wanted.least is None else "at least "
     now = [HostSlots(entry.host, entry.all if never else entry.slots, entry.all) for entry in free]
     able = sum(_is_able(entry, each) for entry in now)
     does = "does" if count == 1 else "do"
     some = _hosts(able) if able else "no host"
     if each is None:
-        message = f"{count} whole host{'' if count == 1 else 's'} {does} not fit: "
+        message = f"{least}{count} whole host{'' if count == 1 else 's'} {does} not fit: "
         are = "are" if able > 1 else "is"
         message += f"there {are} {some}" if never else f"{some} {are} free of other jobs"
     else:
-        message = f"{_hosts(count)} with {_slots(each)}{'' if count == 1 else ' each'} {does} not fit: "
+        message = f"{least}{_hosts(count)} with {_slots(each)}{'' if count == 1 else ' each'} {does} not fit: "
         message += f"{some} {'have' if able > 1 else 'has'} as many{'' if never else ' free'}"
     fits = [f"--hosts {able}"] if able and wanted.hosts is not None else []
     slots = sorted((entry.slots for entry in now), reverse=True)

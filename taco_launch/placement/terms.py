@@ -1,7 +1,7 @@
 """Which slots of a host a job may have at all, by index and model, and that its GPUs are of one model: pure."""
 
 from dataclasses import replace
-from typing import Callable, Dict, Mapping, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Mapping, Sequence, Set, Tuple
 
 from taco_launch.errors import PlacementError
 from taco_launch.model.hosts import Host, Terms
@@ -57,13 +57,16 @@ def place_alike(
     if len(taken) < 2 or placement.np < 2:
         return placement, ()
     never = True
+    fits: List[Tuple[Placement, Tuple[str, ...]]] = []
     by_name = {host.name: host for host in hosts}
     for model in taken:
         some = [_only(by_name[entry.host], model, entry, found) for entry in free]
         try:
-            return place(wanted, some), (model,)
+            fits.append((place(wanted, some), (model,)))
         except PlacementError as error:
             never = never and error.never
+    if fits:  # the first, but where as many hosts as can be had are wanted
+        return max(fits, key=lambda fit: 0 if wanted.least is None else len(fit[0].shares))
     reasons = tuple((host, ", ".join(_count(host, model, found) for model in models[host])) for host in models)
     hint = "--gpu-model NAME takes those of one model alone; given for each of them, the job may have all of these"
     raise PlacementError("it fits on GPUs of several models only", reasons, hint, never=never)

@@ -77,6 +77,12 @@ def test_a_failed_host_of_unknown_size_may_have_been_enough() -> None:
         (Wanted(2, left_out=("n1",)), (), ["n2"]),
         (Wanted(6, left_out=("n1",)), (), ["n2", "n3", "n1"]),
         (Wanted(99), ("n1", "n2", "n3"), []),
+        # as many as can be had: all up to the most, and one that failed before only where it is needed
+        (Wanted(hosts=2, least=1), (), ["n1", "n2"]),
+        (Wanted(hosts=9, least=1), ("n1",), ["n2", "n3"]),
+        (Wanted(hosts=3, least=1, left_out=("n1",)), (), ["n2", "n3"]),
+        (Wanted(hosts=3, least=1, left_out=("n1",)), ("n2", "n3"), []),
+        (Wanted(hosts=3, least=3, left_out=("n1",)), ("n2", "n3"), ["n1"]),
     ],
 )
 def test_no_more_hosts_are_asked_than_are_needed(wanted: Wanted, reached: tuple[str, ...], more: list[str]) -> None:

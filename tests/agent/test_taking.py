@@ -16,9 +16,10 @@ from taco_launch.agent.holders import Holder
 from taco_launch.agent.leases import Leases
 from taco_launch.agent.occupancy import Slots
 from taco_launch.model.hosts import Host, Terms
+from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.plans import Placement
 from tests.agent.smi import Smi, install
-from tests.agent.test_gang import HOSTS, Cluster, assembled, cluster, refused
+from tests.agent.test_gang import HOSTS, Cluster, assembled, cluster, ignore, refused
 from tests.placement.machines import FOLDER
 
 __all__ = ["cluster"]
@@ -57,8 +58,11 @@ def test_two_jobs_get_the_two_halves(cluster: Cluster, smi: Smi) -> None:
     choice = first.shares[0].choice
     assert choice is not None
     assert (choice.ring, choice.bottleneck_gbps, len(choice.alternatives)) == ((0, 3, 2, 1), 25, 2)
-    assert gpus(assembled(cluster.gang("b", 4, hosts=EIGHT[:1]))) == {"n1": "4567"}
+    second, known = cluster.gang("b", 4, hosts=EIGHT[:1]).assemble(JobFacts(root=True), ignore)
+    assert gpus(second) == {"n1": "4567"}
     assert smi.calls.count("topo") == 1  # nothing was to be chosen for the second
+    ((host, near),) = known.near
+    assert (host, len(near), near[0]) == ("n1", 4, (("mlx5_2",), ("mlx5_3",), (), ("mlx5_0", "mlx5_1")))
 
 
 def test_the_matrix_is_asked_for_once_a_boot(cluster: Cluster, smi: Smi) -> None:
@@ -124,7 +128,8 @@ def test_a_chosen_gpu_that_another_takes_first(cluster: Cluster, monkeypatch: py
 @pytest.mark.usefixtures("smi")
 def test_an_exclusive_job_has_all_of_its_host(cluster: Cluster) -> None:
     gang = cluster.gang("a", 2, hosts=EIGHT[:1], exclusive=True)
-    assert gpus(assembled(gang)) == {"n1": "03"}
+    placement, known = gang.assemble(JobFacts(root=True), ignore)
+    assert (gpus(placement), known.near) == ({"n1": "03"}, ())
     error = refused(cluster.gang("b", 1, hosts=EIGHT[:1]))
     assert error.reasons[0][1].startswith("0 of 8 free, 8 held by job a since ")
     cluster.end(gang)
@@ -182,5 +187,7 @@ def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
 
 
 def test_jobs_without_a_choice_do_not_ask(cluster: Cluster, smi: Smi) -> None:
-    assert gpus(assembled(cluster.gang("a", 8, hosts=EIGHT[:1]))) == {"n1": "01234567"}
+    placement, known = cluster.gang("a", 8, hosts=EIGHT[:1]).assemble(JobFacts(root=True), ignore)
+    assert gpus(placement) == {"n1": "01234567"}
+    assert known.near == ()
     assert "topo" not in smi.calls

@@ -27,6 +27,8 @@ def two(tmp_path: Path) -> list[str]:
         ("--per-host --workers 2 --gpus 3", [[0], [1]]),
         ("--np 2 --procs-per-gpu 3", [[0, 1, 2, 3, 4, 5]]),
         ("--procs-per-gpu 2 --workers 2 --gpus 2", [[0, 1, 2, 3], [4, 5, 6, 7]]),
+        ("--hosts 1:4", [[0, 1, 2], [3, 4, 5]]),
+        ("--hosts 1:1 --slots-per-host 2", [[0, 1]]),
     ],
 )
 def test_where_workers_are(two: list[str], typed: str, ranks: list[list[int]]) -> None:
@@ -58,7 +60,10 @@ def test_workers_under_mpirun(two: list[str]) -> None:
         ("--procs-per-gpu 2 --launcher torchrun", 2, "--procs-per-gpu: --launcher torchrun gives each slot one rank"),
         ("--procs-per-gpu 2 --launcher env --per-host", 2, "--procs-per-gpu and --per-host"),
         ("--mps --launcher env", 2, "--mps: a GPU of a job is shared only by --procs-per-gpu N"),
-        ("--hosts 1:4", 2, "'1:4': a job has the same hosts from its start to its end, no MIN:MAX of them"),
+        ("--hosts 4:1", 2, "'4:1' must be MIN:MAX with MIN at least 1, MAX at least MIN"),
+        ("--hosts 2:", 2, "'2:' must be a whole number, or two of them as MIN:MAX: 2:4"),
+        ("--hosts 3:4", 4, "at least 3 whole hosts do not fit: there are 2 hosts"),
+        ("--hosts 1:2 --np 2", 2, "--np and --hosts: each says how many ranks there are"),
         ("--hosts n1:4", 2, "'n1:4' is not a number of hosts; which ones is said with -H"),
     ],
 )
@@ -77,6 +82,9 @@ def test_refusals(two: list[str], typed: str, code: int, told: str) -> None:
         ("workers: 2\ngpus: 2", "--gpus 1", [[0, 1]]),
         ("np: 5", "--workers 1", [[0]]),
         ("hosts: 2", "--workers 1", [[0]]),
+        ("hosts: 1:4", "", [[0, 1, 2], [3, 4, 5]]),
+        ("hosts: 1:4", "--slots-per-host 1", [[0], [1]]),
+        ("hosts: 1:4", "--hosts 1", [[0, 1, 2]]),
     ],
 )
 def test_a_job_file(two: list[str], tmp_path: Path, size: str, typed: str, ranks: list[list[int]]) -> None:

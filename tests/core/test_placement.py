@@ -1,6 +1,7 @@
 """A job gets all that it asks for or nothing, the hosts taken in the order given."""
 
 import re
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -26,8 +27,14 @@ BY_HOST = st.builds(
     Wanted,
     hosts=st.none() | st.integers(1, 7),
     slots_per_host=st.none() | st.integers(1, 9),
+    least=st.none() | st.integers(1, 7),
     left_out=st.lists(st.sampled_from([f"gpu{index}" for index in range(6)]), max_size=3).map(tuple),
-).filter(lambda wanted: wanted.hosts is not None or wanted.slots_per_host is not None)
+).filter(
+    lambda wanted: (
+        (wanted.hosts is not None or wanted.slots_per_host is not None)
+        and (wanted.least is None or (wanted.hosts is not None and wanted.least <= wanted.hosts))
+    )
+)
 
 
 def refused(wanted: Wanted, free: list[HostSlots]) -> PlacementError:
@@ -75,6 +82,9 @@ def test_hosts_with_as_many_slots_each(free: list[HostSlots], wanted: Wanted) ->
 
     in_order = [entry for last in (False, True) for entry in free if (entry.host in wanted.left_out) is last]
     assert list(ordered(free, wanted.left_out)) == in_order
+    if wanted.least is not None:  # as many as can be had, of those to be left out only as many as are needed
+        able = sum(ranks_on(entry) > 0 for entry in free if entry.host not in wanted.left_out)
+        count = max([wanted.least, *(size for size in range(wanted.least, count + 1) if size <= able)])
     fitting = [
         tuple(Share(entry.host, ranks_on(entry)) for entry in chosen)
         for chosen in combinations(in_order, max(count, 0))
@@ -97,7 +107,7 @@ def test_hosts_with_as_many_slots_each(free: list[HostSlots], wanted: Wanted) ->
     now = whole if error.never else free
     for option, number in re.findall(r"--(hosts|slots-per-host) (\d+)", error.hint or ""):
         less = Wanted(
-            hosts=int(number) if option == "hosts" else wanted.hosts,
+            hosts=int(number) if option == "hosts" else wanted.least or wanted.hosts,
             slots_per_host=int(number) if option == "slots-per-host" else wanted.slots_per_host,
         )
         assert place(less, now)
@@ -250,6 +260,15 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
             "ask for at most --hosts 1",
         ),
         (
+            Wanted(hosts=4, least=2),
+            [HALF, HostSlots("gpu2", 8)],
+            (
+                "at least 2 whole hosts do not fit: 1 host is free of other jobs\n"
+                "  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02\n  gpu2: 8 of 8 free"
+            ),
+            f"ask for at most --hosts 1, or {OTHERS}",
+        ),
+        (
             Wanted(hosts=1),
             [HALF],
             "1 whole host does not fit: no host is free of other jobs\n  gpu1: 2 of 8 free, 6 held by job vgg16 since 14:02",
@@ -260,6 +279,18 @@ OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
 def test_the_words(wanted: Wanted, free: list[HostSlots], message: str, hint: str) -> None:
     error = refused(wanted, free)
     assert (error.message, error.hint) == (message, hint)
+
+
+def test_as_many_hosts_as_are_free() -> None:
+    hosts = [HostSlots("gpu1", 8), HostSlots("gpu2", 2, 8), HostSlots("gpu3", 8), HostSlots("gpu4", 8)]
+    found = place(Wanted(hosts=4, slots_per_host=8, least=2), hosts)
+    assert [share.host for share in found.shares] == ["gpu1", "gpu3", "gpu4"]
+    assert found.why.endswith(" with 8 slots free; 3 hosts, asked for are 2 to 4")
+    # of one that failed before there is no more than the least number needs
+    after = place(Wanted(hosts=4, slots_per_host=8, least=2, left_out=("gpu3",)), hosts)
+    assert [share.host for share in after.shares] == ["gpu1", "gpu4"]
+    three = place(Wanted(hosts=4, slots_per_host=8, least=3, left_out=("gpu3",)), hosts)
+    assert [share.host for share in three.shares] == ["gpu1", "gpu4", "gpu3"]
 
 
 def test_many_hosts_are_told_by_their_number() -> None:
@@ -274,6 +305,7 @@ def test_what_a_job_asks_for() -> None:
     spec = JobSpec("j", ("true",), hosts, host_count=1, slots_per_host=4)
     assert wanted_of(spec, ["gpu1"]) == Wanted(None, 1, 4, ("gpu1",))
     assert wanted_of(JobSpec("j", ("true",), hosts, np=3)) == Wanted(3)
+    assert wanted_of(replace(spec, host_count=4, least_hosts=2)) == Wanted(None, 4, 4, least=2)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from taco_launch.queue import Waiting
 
 def job(name: str, np: int | None = 1, hosts: str = "a", *, tried: bool = True, **more: int) -> Waiting:
     """A job that came in the alphabet's order; `hosts` are of one letter each."""
-    wanted = Wanted(np, more.get("count"), more.get("each"))
+    wanted = Wanted(np, more.get("count"), more.get("each"), least=more.get("least"))
     most = more.get("most")
     return Waiting(name, more.get("priority", 0), float(ord(name[0])), wanted, tuple((h, most) for h in hosts), tried)
 
@@ -276,6 +276,24 @@ def test_a_worker_has_one_host() -> None:
     wide = replace(job("A", 2, "abd"), wanted=Wanted(2, unit=2))
     assert begin([wide, job("B", 1, "a")], rooms(a=".x", b=".y", d=".z")) == []
     assert begin([workers, job("B", 1, "c")], rooms(a=".x", b="x.", c=".")) == ["B"]
+
+
+@given(st.lists(st.sampled_from(["..", ".x", "xy"]), min_size=1, max_size=5), counts, counts)
+def test_a_job_begins_with_as_many_hosts_as_are_free(held: list[str], one: int, other: int) -> None:
+    """As soon as the least number is free; who is behind it may have a host then that it does not take, and none before."""
+    least, most = sorted((one, other))
+    names = "abcde"[: len(held)]
+    here = rooms(**dict(zip(names, held, strict=True)))
+    free = [name for name, slots in zip(names, held, strict=True) if slots == ".."]
+    first = job("A", None, names, count=most, each=2, least=least)
+    begun = least <= len(free)
+    assert begin([first], here) == (["A"] if begun else [])
+    for name in free:
+        after = begin([first, job("B", 1, name)], here)
+        assert after == (["A", "B"] if begun and name not in free[:most] else ["A"] if begun else [])
+    # with nobody on any host it never fits, and is refused at once
+    refused = begin([replace(first, tried=False)], rooms(**dict.fromkeys(names, "xx")))
+    assert refused == (["A"] if least > len(names) else [])
 
 
 def test_a_job_takes_the_fewest_leaves() -> None:

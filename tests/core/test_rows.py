@@ -37,6 +37,8 @@ def test_slots_are_allocated_while_there_are_ranks(state: JobState) -> None:
         ({"np": None, "hosts": (HOSTS[0], Host("x", "x"))}, 6, 6),
         ({"np": None, "host_count": 1}, 0, None),
         ({"np": None, "host_count": 1, "slots_per_host": 3}, 0, 3),
+        ({"np": None, "host_count": 4, "least_hosts": 1, "slots_per_host": 3}, 0, None),
+        ({"np": None, "host_count": 4, "least_hosts": 1, "slots_per_host": 3}, 6, 6),
         ({"np": None, "slots_per_host": 3}, 0, 6),
     ],
 )

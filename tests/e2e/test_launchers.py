@@ -2,11 +2,14 @@
 
 import importlib.util
 import re
+import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from taco_launch.model.jobs import Policy, Restart
 from tests.e2e.cluster import STATE, Cluster
 from tests.e2e.test_hosts import nothing_left
 
@@ -117,3 +120,25 @@ def test_no_worker_is_split(cluster: Cluster, name: str) -> None:
     assert [(share["host"], share["ranks"]) for share in job["shares"]] == [("n2", 2), ("n3", 2)], job
     cluster.call("stop", name=f"{name}-a", by="the test", signal=15, grace=0)
     cluster.ended(f"{name}-a")
+
+
+def test_as_many_hosts_as_are_free(cluster: Cluster, name: str) -> None:
+    asked: dict[str, Any] = {"host_count": 3, "least_hosts": 2, "slots_per_host": 2, "launcher": "env"}
+    cluster.submit(cluster.spec("holder", "sleep", "100", np=1, launcher="env"))
+    cluster.submit(cluster.spec("first", "sleep", "100", **asked))
+    waits = cluster.submit(cluster.spec("waits", "sh", "-c", "echo of $WORLD_SIZE", **asked))
+    assert waits["state"] == "QUEUED", waits
+    for gone in ("first", "waits", "holder"):
+        if gone != "waits":
+            cluster.call("stop", name=gone, by="the test", signal=signal.SIGTERM, grace=0)
+        job = cluster.ended(gone)
+        assert [share["host"] for share in job["shares"]] == (["n1"] if gone == "holder" else ["n2", "n3"])
+        assert job["state"] == ("SUCCEEDED" if gone == "waits" else "CANCELLED"), job
+        cluster.call("delete", name=gone)
+    # one that loses a host goes on with those that are left
+    script = "echo of $WORLD_SIZE; [ $WORLD_SIZE = 6 ] || exit 0; [ $RANK = 2 ] && exit 3; sleep 60"
+    again = Policy(grace=1.0, restart=Restart.ON_FAILURE, backoff_limit=1, backoff=0.1)
+    job = cluster.run(cluster.spec(name, "sh", "-c", script, policy=again, **asked))
+    assert (job["state"], job["attempt"]) == ("SUCCEEDED", 2), job
+    assert sorted(cluster.log(name)[-4:]) == [f"n{(1, 1, 3, 3)[rank]}/{rank} | of 4" for rank in range(4)]
+    nothing_left(cluster, 3)

@@ -14,6 +14,7 @@ from taco_launch.model.found import NOT_ASKED, Absent
 from taco_launch.model.hardware import Driver, Gpu, Gpus
 from taco_launch.model.hosts import Container, Host, Network, Terms
 from taco_launch.model.jobs import JobSpec
+from tests.facts.fleet import hca, with_hcas
 from tests.placement.machines import mesh
 
 AUTO = profile.load("auto", "", {})
@@ -67,16 +68,18 @@ def test_leaves_and_terms_are_those_of_the_job_itself() -> None:
         planned(on("a", "x", only=(0, 2, 3)), np=4)
 
 
+GPUS = tuple(
+    Gpu(index, f"GPU-{index}", "Tesla V100-SXM2-16GB", f"0000:{index:02x}:00.0", 16 << 30, 0, False, 0, 0)
+    for index in range(8)
+)
+DRIVER = Driver("450.80.02", "450.80.02", "11.0", False, Absent())
+
+
 def test_the_choice_is_that_of_the_hosts_as_they_are() -> None:
     """Only with --explain, where a job takes some of a host's GPUs; the line is the same without it."""
     topology = mesh("dgx1v").topology
-    name = "Tesla V100-SXM2-16GB"
-    gpus = tuple(
-        Gpu(index, f"GPU-{index}", name, f"0000:{index:02x}:00.0", 16 << 30, 0, False, 0, 0) for index in range(8)
-    )
-    driver = Driver("450.80.02", "450.80.02", "11.0", False, Absent())
     nothing: Any = dict.fromkeys(("system", "network", "docker", "rdma", "image"), NOT_ASKED)
-    facts = HostFacts("a", gpu=Gpus(driver, gpus, (), ()), topology=topology, **nothing)
+    facts = HostFacts("a", gpu=Gpus(DRIVER, GPUS, (), ()), topology=topology, **nothing)
     hosts = (Host("a", "10.0.0.1", slots=8, terms=Terms(without=(1,))),)
     spec = JobSpec("job", ("true",), hosts, np=4, head="a", profile=AUTO, container=Container("image"), **DECLARED)
     asked: list[tuple[str, ...]] = []
@@ -94,3 +97,38 @@ def test_the_choice_is_that_of_the_hosts_as_they_are() -> None:
     assert (host, choice.gpus, choice.bottleneck_gbps) == ("a", (4, 5, 6, 7), 25)
     whole = plan.dry_run(replace(spec, np=7), {}, lambda _missing: {}, look, root=True, explain=True)
     assert (whole.choices, len(asked)) == ((), 1)
+
+
+def test_the_hcas_are_those_near_the_chosen_gpus() -> None:
+    facts = [
+        replace(
+            with_hcas(name, *(hca(f"mlx5_{number}") for number in range(4))),
+            gpu=Gpus(DRIVER, GPUS, (), ()),
+            topology=mesh("dgx1v").topology,
+        )
+        for name in ("gpu1", "gpu2")
+    ]
+
+    def used(*, exclusive: bool = False, **terms: Any) -> str:
+        hosts = tuple(Host(of.host, of.host, terms=Terms(**terms)) for of in facts)
+        spec = JobSpec(
+            "job",
+            ("true",),
+            hosts,
+            slots_per_host=4,
+            head="gpu1",
+            profile=AUTO,
+            container=Container("image"),
+            exclusive=exclusive,
+            **DECLARED,
+        )
+        made = plan.dry_run(spec, {}, lambda _missing: {}, lambda _missing: (facts, ()), root=True, explain=True).plan
+        (token,) = (token for token in made.tokens if token.text.startswith("NCCL_IB_HCA="))
+        assert ("have others nearer" in token.why) == (token.text.count("mlx5_") < len(mesh("dgx1v").topology.nics))
+        return token.text
+
+    assert used() == "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1"
+    assert used(without=(0,)) == "NCCL_IB_HCA==mlx5_2:1,mlx5_3:1"
+    assert used(only=(4, 5, 6, 7)) == used(without=(0,))  # where nothing is chosen
+    assert used(exclusive=True) == used(topology=False)
+    assert used(topology=False) == "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1,mlx5_2:1,mlx5_3:1"

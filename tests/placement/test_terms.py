@@ -111,6 +111,17 @@ def test_a_job_is_placed_on_one_model(
     assert place_alike(Wanted(np), named, free, found)[0].np == np
 
 
+def test_as_many_hosts_of_one_model_as_can_be_had() -> None:
+    gpus = {"a": (V100, V100, A100), "b": (V100,), "c": (A100,), "d": (A100,)}
+    found = {name: host("." * len(models), models) for name, models in gpus.items()}
+    hosts = tuple(Host(name, name) for name in found)
+    free = [host_slots(each, found[each.name], lambda _seen: "", exclusive=False) for each in hosts]
+    placement, model = place_alike(Wanted(hosts=4, slots_per_host=1, least=1), hosts, free, found)
+    assert ([share.host for share in placement.shares], model) == (["a", "c", "d"], (A100,))
+    # ranks that need not be on many hosts are on GPUs of the first model
+    assert place_alike(Wanted(3), hosts, free, found)[1] == (V100,)
+
+
 def test_the_guides_jobs_on_eight_v100() -> None:
     """Four of eight: one of the two halves, whose ring has no link slower than an NVLink; the same when some are taken."""
     v100 = mesh("dgx1v")

@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +23,6 @@ _HOSTS = 4
 _FORKS = 50
 _BAR = 0.25
 _OURS, _ANSIBLE = f"taco-launch setup --check, {_HOSTS} hosts", f"ansible-playbook --check, {_HOSTS} hosts"
-_PREPARE_SECONDS = 900
 _STATE = "/var/lib/taco-launch"
 # ControlPersist keeps connections over ansible's tasks; with its default, a minute, they would outlast the round.
 _CONFIG = """
@@ -111,11 +109,11 @@ def _lab(lab: str, environ: Mapping[str, str]) -> Iterator[None]:
     """Make a lab, set it up, remove it in the end."""
     verdicts.tell(f"making a lab of {_HOSTS} hosts and setting it up (a minute, with the images another two)")
     try:
-        _run(("taco-launch", "lab", "up", "--name", lab, "--hosts", str(_HOSTS), "--slots", "1"), environ)
-        _run(("taco-launch", "-i", f"lab:{lab}", "setup", "--yes"), environ)
+        pairing.prepare(("taco-launch", "lab", "up", "--name", lab, "--hosts", str(_HOSTS), "--slots", "1"), environ)
+        pairing.prepare(("taco-launch", "-i", f"lab:{lab}", "setup", "--yes"), environ)
         yield
     finally:
-        _run(("taco-launch", "lab", "down", "--name", lab), environ)
+        pairing.prepare(("taco-launch", "lab", "down", "--name", lab), environ)
 
 
 def _contenders(lab: str, folder: Path, environ: Mapping[str, str]) -> tuple[pairing.Contender, ...]:
@@ -123,7 +121,7 @@ def _contenders(lab: str, folder: Path, environ: Mapping[str, str]) -> tuple[pai
     if pairing.find("ansible-playbook", environ) is not None:
         for host in _names():
             _inside(lab, host, "apt-get install -y --no-install-recommends python3-apt", environ)
-    inventory = json.loads(_run(("taco-launch", "-i", f"lab:{lab}", "inventory", "--json"), environ))
+    inventory = json.loads(pairing.prepare(("taco-launch", "-i", f"lab:{lab}", "inventory", "--json"), environ))
     common = {
         "unit": f"taco-launch-{lab}",
         "folders": [f"{_STATE}/agent", f"{_STATE}/clusters/{lab}"],
@@ -170,7 +168,7 @@ def _notices_drift(lab: str, contender: pairing.Contender, environ: Mapping[str,
     if pairing.find(contender.argv[0], environ) is None:
         return
     file, host = f"{_STATE}/clusters/{lab}/session.sh", _names()[-1]
-    said = _run(contender.argv, environ)
+    said = pairing.prepare(contender.argv, environ)
     if "changed=" in said.replace("changed=0", ""):
         raise SystemExit(f"{contender.name}: it would change something: {said}")
     _inside(lab, host, f"cp -p {file} /root/kept && echo '# other' >>{file}", environ)
@@ -181,28 +179,9 @@ def _notices_drift(lab: str, contender: pairing.Contender, environ: Mapping[str,
 
 
 def _inside(lab: str, host: str, script: str, environ: Mapping[str, str]) -> str:
-    return _run(("taco-launch", "lab", "exec", "--name", lab, host, "--", "/bin/sh", "-c", script, "sh", lab), environ)
-
-
-def _run(argv: tuple[str, ...], environ: Mapping[str, str]) -> str:
-    """Run a command that has to work; give what it printed.
-
-    Raises:
-        SystemExit: it failed: its words.
-    """
-    done = subprocess.run(
-        argv,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_PREPARE_SECONDS,
-        check=False,
+    return pairing.prepare(
+        ("taco-launch", "lab", "exec", "--name", lab, host, "--", "/bin/sh", "-c", script, "sh", lab), environ
     )
-    if done.returncode:
-        print(done.stdout, done.stderr, file=sys.stderr)
-        raise SystemExit(f"{' '.join(argv[:6])}: exit code {done.returncode}")
-    return done.stdout
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import shlex
 import shutil
 import signal
 import statistics
@@ -26,6 +27,9 @@ _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 _CHUNK = 1 << 20
 # What a launcher gets to end its ranks after SIGINT, before it is killed: more than taco-launch's own grace time.
 _END_SECONDS = 15
+_PREPARE_SECONDS = 900
+# A line that failed is told so far: a script may stand behind that.
+_MOST_WORDS = 6
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,27 @@ def environment(**settings: str) -> dict[str, str]:
 def find(program: str, environ: Mapping[str, str]) -> str | None:
     """Give the path of a program that `environ` finds, else None."""
     return shutil.which(program, path=environ["PATH"])
+
+
+def prepare(argv: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Run a command off the clock that has to work; give what it printed.
+
+    Raises:
+        SystemExit: it failed: its words.
+    """
+    done = subprocess.run(
+        argv,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_PREPARE_SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        print(done.stdout, done.stderr, file=sys.stderr)
+        raise SystemExit(f"{shlex.join(argv[:_MOST_WORDS])}: exit code {done.returncode}")
+    return done.stdout
 
 
 def interleave(

@@ -18,7 +18,7 @@ from tests.lab.conftest import LabUser
 HOSTS = ("gpu1", "gpu2", "gpu3", "gpu4")
 SLOTS = 2
 LOSS_SECONDS = 15
-# What issue 7 gives after a fault: until then the job has its true state, and nothing of it is left anywhere.
+# What is given after a fault: until then the job has its true state, and nothing of it is left anywhere.
 SETTLED_SECONDS = LOSS_SECONDS + 30
 JOBS = "/var/lib/taco-launch/jobs"
 

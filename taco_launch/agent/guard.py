@@ -306,10 +306,7 @@ class _Guard:
 
     def _is_orphan(self, rank: int) -> bool:
         """Say whether what started a rank is gone, as mpirun's daemon is where somebody has killed that."""
-        for pid, start in self._roots_of(rank)[1:]:
-            starter = processes.identify(pid)
-            return starter is None or starter.start != start or starter.state in ("Z", "X")
-        return False
+        return any(not processes.lives(pid, start) for pid, start in self._roots_of(rank)[1:2])
 
     def _remember(self, *more: Sequence[int]) -> None:
         self._roots.update((pid, start) for pid, start in more)

@@ -62,6 +62,12 @@ def identify(pid: int) -> Optional[Process]:
     return Process(pid, int(fields[19]), int(fields[1]), int(fields[2]), int(fields[3]), fields[0].decode())
 
 
+def lives(pid: int, start: int) -> bool:
+    """Say whether the process that (`pid`, `start`) names still runs."""
+    entry = identify(pid)
+    return entry is not None and entry.start == start and not _gone(entry)
+
+
 def children(pid: int) -> List[Process]:
     """Give the children of a process."""
     return [entry for entry in map(identify, _pids()) if entry is not None and entry.parent == pid]

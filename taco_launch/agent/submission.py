@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Iterable, Mapping
 
 from taco_launch import state
-from taco_launch.agent import counts, records, schedule, tail, views, wake
+from taco_launch.agent import counts, records, recovery, schedule, tail, views, wake
 from taco_launch.agent.folders import JobFolder, Jobs
 from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.model.codec import from_json
@@ -33,12 +33,12 @@ def submit(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Iterable[Any]:
     schedule.admit(jobs, agent)
     yield {"accepted": folder.name}
     _await_word(jobs, agent, folder)
-    job = views.shown(folder)
-    row = row_of(records.read_spec(folder), records.record(folder))
+    spec, record = records.read_spec(folder), recovery.look(folder)
+    row = row_of(spec, record)
     refused = row.state.is_terminal and not row.is_counted
     if refused:
         counts.removed(jobs, folder)  # it was never let in, and the answer says why
-    yield {"job": job}
+    yield {"job": views.told(folder, spec, record)}
     if request["follow"] and not refused:
         yield from tail.logs(jobs, agent, {"name": folder.name, "follow": True, "seconds": request.get("seconds")})
 

@@ -9,6 +9,7 @@ from taco_launch.agent.folders import JobFolder, Jobs
 from taco_launch.agent.protocol import parsed
 from taco_launch.errors import TacoLaunchError
 from taco_launch.model.codec import to_json
+from taco_launch.model.jobs import JobRecord, JobSpec
 from taco_launch.model.rows import decoded, encoded
 
 # nvidia-smi alone has 30 seconds on a host.
@@ -21,8 +22,12 @@ Frames = Iterable[Any]
 
 def shown(folder: JobFolder) -> Dict[str, Any]:
     """Give a job as it stands at this moment."""
-    spec = records.read_spec(folder)
-    return {"spec": to_json(spec), "record": to_json(recovery.look(folder)), "folder": str(folder.path)}
+    return told(folder, records.read_spec(folder), recovery.look(folder))
+
+
+def told(folder: JobFolder, spec: JobSpec, record: JobRecord) -> Dict[str, Any]:
+    """Give what is known of a job in the form that callers read."""
+    return {"spec": to_json(spec), "record": to_json(record), "folder": str(folder.path)}
 
 
 def _list(jobs: Jobs, _agent: str, _request: Mapping[str, Any]) -> Frames:

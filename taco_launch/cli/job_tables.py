@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from taco_launch.cli.render import age, columns, one_line, printable, told, typed
+from taco_launch.cli.render import age, columns, more_hosts, one_line, printable, told, typed
 from taco_launch.errors import CANNOT_PLACE
 from taco_launch.model.codec import to_json
 from taco_launch.model.instances import instances
@@ -112,7 +112,7 @@ def one_job(job: "Job", now: float, *, wide: bool) -> str:
     blocks = [
         _headed(header),
         columns(["NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE"], parts),
-        _headed((*_why(job), *(_more(job) if wide else ()))),
+        _headed((*_why(job), *(_more(job, row) if wide else ()))),
         _waiting(job, now),
         _hang(job, now),
         _last_lines(job),
@@ -162,7 +162,7 @@ def _why(job: "Job") -> list[tuple[str, str]]:
     ]
 
 
-def _more(job: "Job") -> list[tuple[str, str]]:
+def _more(job: "Job", row: JobRow) -> list[tuple[str, str]]:
     from taco_launch.command import shell
 
     spec, record = job.spec, job.record
@@ -171,7 +171,7 @@ def _more(job: "Job") -> list[tuple[str, str]]:
     return [
         ("OWNER", spec.owner),
         ("QUEUE", spec.policy.queue),
-        ("RANKS", str(record.np or row_of(spec, record).requested or "")),
+        ("RANKS", str(record.np or row.requested or "")),
         ("SLOTS", "; ".join(slots)),
         ("COMMAND", shell(spec.command)),
         ("LINE", record.line),
@@ -284,8 +284,7 @@ def _in_short(row: JobRow) -> str:
     """Put a reason into one line; of a job that got no place, whose reason has a line for each host, only the first."""
     lines = row.reason.splitlines()
     hosts = [line for line in lines if line.startswith("  ")] if row.exit_code == CANNOT_PLACE else []
-    left = len(hosts) - 1
-    more = [f"and {left} more host{'s' if left > 1 else ''}"] if left > 0 else []
+    more = [more_hosts(len(hosts) - 1)] if len(hosts) > 1 else []
     return one_line("\n".join([*(line for line in lines if line not in hosts), *hosts[:1], *more]))
 
 

@@ -227,10 +227,15 @@ def waits(settings: Settings, name: str, words: "Words") -> None:
     if not words:
         return
     told = [f"{host}: {why}" if host else why for host, why in words[:_MOST_HOSTS_TOLD]]
-    left = len(words) - len(told)
-    more = f"; and {left} more host{'s' if left > 1 else ''}" if left else ""
-    line = f"job {name}: waiting: {'; '.join(told)}{more}"
+    if len(words) > len(told):
+        told.append(more_hosts(len(words) - len(told)))
+    line = f"job {name}: waiting: {'; '.join(told)}"
     settings.talk(printable(as_typed(line, settings.typed)))
+
+
+def more_hosts(count: int) -> str:
+    """End a list of hosts, cut short, of which `count` are left."""
+    return f"and {count} more host{'s' if count > 1 else ''}"
 
 
 def ending(settings: Settings, found: "Job") -> None:

@@ -84,11 +84,12 @@ def list_(
 
     settings = settings_of(ctx)
     head = settings.head(access_of(access))
+    owner = person() if mine else None
 
     def look() -> "tuple[Sequence[JobRow], Sequence[str]]":
         rows, warnings = seeing.rows(head)
         wanted = [row for row in rows if (not states or row.state.value in states) and queue in (None, row.queue)]
-        return [row for row in wanted if not mine or row.owner == person()], warnings
+        return [row for row in wanted if owner in (None, row.owner)], warnings
 
     def table(rows: "Sequence[JobRow]") -> str:
         return job_tables.job_list(rows, time.time(), wide=settings.output == "wide")

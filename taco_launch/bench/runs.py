@@ -1,0 +1,62 @@
+"""What is measured: a cell of a ladder, one run of it, and what the run was made on."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One place of a ladder's table; `workload` and `variant` are names in its matrix, `ranks` the number of ranks."""
+
+    workload: str
+    variant: str
+    ranks: int
+
+
+@dataclass(frozen=True, order=True)
+class Metric:
+    """What a workload measures: `img/sec`, or `busbw 8388608 B` in GB/s; `name` is one of a kind within a workload."""
+
+    name: str
+    unit: str
+    higher_is_better: bool = True
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One number that a run gave; always finite and positive."""
+
+    metric: Metric
+    value: float
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What a run was made on: (host, what, value), sorted; host is "" for what holds for all.
+
+    `what` are the words of `bench.circumstances`: driver, NCCL, kernel, image, knobs ...
+    """
+
+    facts: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a cell: either it has readings, or `why` says why there are none.
+
+    `repeat` counts from 0 within its cell; a run with `warm_up` is kept and never counted. `hosts` are those that had
+    ranks, in the order of ranks, `gpu` the model of their GPUs ("" without, or where they differ). Times are seconds,
+    `started` since the epoch. `log` is where the job's log lies: a path, after `HOST:` where it is on a head elsewhere.
+    """
+
+    cell: Cell
+    repeat: int
+    warm_up: bool
+    job: str
+    started: float
+    seconds: float
+    hosts: tuple[str, ...]
+    gpu: str
+    readings: tuple[Reading, ...]
+    why: str
+    log: str
+    circumstances: Circumstances = Circumstances()

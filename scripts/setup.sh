@@ -11,7 +11,7 @@ export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_PROGRESS_BA
 
 VENV=$ROOT/.venv
 UNFINISHED=$VENV/.unfinished # there while pip changes .venv: what was cut short is made anew, never trusted
-extras=train                 # what to install of setup.cfg's extras
+extras=train,bench           # what to install of setup.cfg's extras
 optional=()                  # COMMAND or COMMAND:PACKAGE of apt's, only installed where that is possible
 python=                      # the chosen interpreter, never one of a venv
 python_home=                 # where it is installed: it may have several names there

@@ -17,6 +17,7 @@ USAGE = 2
 DRIFT = 3  # `setup --check`: a host is not as the inventory says; set-up: hardware has a fault that it cannot mend
 CANNOT_PLACE = 4
 HOST_FAILED = 5
+REGRESSED = 6  # `nightly run`: something got slower
 DEADLINE = 124  # as timeout(1) reports it
 NO_JOB = 125  # as env(1), nohup(1) and docker-run(1) say "the command itself never ran"
 NOT_EXECUTABLE = 126

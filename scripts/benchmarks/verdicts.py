@@ -48,23 +48,22 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Report:
-    """All that a benchmark found; a table's first row is its head, and `data` goes into the JSON as it is."""
+    """All that a benchmark found; a table's first row is its head, and `data` goes into the JSON as it is.
+
+    `how` says how often it was measured, where that is not in interleaved rounds.
+    """
 
     benchmark: str
     runs: int
     tables: Sequence[Sequence[Sequence[str]]]
     verdicts: Sequence[Verdict]
     data: Mapping[str, object]
+    how: str = ""
 
 
 def parser(description: str, examples: str, *, timeout: float) -> argparse.ArgumentParser:
-    """Make a parser with the options that every benchmark has; `timeout` in seconds is the default of one."""
-    made = argparse.ArgumentParser(
-        description=description,
-        epilog=f"{examples}\n\nexit codes: 0 measured (with --strict: and every bar kept), "
-        f"{_NOT_JUDGED} not so, {_USAGE} usage, 130 Ctrl-C",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    """Make a parser with the options of a benchmark that runs in rounds; `timeout` in seconds is the default of one."""
+    made = plain_parser(description, examples)
     made.add_argument("--runs", type=count, default=7, metavar="N", help="rounds that count (default: 7)")
     made.add_argument(
         "--timeout",
@@ -72,6 +71,17 @@ def parser(description: str, examples: str, *, timeout: float) -> argparse.Argum
         default=timeout,
         metavar="S",
         help=f"most seconds for one run (default: {timeout:g})",
+    )
+    return made
+
+
+def plain_parser(description: str, examples: str) -> argparse.ArgumentParser:
+    """Make a parser with the options that every benchmark has."""
+    made = argparse.ArgumentParser(
+        description=description,
+        epilog=f"{examples}\n\nexit codes: 0 measured (with --strict: and every bar kept), "
+        f"{_NOT_JUDGED} not so, {_USAGE} usage, 130 Ctrl-C",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("--json", action="store_true", help="print JSON instead of the table")
     made.add_argument("--strict", action="store_true", help="exit 1 when a bar is missed")
@@ -99,7 +109,7 @@ def finish(report: Report, *, as_json: bool, strict: bool) -> int:
         head = {"benchmark": report.benchmark, "runs": report.runs, "machine": machine}
         print(json.dumps({**head, **report.data, "verdicts": verdicts}, indent=2))
     else:
-        print(_heading(report.runs))
+        print(_heading(report.how or f"medians of {report.runs} interleaved rounds after one to warm up"))
         for rows in report.tables:
             print(_table(rows), end="\n\n")
         for entry in report.verdicts:
@@ -149,9 +159,9 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def _heading(runs: int) -> str:
+def _heading(how: str) -> str:
     python, cores, load = platform.python_version(), os.cpu_count(), os.getloadavg()[0]
-    return f"Python {python}, {cores} cores, load {load:.1f}; medians of {runs} interleaved rounds after one to warm up"
+    return f"Python {python}, {cores} cores, load {load:.1f}; {how}"
 
 
 def _seconds(text: str) -> float:

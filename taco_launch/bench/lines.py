@@ -29,7 +29,7 @@ class Line(NamedTuple):
 
     def __str__(self) -> str:
         """Give the line as messages name it."""
-        return f"line {self.number}: {_shown(self.text)}"
+        return f"line {self.number}: {shown(self.text)}"
 
 
 # A cut line must never read as a whole one, so the digits after the point are counted: one in Horovod's form, two in
@@ -73,10 +73,15 @@ def lines(text: str) -> Iterator[Line]:
     Raises:
         RefusedError: A line speaks of a rate and is not whole.
     """
-    for number, marked in _marked(_ESCAPES.sub("", text) if "\x1b" in text else text):
+    for number, marked in _marked(without_escapes(text)):
         line = _read(number, marked.strip())
         if line is not None:
             yield line
+
+
+def without_escapes(text: str) -> str:
+    """Give a text without colours and the like."""
+    return _ESCAPES.sub("", text) if "\x1b" in text else text
 
 
 def _marked(text: str) -> Iterator[tuple[int, str]]:
@@ -94,17 +99,17 @@ def _marked(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _read(number: int, text: str) -> Line | None:
-    rest, printed_by = _untagged(text)
+    rest, printed_by = untagged(text)
     for kind, form in _FORMS:
         match = form.fullmatch(rest)
         if match is not None:
             return Line(number, printed_by, kind, match.groups(), rest)
     if _RATE_WORDS.search(rest):
-        raise RefusedError(f"line {number}: {_shown(rest)} is cut, mixed with another, or of no form known here")
+        raise RefusedError(f"line {number}: {shown(rest)} is cut, mixed with another, or of no form known here")
     return None
 
 
-def _untagged(text: str) -> tuple[str, tuple[str, ...]]:
+def untagged(text: str) -> tuple[str, tuple[str, ...]]:
     """Give a line without what was put before it, and the ranks that it named.
 
     mpirun's tag is taken off the end too where it names the same rank: it writes `text[1,0]<stdout>:` where the end of
@@ -125,5 +130,6 @@ def _untagged(text: str) -> tuple[str, tuple[str, ...]]:
     return text, tuple(ranks)
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
+    """Give a text as messages name it: in quotes, and not long."""
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")

@@ -60,3 +60,15 @@ class Run:
     why: str
     log: str
     circumstances: Circumstances = Circumstances()
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """What makes numbers of different nights comparable; `metric` is a metric's name, the others are as in Run."""
+
+    hosts: tuple[str, ...]
+    gpu: str
+    workload: str
+    variant: str
+    ranks: int
+    metric: str

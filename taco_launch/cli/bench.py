@@ -1,12 +1,16 @@
 """bench: measure a workload at several sizes, or read what somebody else measured."""
 
-import os
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from taco_launch.cli import render
+from taco_launch.cli import history, history_files, measuring, render
+from taco_launch.cli.ladder import ladder
+from taco_launch.cli.log_files import read_log
 from taco_launch.cli.options import (
+    Settings,
     access_of,
     access_options,
     inventory_option,
@@ -15,13 +19,18 @@ from taco_launch.cli.options import (
     talk_options,
 )
 from taco_launch.cli.spec import JobCommand, job_options, spec_of
+from taco_launch.cli.workload import workload_of, workload_option
 from taco_launch.errors import FAILED
 
 if TYPE_CHECKING:
+    from taco_launch.bench.matrix import Workload
+    from taco_launch.bench.parse import NoSample
+    from taco_launch.bench.runs import Cell, Reading
     from taco_launch.bench.scaling import Row
+    from taco_launch.flows.ladder import Measured, Plan
 
-# More than any guide's log, and still read in a second.
-_LOG_LIMIT = 256 << 20
+# What a command line alone says has no name in a matrix.
+_VARIANT = "as typed"
 
 
 def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
@@ -37,68 +46,117 @@ def bench() -> None:
     """Run benchmarks and read their logs."""
 
 
+for verb in (ladder, *history.VERBS, *history_files.VERBS):
+    bench.add_command(verb)
+
+
 @bench.command("run", cls=JobCommand)
 @inventory_option
 @output_options
 @talk_options
 @access_options
 @click.option("--np", "sizes", callback=_sizes, required=True, metavar="N,N...", help="Numbers of ranks to measure.")
+@click.option(
+    "--repeats",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How often each number is measured, in shuffled order; from 2 on there are intervals.",
+)
+@measuring.db_option
 @job_options
 @click.pass_context
-def run(ctx: click.Context, /, command: tuple[str, ...], *, sizes: tuple[int, ...], **options: Any) -> int:
+def run(
+    ctx: click.Context,
+    /,
+    command: tuple[str, ...],
+    *,
+    sizes: tuple[int, ...],
+    repeats: int,
+    db: Path | None,
+    **options: Any,
+) -> int:
     """Run COMMAND at each number of ranks and print how it scales.
 
     COMMAND prints what Horovod's synthetic benchmark prints, or tf_cnn_benchmarks. The linear speedup is the total of
-    n ranks over n times the total of one: it needs 1 among the sizes.
+    n ranks over n times the total of one: it needs 1 among the sizes. What is measured is kept in the history; a run that
+    fails does not end the rest. `bench ladder` compares several ways to run it.
 
     \b
-    Example:
+    Examples:
       taco-launch bench run --np 1,2 -- python3 scripts/pytorch_synthetic_benchmark.py --model tiny
+      taco-launch bench run --np 1,2 --repeats 5 -- python3 scripts/pytorch_synthetic_benchmark.py --model tiny
+
+    \b
+    Exit codes: 0 each number of ranks has a sample, 1 some have none, 5 the head was lost, or no host could be used, before
+    anything was measured, 130 Ctrl-C.
     """
-    from taco_launch.bench import scaling
-    from taco_launch.flows import bench as flow
+    from taco_launch.bench.estimates import require
+    from taco_launch.bench.history import LadderKind, open_history
+    from taco_launch.bench.ladder import order
+    from taco_launch.bench.runs import Cell
+    from taco_launch.flows import jobs
+    from taco_launch.flows import ladder as flow
+    from taco_launch.flows.surroundings import Surroundings
 
     settings = settings_of(ctx)
     spec = spec_of(settings, command, options)
-    head = settings.head(access_of(options))
-    said: set[str] = set()
-    with render.waiting(settings.quiet, spec.name) as wait:
+    if repeats > 1:
+        require()
+    name = jobs.stem(command) if options["name"] is None else spec.name
+    specs = {Cell(name, _VARIANT, np): replace(spec, np=np) for np in sizes}
+    access = access_of(options)
+    around = Surroundings(settings.load(), spec.hosts, access, str(Path.cwd()), settings.talk)
+    seed = measuring.new_seed() if repeats > 1 else 0
+    one = measuring.new_ladder(name, LadderKind.RUN, "", seed, settings.load().cluster)
+    with open_history(measuring.history_path(db)) as history:
+        history.begin(one)
+        steps = order(tuple(specs), repeats, 0, seed)
+        plan = flow.Plan(one, steps, specs, _read_rate, measuring.ladders_folder() / one.id)
+        return measuring.measure(settings, plan, history, around, settings.head(access), "", _show)
 
-        def report(progress: flow.Progress) -> None:
-            for warning in progress.warnings:
-                if warning not in said:
-                    render.warning(settings, warning)
-                    said.add(warning)
-            if progress.state == "SUCCEEDED":
-                settings.talk(f"np {progress.np}: {progress.line}")
-            wait.state(f"np {progress.np}: {progress.state} {render.printable(progress.line)}"[:100])
-            if settings.verbose and progress.line:
-                settings.talk(render.printable(progress.line))
 
-        samples = flow.run(head, spec, sizes, os.environ, report, settings.talk)
-    _print(scaling.rows(samples), settings.output)
-    return 0
+def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":
+    """Read a log of either form that `bench parse` knows."""
+    from taco_launch.bench.matrix import Kind, Workload
+    from taco_launch.bench.parse import Sample
+    from taco_launch.bench.parse import parse as parse_log
+    from taco_launch.bench.workloads import read
+
+    sample = parse_log(text)
+    kind = Kind.TF_CNN if isinstance(sample, Sample) and sample.half_width is None else Kind.HOROVOD
+    return read(Workload(cell.workload, kind, ()), text, cell.ranks)
 
 
 @bench.command("parse")
 @output_options
+@workload_option
+@click.option("--np", "ranks", type=click.IntRange(min=1), metavar="N", help="With --workload: how many ranks ran.")
 @click.argument("log", type=click.Path(allow_dash=True))
 @click.pass_context
-def parse(ctx: click.Context, log: str) -> int:
+def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None) -> int:
     """Read the benchmark result out of LOG, a file or - for standard input.
 
     Reads what Horovod's synthetic benchmark and tf_cnn_benchmarks print, with or without the rank tags of mpirun,
-    horovodrun or taco-launch. A log without a whole result gives "no sample" and the reason, and exit code 1.
+    horovodrun or taco-launch; what --workload says else. A log without a whole result gives "no sample" and the reason,
+    and exit code 1.
 
     \b
-    Example:
+    Examples:
       taco-launch logs night | taco-launch bench parse - --json
+      taco-launch logs busbw | taco-launch bench parse - --workload nccl-tests --np 16
+      taco-launch bench parse night.log --workload ./mine.yaml:latency
     """
     from taco_launch.bench import scaling
     from taco_launch.bench.parse import NoSample
     from taco_launch.bench.parse import parse as parse_log
 
-    sample = parse_log(_read(log))
+    if ranks is not None and workload is None:
+        raise click.UsageError("--np is for --workload: without it the log says how many ranks ran", ctx)
+    if workload is not None:
+        return _parse_workload(settings_of(ctx), log, workload_of(workload), ranks)
+    sample = parse_log(read_log(log))
     if isinstance(sample, NoSample):
         click.echo(f"{log}: no sample: {sample.why}", err=True)
         return FAILED
@@ -106,15 +164,38 @@ def parse(ctx: click.Context, log: str) -> int:
     return 0
 
 
-def _read(log: str) -> str:
-    try:
-        with click.open_file(log, "rb") as file:
-            content: bytes = file.read(_LOG_LIMIT + 1)
-    except OSError as error:
-        raise click.UsageError(f"{log}: {error.strerror}") from None
-    if len(content) > _LOG_LIMIT:
-        raise click.UsageError(f"{log}: larger than {_LOG_LIMIT >> 20} MiB: cut it to the run that counts")
-    return content.decode("utf-8", "replace")
+def _parse_workload(settings: Settings, log: str, workload: "Workload", ranks: int | None) -> int:
+    from taco_launch.bench.parse import NoSample
+    from taco_launch.bench.workloads import read
+
+    readings = read(workload, read_log(log), ranks)
+    if isinstance(readings, NoSample):
+        click.echo(f"{log}: no sample: {readings.why}", err=True)
+        return FAILED
+    if settings.output in ("json", "yaml"):
+        rows = [{**asdict(reading.metric), "value": reading.value} for reading in readings]
+        render.data({"readings": rows}, settings.output)
+        return 0
+    lines = [[reading.metric.name, f"{reading.value:g}", reading.metric.unit] for reading in readings]
+    render.table(["METRIC", "VALUE", "UNIT"], lines, numbers=["VALUE"])
+    return 0
+
+
+def _show(settings: Settings, plan: "Plan", measured: "Measured") -> None:
+    """Print how the rate grows with the number of ranks."""
+    from taco_launch.bench import tables
+
+    found = tables.tables(tuple(plan.specs), measured.runs)
+    entries = sorted(found[0].entries, key=lambda entry: entry.cell.ranks) if found else []
+    if settings.output in ("json", "yaml"):
+        render.data({"ladder": plan.ladder.id, "rows": [tables.row_data(entry) for entry in entries]}, settings.output)
+        return
+    if not entries:
+        return
+    header = ["RANKS", "IMG/SEC", "IMG/SEC PER RANK", "LINEAR SPEEDUP"]
+    render.table(header, [tables.row(entry) for entry in entries], numbers=header)
+    if any(len(entry.values) > 1 for entry in entries):
+        click.echo(tables.legend(found))
 
 
 def _print(rows: "tuple[Row, ...]", output: str) -> None:

@@ -52,7 +52,7 @@ class Asked:
             if self._file.notes:
                 settings.talk("\n  ".join((f"{self._file.source}: not used here:", *self._file.notes)))
             self.command = command or self._file.command
-            self.options = _merged(self._file, given)
+            self.options = merged(self._file, given, _typed(given))
 
     def check(self, spec: "JobSpec") -> None:
         """Refuse a job whose containers are not what its file says.
@@ -60,15 +60,23 @@ class Asked:
         Raises:
             UsageError: they are of another image, or there are none.
         """
-        image = "" if self._file is None else self._file.image
-        if not image or (spec.container is not None and spec.container.image == image):
-            return
-        source = self._file.source if self._file is not None else ""
-        have = f"is made from {spec.container.image}" if spec.container is not None else "there is none"
-        raise UsageError(
-            f"{source}: image: {image}: the training container of the inventory: {have}",
-            hint="name the image in the inventory (container: {image: ...}), then: taco-launch -i FILE setup",
-        )
+        if self._file is not None:
+            check_image(self._file, spec)
+
+
+def check_image(file: "JobFile", spec: "JobSpec") -> None:
+    """Refuse a job whose containers are not what its file says.
+
+    Raises:
+        UsageError: they are of another image, or there are none.
+    """
+    if not file.image or (spec.container is not None and spec.container.image == file.image):
+        return
+    have = f"is made from {spec.container.image}" if spec.container is not None else "there is none"
+    raise UsageError(
+        f"{file.source}: image: {file.image}: the training container of the inventory: {have}",
+        hint="name the image in the inventory (container: {image: ...}), then: taco-launch -i FILE setup",
+    )
 
 
 def _read(path: str) -> "JobFile":
@@ -80,13 +88,17 @@ def _read(path: str) -> "JobFile":
     return job_file.parse(data, "standard input", os.environ)
 
 
-def _merged(file: "JobFile", options: dict[str, Any]) -> dict[str, Any]:
-    """Give the options, those that were not given taken from the file; variables are put together."""
-    from taco_launch.inventory import job_file
-
+def _typed(options: Mapping[str, Any]) -> set[str]:
+    """Name the options that stand on the command line."""
     context = click.get_current_context()
     default = (None, ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
-    typed = {name for name in options if context.get_parameter_source(name) not in default}
+    return {name for name in options if context.get_parameter_source(name) not in default}
+
+
+def merged(file: "JobFile", options: Mapping[str, Any], typed: set[str]) -> dict[str, Any]:
+    """Give the options, those that are not among the `typed` taken from the file; variables are put together."""
+    from taco_launch.inventory import job_file
+
     below = {name: value for name, value in file.options.items() if name not in typed}
     for given, others in _EITHER:
         if typed & set(given):

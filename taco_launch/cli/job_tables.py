@@ -75,6 +75,8 @@ def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
 
 def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
     """Give the table of `top node`. Where no host has a GPU it counts slots."""
+    from taco_launch.flows.seeing import held
+
     gpus = any(node.occupancy is not None and node.occupancy.gpus for node in nodes)
     unit, words = ("GPU", "GPUs") if gpus else ("SLOT", "Slots")
     header = ["NAME", "IPADDRESS", "ROLE", "STATUS", f"{unit}(Total)", f"{unit}(Allocated)"]
@@ -88,7 +90,9 @@ def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
         total, allocated = total + len(counted), allocated + taken
         status = "notready" if node.occupancy is None else "ready"
         line = [node.host.name, node.host.address, "head" if node.is_head else "<none>", status]
-        cells.append([*line, str(len(counted)), str(taken), *([_holders(node)] if wide else [])])
+        cells.append(
+            [*line, str(len(counted)), str(taken), *([held(node.occupancy) if node.occupancy else ""] if wide else [])]
+        )
     percent = round(100 * allocated / total) if total else 0
     footer = (_RULE, f"Allocated/Total {words} In Cluster:", f"{allocated}/{total} ({percent}%)")
     return "\n".join((columns(header + more, cells), *footer))
@@ -299,19 +303,3 @@ def _nodes(row: JobRow) -> str:
 
         return fold(row.nodes)
     return row.nodes[0] if row.nodes else _NONE
-
-
-def _holders(node: "Node") -> str:
-    """Say who has the slots of a host: jobs with their owners, and processes that are not ours."""
-    if node.occupancy is None:
-        return ""
-    counts: dict[str, int] = {}
-    for slot in node.occupancy.slots:
-        if slot.holder is not None:
-            owner = f" ({slot.holder.owner})" if slot.holder.owner else ""
-            words = f"job {slot.holder.job}{owner}" if slot.holder.job else "a job"
-        else:
-            words = slot.foreign
-        if words:
-            counts[words] = counts.get(words, 0) + 1
-    return ", ".join(f"{count} {words}" for words, count in counts.items())

@@ -73,7 +73,7 @@ class Settings:
     def _inventory(self) -> "Inventory":
         from taco_launch.inventory.load import load
 
-        source = self._source
+        source = self.source
         if source is not None and source.partition(":")[0] == "lab":
             from taco_launch.lab.inventory import load as load_lab
 
@@ -81,7 +81,8 @@ class Settings:
         return load(self.inventory, os.environ, local_names)
 
     @property
-    def _source(self) -> str | None:
+    def source(self) -> str | None:
+        """Which inventory was named, by -i or by the environment; None for this machine."""
         from taco_launch.inventory.load import VARIABLE
 
         return self.inventory if self.inventory is not None else os.environ.get(VARIABLE) or None
@@ -96,7 +97,7 @@ class Settings:
     @property
     def elsewhere(self) -> bool:
         """Whether jobs are kept anywhere but on this machine itself; true as well where the inventory cannot be read."""
-        if self._source is None:
+        if self.source is None:
             return False
         try:
             found = self.load()
@@ -109,7 +110,7 @@ class Settings:
         """Reach the head: the inventory's, else this machine. What is opened is closed at the command's end."""
         from taco_launch.remote.head import Head, reach
 
-        if self._source is None:
+        if self.source is None:
             from taco_launch.remote.local import Local
             from taco_launch.remote.seat import here
 
@@ -208,7 +209,7 @@ def access_of(options: Mapping[str, Any]) -> "Access":
                 "--ask-sudo-password: there is no terminal to ask on", hint="put it into TACO_LAUNCH_SUDO_PASSWORD"
             )
         password = click.prompt("sudo password", hide_input=True, err=True)
-    return Access(password, _ask if terminal else None)
+    return Access(password, functools.cache(_ask) if terminal else None)
 
 
 def _ask(prompt: str) -> str:

@@ -174,6 +174,16 @@ def warning(settings: Settings, message: str) -> None:
     settings.talk(f"{click.style('warning:', fg='yellow', bold=True)} {told}")
 
 
+def plan_lines(found: "LaunchPlan", launcher: str) -> str:
+    """Give what starts a job as it is typed: mpirun's line, or that of each host behind its name."""
+    from taco_launch.command import shell
+    from taco_launch.launch.plan import line
+
+    return (
+        shell(found.argv) if launcher == "mpirun" else "\n".join(f"{one.host}  {line(one)}" for one in found.commands)
+    )
+
+
 def plan(
     found: "LaunchPlan",
     launcher: str,
@@ -205,7 +215,7 @@ def plan(
         return
     lines = [(one.host, line(one)) for one in found.commands]
     if not explain:
-        click.echo(text if launcher == "mpirun" else "\n".join(f"{host}  {typed_there}" for host, typed_there in lines))
+        click.echo(plan_lines(found, launcher))
         return
     table(["WORD", "SOURCE", "WHY"], [[shell([token.text]), token.source, token.why] for token in found.tokens])
     for host, typed_there in lines if launcher != "mpirun" else ():

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from taco_launch.flows.follow import Job
+    from taco_launch.flows.plan import Planned
     from taco_launch.model.facts import HostFacts
     from taco_launch.model.jobs import JobSpec
     from taco_launch.remote.access import Access
@@ -160,7 +161,10 @@ def _require_started(job: "Job") -> None:
         raise error
 
 
-def _print_plan(settings: Settings, spec: "JobSpec", access: "Access", out: str, *, explain: bool) -> None:
+def planned(
+    settings: Settings, spec: "JobSpec", access: "Access", out: str = "", *, explain: bool = False
+) -> "Planned":
+    """Plan a job as the head would, were all of its hosts free; what nobody declared is asked of the hosts."""
     from taco_launch.flows import plan
 
     def ask(missing: tuple[str, ...]) -> "Mapping[str, Any]":
@@ -178,8 +182,14 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Access", out: str,
         settings.talk(f"asking {count} for: {', '.join(missing)}")
         return job_hosts(settings.load(), spec.hosts, access, topology=explain)
 
-    planned = plan.dry_run(spec, os.environ, ask, look, root=os.geteuid() == 0, folder=out, explain=explain)
-    launch = planned.plan
+    return plan.dry_run(spec, os.environ, ask, look, root=os.geteuid() == 0, folder=out, explain=explain)
+
+
+def _print_plan(settings: Settings, spec: "JobSpec", access: "Access", out: str, *, explain: bool) -> None:
+    from taco_launch.flows import plan
+
+    found = planned(settings, spec, access, out, explain=explain)
+    launch = found.plan
     for warning in launch.warnings:
         render.warning(settings, warning)
     if out:
@@ -187,7 +197,7 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Access", out: str,
             settings.talk(f"wrote {path}")
     elif any(file.path in launch.argv for file in launch.files):
         settings.talk(f"the line names a file: write it with --out DIR, here for example with --out {spec.name}")
-    render.plan(launch, spec.launcher, settings.output, explain=explain, choices=planned.choices)
+    render.plan(launch, spec.launcher, settings.output, explain=explain, choices=found.choices)
 
 
 def _run(settings: Settings, head: "Head", spec: "JobSpec") -> "Job":

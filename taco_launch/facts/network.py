@@ -20,6 +20,9 @@ _ADDRESS = re.compile(
     r"(?: \S+)*? scope (global|site|link|host|[0-9]{1,3})(?: .*)?"
 )
 _LISTEN = re.compile(r"LISTEN\s+[0-9]+\s+[0-9]+\s+(\S+):([0-9]{1,5})\s+\S+:\*(?:\s+users:\(\(\"([^\"]+)\".*)?\s*")
+# tc(8): those that hold packets back, not those that share a link among flows
+_QDISC = re.compile(r"qdisc (tbf|netem|htb|hfsc|cake) \S+ dev (\S+) root (.*)")
+_LIMITS = re.compile(r"\b(?:rate|bandwidth|delay|loss) \S+")
 
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _INDEX, _NUMBER = "[1-9][0-9]{0,8}", "-?[0-9]{1,9}"
@@ -74,6 +77,7 @@ def _interfaces(sections: Sections, bonds: Found[Tuple[Bond, ...]]) -> Found[Int
         return Unknown(f"{_NET}: not every interface has an index of its own")
     bonded = tuple(bond.name for bond in bonds) if isinstance(bonds, tuple) else ()
     found: List[Interface] = []
+    shaped = _shaping(answer(sections, "network.qdiscs"))
     for name, values in of.items():
         speed, numa = int(values.get("speed", -1)), int(values.get("device/numa_node", -1))  # -1: not told
         pci = re.search(r"(?m)^PCI_SLOT_NAME=(.*)$", values.get("device/uevent", ""))
@@ -91,9 +95,18 @@ def _interfaces(sections: Sections, bonds: Found[Tuple[Bond, ...]]) -> Found[Int
                 master=names.get(values.get("master/ifindex", "")),
                 pci=pci[1] if pci else None,
                 numa=numa if numa >= 0 else None,
+                shaping=shaped.get(name),
             )
         )
     return tuple(sorted(found, key=lambda interface: int(of[interface.name]["ifindex"])))
+
+
+def _shaping(told: Found[str]) -> Dict[str, str]:
+    """Read `tc qdisc show`: what is at the root of an interface and slows it, with its rate, delay or loss."""
+    if not isinstance(told, str):
+        return {}
+    rows = (_QDISC.match(line) for line in told.split("\n"))
+    return {row[2]: " ".join([row[1], *_LIMITS.findall(row[3])]) for row in rows if row is not None}
 
 
 def _attributes(told: Files) -> Union[Dict[str, Dict[str, str]], Unknown]:

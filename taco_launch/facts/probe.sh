@@ -310,6 +310,7 @@ look_at_network() {
     /sys/class/net/*/uevent /sys/class/net/*/master/ifindex /sys/class/net/*/bonding/mode \
     /sys/class/net/*/bridge/stp_state /sys/class/net/*/device/uevent /sys/class/net/*/device/numa_node
   section network.addresses ip -o addr
+  section network.qdiscs tc qdisc show
   section network.routes grep -aHE '^[^[:space:]]+[[:space:]]00000000[[:space:]]|^0{32} 00 ' /proc/net/route \
     /proc/net/ipv6_route
   section network.files grep -aH '' /proc/net/bonding/* /proc/sys/net/ipv4/ip_local_port_range /etc/ufw/ufw.conf

@@ -179,7 +179,8 @@ def _listeners(found: Sequence[Any]) -> str:
 def _interface(of: Interface) -> str:
     speed = f", {of.speed:g} Gb/s" if of.speed is not None else ""
     master = f", in {of.master}" if of.master else ""
-    return f"{of.kind}, {of.state}, MTU {of.mtu}{speed}{master}"
+    shaping = f", slowed by {of.shaping}" if of.shaping else ""
+    return f"{of.kind}, {of.state}, MTU {of.mtu}{speed}{shaping}{master}"
 
 
 def _cdi_devices(names: Tuple[str, ...]) -> str:

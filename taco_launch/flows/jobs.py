@@ -20,7 +20,12 @@ _RUN_PATIENCE_SECONDS = 300.0
 
 
 def default_name(command: tuple[str, ...]) -> str:
-    """Make a name for a job out of its command, its script or else its program, and four random letters."""
+    """Make a name for a job out of its command, and four random letters."""
+    return f"{stem(command)}-{secrets.token_hex(2)}"
+
+
+def stem(command: tuple[str, ...]) -> str:
+    """Name a command by its script or else its program, as a job's name may begin."""
     program, *rest = command
     told = program
     if PurePath(program).name.startswith("python"):
@@ -29,7 +34,7 @@ def default_name(command: tuple[str, ...]) -> str:
         if rest and rest[0] != "-c":
             told = rest[1] if rest[0] == "-m" and len(rest) > 1 else rest[0]
     letters = re.sub("[^A-Za-z0-9]+", "-", PurePath(told).name.removesuffix(".py")).strip("-")
-    return f"{letters[:40] or 'job'}-{secrets.token_hex(2)}"
+    return letters[:40] or "job"
 
 
 def submit(head: Head, spec: JobSpec, environ: Mapping[str, str]) -> Job:

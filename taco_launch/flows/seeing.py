@@ -43,6 +43,20 @@ def nodes(head: Head, inventory: Inventory) -> tuple[Node, ...]:
     return tuple(found)
 
 
+def held(occupancy: Occupancy) -> str:
+    """Say who has the slots of a host: jobs with their owners, and processes that are not ours; "" where all are free."""
+    counts: dict[str, int] = {}
+    for slot in occupancy.slots:
+        if slot.holder is not None:
+            owner = f" ({slot.holder.owner})" if slot.holder.owner else ""
+            words = f"job {slot.holder.job}{owner}" if slot.holder.job else "a job"
+        else:
+            words = slot.foreign
+        if words:
+            counts[words] = counts.get(words, 0) + 1
+    return ", ".join(f"{count} {words}" for words, count in counts.items())
+
+
 def prune(head: Head, since: float, owner: str | None, *, dry_run: bool) -> tuple[tuple[JobRow, ...], tuple[str, ...]]:
     """Remove the records of jobs that ended more than `since` seconds ago, of all owners or one; give those.
 

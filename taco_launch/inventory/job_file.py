@@ -1,6 +1,6 @@
 """A job file, or a manifest of the MPI Operator -> what it asks for, in the words of the command line."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -103,12 +103,38 @@ def parse(data: bytes, source: str, environ: Mapping[str, str]) -> JobFile:
         raise SpecError(names.plain(source, names.PATH_MAX), (Fault("job file", f"{len(data)} bytes", problem),))
     faults = Faults(source, _HINT, "job file")
     value = document.read(decode(data, faults), faults)
-    for loc, place in faults.places.items():
-        if loc[:1] == ("env",):  # it may be a secret
-            faults.places[loc] = replace(place, shown="")
+    hide_values(faults, ("env",))
     manifest = mpi_job.convert(value, faults) if isinstance(value, dict) and "kind" in value else None
-    job = _Check(faults, manifest, environ).job(value if manifest is None else manifest.document)
+    if manifest is None:
+        job = check_job(value, faults, environ)
+    else:
+        job = check_job(manifest.document, faults, environ, manifest.place)
     faults.raise_any()
+    return job_file(job, source, () if manifest is None else manifest.notes)
+
+
+def hide_values(faults: Faults, under: Loc) -> None:
+    """Have messages not show the values under a place: they may be secrets."""
+    for loc, place in faults.places.items():
+        if loc[: len(under)] == under:
+            faults.places[loc] = replace(place, shown="")
+
+
+def check_job(
+    value: Any, faults: Faults, environ: Mapping[str, str], place: Callable[[Loc], Loc] = lambda loc: loc
+) -> JobDocument:
+    """Check what `document.read` gave for a job; all faults go to `faults`, with any the result is good for nothing else.
+
+    `place` says where a value of the job stands in the file.
+
+    Raises:
+        SpecError: there is nothing to go on with.
+    """
+    return _Check(faults, place, environ).job(value)
+
+
+def job_file(job: JobDocument, source: str, notes: tuple[str, ...] = ()) -> JobFile:
+    """Give what a job that was found right asks for; a profile's path counts from where the file `source` lies."""
     options = dict(_options(job))
     if job.profile is not None and names.is_profile_path(job.profile):
         options["profile"] = str(Path(source).parent / Path(job.profile).expanduser())
@@ -120,7 +146,7 @@ def parse(data: bytes, source: str, environ: Mapping[str, str]) -> JobFile:
         tuple(job.knobs.items()),
         tuple(job.mca.items()),
         job.image or "",
-        () if manifest is None else manifest.notes,
+        notes,
     )
 
 
@@ -144,9 +170,9 @@ def _options(job: JobDocument) -> Iterator[tuple[str, Any]]:
 class _Check:
     """Finds all that is wrong with a document."""
 
-    def __init__(self, faults: Faults, manifest: mpi_job.Converted | None, environ: Mapping[str, str]) -> None:
+    def __init__(self, faults: Faults, place: Callable[[Loc], Loc], environ: Mapping[str, str]) -> None:
         self._faults = faults
-        self._manifest = manifest
+        self._place = place
         self._environ = environ
 
     def job(self, value: Any) -> JobDocument:
@@ -155,9 +181,6 @@ class _Check:
         self._policy(job.runPolicy)
         self._variables(job)
         return job
-
-    def _place(self, loc: Loc) -> Loc:
-        return loc if self._manifest is None else self._manifest.place(loc)
 
     def _add(self, loc: Loc, problem: str, hint: str = "", value: str = "") -> None:
         self._faults.add(self._place(loc), problem, hint, value)

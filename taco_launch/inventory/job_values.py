@@ -133,6 +133,7 @@ Command = Annotated[
     Discriminator(_form),
     BeforeValidator(_words_or_text),
 ]
+Arguments = tuple[_Argument, ...]
 JobName = Annotated[str, named("a job name")]
 QueueName = Annotated[str, named("a queue name")]
 Hosts = Annotated[str, AfterValidator(_hosts)]

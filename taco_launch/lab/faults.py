@@ -62,6 +62,9 @@ systemctl reload-or-restart ssh.service
 """
 
 
+_FAST_LINK = _DEVICE + 'case $(tc qdisc show dev "$device") in *tbf*) tc qdisc del dev "$device" root ;; esac\n'
+
+
 @dataclass(frozen=True)
 class Fault:
     """One fault, or what undoes one.
@@ -116,9 +119,9 @@ FAULTS = (
     ),
     Fault(
         "heal",
-        "undo partition and cut",
-        "is back in the network",
-        script=_NO_TABLE.format(name="partition") + _NO_TABLE.format(name="cut"),
+        "undo partition, cut and slow-link",
+        "is back in the network, its link as fast as it can be",
+        script=_NO_TABLE.format(name="partition") + _NO_TABLE.format(name="cut") + _FAST_LINK,
     ),
     Fault(
         "cut",
@@ -136,14 +139,8 @@ FAULTS = (
         "sends at most {}",
         script=_DEVICE + 'tc qdisc replace dev "$device" root tbf rate "$2" burst "$3" latency 100ms\n',
         argument="RATE",
-        undo="fast-link",
+        undo="heal",
         seen="tc qdisc show dev \"$device\" | sed -n 's/^qdisc tbf .* rate \\([^ ]*\\) .*/\\1/p' | grep .",
-    ),
-    Fault(
-        "fast-link",
-        "undo slow-link",
-        "sends as fast as it can",
-        script=_DEVICE + 'case $(tc qdisc show dev "$device") in *tbf*) tc qdisc del dev "$device" root ;; esac\n',
     ),
     Fault(
         "disk-full",

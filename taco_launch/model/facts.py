@@ -116,6 +116,7 @@ class Interface:
     """`state` as in operstate; `speed` is None where the driver does not say; `master` is its bond or bridge.
 
     `kind` is `physical`, `bond`, `bridge`, `vlan`, `veth`, `loopback` or `virtual`. `pci` is `0000:1b:00.0`.
+    `shaping` is what the kernel slows its traffic by (`tbf rate 100Mbit`), None where it does not, or no tc tells.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Interface:
     master: Optional[str] = None
     pci: Optional[str] = None
     numa: Optional[int] = None
+    shaping: Optional[str] = None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -314,15 +313,6 @@ def test_a_bug_in_the_supervisor_is_told_and_leaves_nothing(taco: Taco) -> None:
     assert job["state"] == "LOST"
     assert "TypeError" in job["reason"]
     assert "debug.log" in job["reason"]
-
-
-def test_ctrl_c_of_a_benchmark_stops_its_job(taco: Taco) -> None:
-    bench = taco.start("bench", "run", "--np", "1,2", "--name", "b", "--", "sleep", "600")
-    eventually(lambda: taco.folder("b-np1").exists() and taco.job("b-np1")["state"] == "RUNNING")
-    bench.send_signal(signal.SIGINT)
-    assert bench.wait(30) == 130
-    assert taco.job("b-np1")["state"] == "CANCELLED"
-    assert not taco.folder("b-np2").exists()
 
 
 def test_no_rank_inherits_the_sudo_password(taco: Taco) -> None:

@@ -127,3 +127,24 @@ def test_listening_ports_are_each_told_once() -> None:
         Listener("0.0.0.0", 22, "sshd"),
     )
     assert isinstance(network(listeners=row.replace(":22", ":99999")).listeners, Unknown)
+
+
+# As tc of iproute2 6.1 prints it; the last line is of an interface with a queue that slows nothing.
+QDISCS = """qdisc noqueue 0: dev lo root refcnt 2
+qdisc tbf 8001: dev eth0 root refcnt 2 rate 100Mbit burst 128Kb lat 100ms
+qdisc fq_codel 0: dev eth1 root refcnt 2 limit 10240p flows 1024 quantum 1514 target 5ms interval 100ms ecn
+"""
+
+
+@pytest.mark.parametrize(
+    ("qdiscs", "shaping"),
+    [
+        (QDISCS, "tbf rate 100Mbit"),
+        (QDISCS.replace("8001: dev eth0 root", "8001: dev eth0 parent 1:2"), None),
+        ("qdisc netem 8002: dev eth0 root refcnt 2 limit 1000 delay 10ms loss 1%\n", "netem delay 10ms loss 1%"),
+        ("", None),
+    ],
+)
+def test_what_slows_an_interface(qdiscs: str, shaping: str | None) -> None:
+    found = {one.name: one.shaping for one in network(qdiscs=qdiscs).interfaces}  # type: ignore[union-attr]
+    assert found == {"lo": None, "eth0": shaping, "eth1": None}

@@ -95,7 +95,7 @@ def test_slow_link(healthy: LabUser) -> None:
     healthy.fault("gpu2", "slow-link", "8mbit")
     assert healthy.host("gpu2")["faults"] == ["slow-link 8Mbit"]
     slow = seconds(lambda: healthy.ssh("gpu2", send))
-    healthy.fault("gpu2", "fast-link")
+    healthy.fault("gpu2", "heal")
     assert slow > 1.2  # less the bucket's 1 Mbit
     assert healthy.host("gpu2")["faults"] == []
 

@@ -140,6 +140,6 @@ def test_a_slow_link(healthy: LabUser, person: Person) -> None:
         with person.connected() as fanout:
             result = fanout.transports[1].run(Command(("head", "-c", "600000", "/dev/zero"), timeout=60))
     finally:
-        healthy.fault("gpu2", "fast-link")
+        healthy.fault("gpu2", "heal")
     assert result.stdout == bytes(600_000)
     assert result.seconds > 1.2  # 4.8 Mbit less the bucket's 1

@@ -1,0 +1,110 @@
+"""Runs as rows of the history's tables, and back."""
+
+import functools
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from taco_launch.bench.runs import Cell, Circumstances, Metric, Reading, Run
+
+
+def add(db: sqlite3.Connection, ladder_id: str, position: int, run: Run) -> None:
+    """Add a run with its readings, within the caller's transaction.
+
+    Raises:
+        sqlite3.IntegrityError: its place is taken, or there is no such ladder.
+    """
+    times = (run.started, run.seconds)
+    place = (ladder_id, position)
+    of = cell(db, run.cell, run.hosts, run.gpu)
+    on = _circumstances(db, run.circumstances)
+    added = db.execute(
+        "INSERT INTO run (ladder, position, cell, repeat, warm_up, job, started, seconds, hosts, why, log,"
+        " circumstances) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (*place, of, run.repeat, run.warm_up, run.job, *times, text(run.hosts), run.why, run.log, on),
+    )
+    for number, reading in enumerate(run.readings):
+        db.execute(
+            "INSERT INTO reading (run, place, metric, value) VALUES (?, ?, ?, ?)",
+            (added.lastrowid, number, _metric(db, reading.metric), reading.value),
+        )
+
+
+def runs(db: sqlite3.Connection, ladder_id: str) -> tuple[tuple[int, Run], ...]:
+    """Give the runs of a ladder as (position, run), in that order."""
+    readings: dict[int, list[Reading]] = {}
+    for row in db.execute(
+        "SELECT run.id, value, name, unit, higher_is_better FROM run JOIN reading ON reading.run = run.id"
+        " JOIN metric ON metric.id = metric WHERE ladder = ? ORDER BY run.id, place",
+        (ladder_id,),
+    ):
+        metric = Metric(row["name"], row["unit"], bool(row["higher_is_better"]))
+        readings.setdefault(row["id"], []).append(Reading(metric, row["value"]))
+    found = db.execute("SELECT * FROM whole_run WHERE ladder = ? ORDER BY position", (ladder_id,))
+    return tuple((row["position"], _run(row, readings.get(row["id"], ()))) for row in found)
+
+
+def cell(db: sqlite3.Connection, of: Cell, hosts: Sequence[str], gpu: str) -> int:
+    """Give the number of a cell on hosts, whose order is all one; added where it is new."""
+    return _number(
+        db,
+        "SELECT id FROM cell WHERE (workload, variant, ranks, hosts, gpu) = (?, ?, ?, ?, ?)",
+        "INSERT INTO cell (workload, variant, ranks, hosts, gpu) VALUES (?, ?, ?, ?, ?)",
+        (of.workload, of.variant, of.ranks, text(sorted(hosts)), gpu),
+    )
+
+
+def text(value: Any) -> str:
+    """Give a list as the tables have it: JSON without blanks."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _metric(db: sqlite3.Connection, metric: Metric) -> int:
+    return _number(
+        db,
+        "SELECT id FROM metric WHERE (name, unit, higher_is_better) = (?, ?, ?)",
+        "INSERT INTO metric (name, unit, higher_is_better) VALUES (?, ?, ?)",
+        (metric.name, metric.unit, metric.higher_is_better),
+    )
+
+
+def _circumstances(db: sqlite3.Connection, circumstances: Circumstances) -> int:
+    return _number(
+        db,
+        "SELECT id FROM circumstances WHERE facts = ?",
+        "INSERT INTO circumstances (facts) VALUES (?)",
+        (text(circumstances.facts),),
+    )
+
+
+def _number(db: sqlite3.Connection, find: str, add_it: str, values: Sequence[Any]) -> int:
+    """Give the number of what a table has once, added where it is new."""
+    row = db.execute(find, values).fetchone()
+    if row is not None:
+        return int(row[0])
+    added = db.execute(add_it, values).lastrowid
+    assert added is not None
+    return added
+
+
+def _run(row: Mapping[str, Any], readings: Sequence[Reading]) -> Run:
+    return Run(
+        cell=Cell(row["workload"], row["variant"], row["ranks"]),
+        repeat=row["repeat"],
+        warm_up=bool(row["warm_up"]),
+        job=row["job"],
+        started=row["started"],
+        seconds=row["seconds"],
+        hosts=tuple(json.loads(row["hosts"])),
+        gpu=row["gpu"],
+        readings=tuple(readings),
+        why=row["why"],
+        log=row["log"],
+        circumstances=_facts(row["facts"]),
+    )
+
+
+@functools.lru_cache(maxsize=1000)
+def _facts(told: str) -> Circumstances:
+    return Circumstances(tuple((host, what, value) for host, what, value in json.loads(told)))

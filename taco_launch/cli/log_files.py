@@ -1,0 +1,22 @@
+"""The log of a benchmark, as a file or on standard input."""
+
+import click
+
+# More than any guide's log, and still read in a second.
+_LIMIT = 256 << 20
+
+
+def read_log(log: str) -> str:
+    """Give the text of a file, or with `-` of standard input.
+
+    Raises:
+        click.UsageError: it cannot be read, or is too large.
+    """
+    try:
+        with click.open_file(log, "rb") as file:
+            content: bytes = file.read(_LIMIT + 1)
+    except OSError as error:
+        raise click.UsageError(f"{log}: {error.strerror}") from None
+    if len(content) > _LIMIT:
+        raise click.UsageError(f"{log}: larger than {_LIMIT >> 20} MiB: cut it to the run that counts")
+    return content.decode("utf-8", "replace")

@@ -1,0 +1,292 @@
+"""nightly run and nightly baseline: one night, and what later nights are held against."""
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli import matrix_jobs, measuring, render
+from taco_launch.cli.options import (
+    Seconds,
+    access_of,
+    access_options,
+    complete_file,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
+from taco_launch.errors import FAILED, INTERRUPTED, TacoLaunchError, UsageError
+
+if TYPE_CHECKING:
+    from taco_launch.bench.summary import Summary
+    from taco_launch.cli.options import Settings
+    from taco_launch.flows.night_record import Last
+
+_DAY = 86400.0
+
+
+@click.command("run")
+@inventory_option
+@output_options
+@talk_options
+@access_options
+@click.argument("matrix", shell_complete=complete_file)
+@click.option("--name", help="What the night is called. Default: the matrix's name.")
+@click.option(
+    "--deadline",
+    type=Seconds(0),
+    default="1h",
+    show_default=True,
+    metavar="TIME",
+    help="How long a cluster that is busy, or a host that does not answer, is waited for.",
+)
+@click.option(
+    "--keep-logs",
+    type=Seconds(1),
+    default="30d",
+    show_default=True,
+    metavar="TIME",
+    help="Remove the logs of nights that are older. What they measured stays.",
+)
+@click.option("--junit", type=click.Path(dir_okay=False), metavar="FILE", help="Write JUnit XML to FILE as well.")
+@measuring.db_option
+@click.pass_context
+def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | None, **options: Any) -> int:
+    """Measure MATRIX once, and judge whether anything got slower than in the nights before.
+
+    Waits until the cluster is free, measures each cell, measures those again that seem to have changed, and judges. What
+    it writes: one line on stdout, and a summary as Markdown, JSON and JUnit XML in nights/NAME of the state folder. It
+    never runs twice at a time, and ends what a night that broke off has left.
+
+    \b
+    Examples:
+      taco-launch -i hosts.yaml nightly run taco
+      taco-launch -i hosts.yaml nightly run my.yaml --deadline 3h --junit night.xml
+
+    \b
+    Exit codes: 0 nothing got slower, 6 something did, 5 the cluster is not fit (broken, busy, or it does not answer),
+    1 it failed: a cell has no sample, or it runs already.
+    """
+    from taco_launch.bench.estimates import require
+    from taco_launch.flows.night_install import check_name
+    from taco_launch.flows.night_record import Last, folder
+    from taco_launch.inventory.matrix_file import load
+
+    settings = settings_of(ctx)
+    require()
+    found = load(matrix, os.environ)
+    night = name or found.name
+    check_name(night)
+    place = folder(os.environ, os.geteuid(), night)
+    with _alone(place, night):
+        begun = Last(time.time(), os.getpid())
+        with _kept(place, begun, night) as keep:
+            summary = _measured(settings, found, night, options)
+            path = _write(place, summary, junit)
+            from taco_launch.bench.summary import line, to_json
+
+            words, code = line(summary, str(path)), summary.outcome.exit_code
+            keep(replace(begun, exit_code=code, outcome=summary.outcome.value, line=words, summary=str(path)))
+    if settings.output in ("json", "yaml"):
+        render.data(to_json(summary), settings.output)
+    else:
+        click.echo(render.printable(words))
+    return code
+
+
+def _measured(settings: "Settings", found: "Any", night: str, options: dict[str, Any]) -> "Summary":
+    from taco_launch.bench.history import LadderKind, open_history
+    from taco_launch.bench.judge import Rules
+    from taco_launch.bench.ladder import order
+    from taco_launch.flows import ladder as ladders
+    from taco_launch.flows import nightly
+
+    inventory, access = settings.load(), access_of(options)
+    made = matrix_jobs.prepared(settings, found, (), access)
+    specs, around = made.specs, made.around
+    seed = measuring.new_seed() if found.seed is None else found.seed
+    digest = ladders.digest(LadderKind.NIGHT, found, specs)
+    one = measuring.new_ladder(found.name, LadderKind.NIGHT, digest, seed, inventory.cluster)
+    steps = order(tuple(specs), found.repeats, found.warm_ups, seed)
+    logs = measuring.ladders_folder()
+    plan = ladders.Plan(one, steps, specs, matrix_jobs.reader(found), logs / one.id, found.time_budget)
+    asked = nightly.Asked(night, found, options["deadline"], Rules(min_effect=found.min_effect))
+    with (
+        open_history(measuring.history_path(options["db"])) as history,
+        measuring.endings(),
+        measuring.Shown(settings, tuple(specs)).teller() as teller,
+    ):
+        before = time.time() - options["keep_logs"]
+        cleared = nightly.clear_logs(history, found.name, inventory.cluster, logs, before)
+        if cleared:
+            settings.talk(f"logs of {cleared} nights were removed")
+        head = settings.head(access)
+        return nightly.run(head, inventory, plan, asked, history, around, os.environ, teller)
+
+
+@contextlib.contextmanager
+def _alone(place: Path, night: str) -> Iterator[None]:
+    """Have the night run once at a time.
+
+    Raises:
+        TacoLaunchError: it runs already.
+    """
+    from taco_launch.agent.folders import make_private
+    from taco_launch.flows.night_record import LOCK
+
+    make_private(place)
+    with (place / LOCK).open("a", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TacoLaunchError(
+                f"the night {night} runs already", hint=f"how far it is: taco-launch nightly status {night}"
+            ) from None
+        yield
+
+
+@contextlib.contextmanager
+def _kept(place: Path, begun: "Last", night: str) -> "Iterator[Any]":
+    """Keep that a night runs, and how it ended however that was; what is given takes how it ended well."""
+    from taco_launch.bench.summary import Outcome
+    from taco_launch.flows import night_record
+
+    night_record.write(place, begun)
+    ended = replace(
+        begun, exit_code=FAILED, outcome=Outcome.FAILED.value, line=f"nightly {night}: FAILED: a fault of its own"
+    )
+
+    def keep(last: "Last") -> None:
+        nonlocal ended
+        ended = last
+
+    try:
+        yield keep
+    except TacoLaunchError as error:
+        words = f"nightly {night}: FAILED: {render.one_line(error.message)}"
+        keep(replace(ended, exit_code=error.exit_code, line=words))
+        raise
+    except KeyboardInterrupt:
+        keep(replace(ended, exit_code=INTERRUPTED, line=f"nightly {night}: FAILED: somebody ended it"))
+        raise
+    finally:
+        night_record.write(place, replace(ended, ended=time.time()))
+
+
+def _write(place: Path, summary: "Summary", junit: str | None) -> Path:
+    """Write a summary in its three forms, and give the path of the one to read."""
+    from taco_launch.bench.junit import junit as junit_xml
+    from taco_launch.bench.summary import markdown, to_json
+
+    stem = f"{time.strftime('%Y-%m-%d', time.localtime(summary.started))}-{summary.ladder}"
+    texts = {
+        ".md": markdown(summary),
+        ".json": json.dumps(to_json(summary), indent=2) + "\n",
+        ".xml": junit_xml(summary),
+    }
+    try:
+        for suffix, text in texts.items():
+            (place / f"{stem}{suffix}").write_text(text, encoding="utf-8")
+        if junit is not None:
+            Path(junit).write_text(texts[".xml"], encoding="utf-8")
+    except OSError as error:
+        raise TacoLaunchError(f"the summary cannot be written: {error.filename}: {error.strerror}") from None
+    return place / f"{stem}.md"
+
+
+@click.group()
+def baseline() -> None:
+    """See and change what nights are held against: the last nights that were accepted.
+
+    A night in which nothing got slower and each cell has a sample is accepted by itself.
+    """
+
+
+@baseline.command("show")
+@inventory_option
+@output_options
+@talk_options
+@click.argument("matrix", shell_complete=complete_file)
+@measuring.db_option
+@click.pass_context
+def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
+    """List the nights of MATRIX (its file, or its name) that count, the newest first.
+
+    \b
+    Example:
+      taco-launch nightly baseline show taco
+    """
+    from taco_launch.bench.history import open_history
+    from taco_launch.model.codec import to_json
+
+    settings = settings_of(ctx)
+    with open_history(measuring.history_path(db), create=False) as history:
+        found = history.baseline(matrix, settings.load().cluster)
+    if settings.output in ("json", "yaml"):
+        render.data({"nights": [to_json(one) for one in found]}, settings.output)
+        return
+    render.table(("LADDER", "STARTED", "OUTCOME"), [(one.id, _at(one.started), one.outcome) for one in found])
+
+
+@baseline.command("accept")
+@talk_options
+@click.argument("ladder")
+@measuring.db_option
+@click.pass_context
+def accept(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
+    """Have the night LADDER count in the baseline, whatever was judged of it: it was a false alarm.
+
+    \b
+    Example:
+      taco-launch nightly baseline accept taco-3fa2c1
+    """
+    from taco_launch.bench.history import open_history
+
+    with open_history(measuring.history_path(db), create=False) as history:
+        history.accept(_night(history, ladder).id)
+    settings_of(ctx).talk(f"what {ladder} measured counts in the baseline")
+
+
+@baseline.command("reset")
+@talk_options
+@click.argument("ladder")
+@measuring.db_option
+@click.pass_context
+def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
+    """Have the baseline begin with the night LADDER: what it measured is the new normal, and nights before it do not count.
+
+    \b
+    Example:
+      taco-launch nightly baseline reset taco-3fa2c1
+    """
+    from taco_launch.bench.history import open_history
+
+    with open_history(measuring.history_path(db), create=False) as history:
+        one = _night(history, ladder)
+        history.reset(one.started, one.matrix, one.cluster)
+        history.accept(one.id)
+    settings_of(ctx).talk(f"the baseline of {one.matrix} begins with {ladder}")
+
+
+def _night(history: "Any", ladder: str) -> "Any":
+    from taco_launch.bench.history import LadderKind
+
+    one = history.ladder(ladder)
+    if one is None or one.kind is not LadderKind.NIGHT:
+        what = "no such ladder" if one is None else f"made by {one.kind.value}, not by nightly run"
+        raise UsageError(f"{ladder}: {what}", hint="taco-launch nightly status shows the last night")
+    if one.ended is None:
+        raise UsageError(f"{ladder} has not ended")
+    return one
+
+
+def _at(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))

@@ -1,0 +1,336 @@
+"""bench ladder and bench run: the runs of a ladder, one job after the other, each kept in the history as it ends."""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+
+from taco_launch.agent.folders import make_private
+from taco_launch.bench.history import History, Ladder, LadderKind
+from taco_launch.bench.ladder import Step, left, seconds_left, whole_blocks
+from taco_launch.bench.matrix import Matrix
+from taco_launch.bench.parse import NoSample
+from taco_launch.bench.runs import Cell, Reading, Run
+from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
+from taco_launch.flows import jobs, seeing
+from taco_launch.flows.follow import Follow, Job, Words
+from taco_launch.flows.surroundings import Surroundings
+from taco_launch.launch.found import over_ssh
+from taco_launch.launch.needs import free_slots
+from taco_launch.model.codec import to_json
+from taco_launch.model.facts import HostFacts
+from taco_launch.model.job_facts import JobFacts
+from taco_launch.model.jobs import JobSpec, JobState
+from taco_launch.remote.head import AgentError, Head
+
+DONE, TIME_BUDGET, GIVEN_UP = "done", "time budget", "given up"
+INTERRUPTED, HEAD_LOST = "interrupted", "the head was lost"
+_STEM = 40
+_EVIDENCE_LINES = 15
+# A line of the merged log that is no rank's.
+_OF_LAUNCHER = re.compile(r"\S+/[a-z]+ *\|")
+
+
+Reader = Callable[[Cell, str], tuple[Reading, ...] | NoSample]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A ladder as it is to be run.
+
+    `specs` holds the job of each cell, whatever its name; `read` makes readings of a run's log, or says why it cannot;
+    `logs` is the folder for copies of the logs; `budget` is how many seconds the runs may take together, those of
+    earlier calls among them, None for no end.
+    """
+
+    ladder: Ladder
+    steps: tuple[Step, ...]
+    specs: Mapping[Cell, JobSpec]
+    read: Reader
+    logs: Path
+    budget: float | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a ladder is: the run that goes on, the `number`th of `of`; `state` of its job and its last line.
+
+    `left` is how many seconds this run and those after it will take, None where nobody knows. `run` is there when it has
+    ended, with the last lines of its log as `evidence` where it gave no sample.
+    """
+
+    step: Step
+    number: int
+    of: int
+    left: float | None
+    state: str = ""
+    line: str = ""
+    warnings: tuple[str, ...] = ()
+    run: Run | None = None
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a ladder has come to: the runs that count, how it ended, and in `error` what broke it off.
+
+    `hosts_failed` says that each of its runs failed for hosts that could not be used.
+    """
+
+    runs: tuple[Run, ...]
+    outcome: str
+    error: HostError | None = None
+    hosts_failed: bool = False
+
+
+@dataclass(frozen=True)
+class Teller:
+    """Who is told what: `progress` how far it is, `say` what happens to jobs and connections besides."""
+
+    progress: Callable[[Progress], None]
+    say: Callable[[str], None]
+
+
+def slots(spec: JobSpec, facts: Sequence[HostFacts]) -> int:
+    """Count the slots of a job's hosts, were nobody to have any; `facts` tell those that the inventory does not.
+
+    Raises:
+        UsageError: nothing tells a host's slots.
+    """
+    free = free_slots(spec, over_ssh(JobFacts(root=True), spec, facts))
+    unknown = next((entry.host for entry in free if not entry.all and not entry.lacks), None)
+    if unknown is not None:
+        raise UsageError(
+            f"host {unknown}: its slots are not declared, and nothing tells how many GPUs it has",
+            hint=f"slots: 8 in the inventory, slots=8 in a hostfile, or -H {unknown}:8",
+        )
+    return sum(entry.all for entry in free)
+
+
+def digest(kind: LadderKind, matrix: Matrix, specs: Mapping[Cell, JobSpec]) -> str:
+    """Give what stands for a ladder: the same text, the same numbers, and the same job in each cell (SHA-256)."""
+    cells = [[*astuple(cell), to_json(spec)] for cell, spec in specs.items()]
+    text = json.dumps([kind.value, matrix.digest, matrix.repeats, matrix.warm_ups, matrix.seed, cells], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def ladder_id(name: str, letters: str) -> str:
+    """Make a ladder's id, of which the names of its jobs are made."""
+    return f"{name[:_STEM]}-{letters}"
+
+
+def job_name(ladder: Ladder, position: int) -> str:
+    """Give the name of the job of a run: by it the jobs of a ladder that broke off are found."""
+    return f"{ladder.id}-r{position + 1}"
+
+
+@contextlib.contextmanager
+def alone(folder: Path, digest: str) -> Iterator[None]:
+    """Have nobody else measure the same ladder for as long as the block lasts; `folder` is that of all ladders.
+
+    Raises:
+        TacoLaunchError: somebody does.
+    """
+    make_private(folder)
+    path = folder / f".{digest[:32]}.lock"
+    with path.open("a+", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            who = file.read().strip() or "unknown"
+            raise TacoLaunchError(
+                f"the same ladder is being measured already, by process {who} on this machine",
+                hint="wait for its end: what it has measured so far shows `taco-launch bench history`",
+            ) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+
+
+def run(
+    head: Head,
+    plan: Plan,
+    history: History,
+    around: Surroundings,
+    environ: Mapping[str, str],
+    tell: Teller,
+) -> Measured:
+    """Make the runs of a ladder that the history does not have yet, each a job, and add them to it.
+
+    A run that fails, cannot be placed or gives no sample is kept with the reason, and the next one begins. Ctrl-C stops
+    the job that runs; a head that is lost breaks the ladder off: both can go on later. Of a ladder whose time is over
+    only whole blocks count.
+
+    Raises:
+        HostError: the head was lost before anything was measured.
+        TacoLaunchError: the history cannot be written.
+    """
+    done = dict(history.runs(plan.ladder.id))
+    to_do = left(plan.steps, done)
+    hosts_failed, block = not done, None
+    try:
+        if to_do:
+            end_leftovers(head, plan.ladder, set(done), tell.say)
+        for step in to_do:
+            if plan.budget is not None and done and _spent(done) + _first_seconds(step, done) > plan.budget:
+                whole = whole_blocks(plan.steps, done)
+                counted = [run for position, run in done.items() if position in whole or not whole]
+                return Measured(tuple(counted), TIME_BUDGET)
+            if step.block != block:
+                around.look()
+                block = step.block
+            made, failed = _one(head, plan, step, done, around, environ, tell)
+            hosts_failed = hosts_failed and failed
+            history.add(plan.ladder.id, step.position, made)
+            done[step.position] = made
+    except KeyboardInterrupt:
+        return Measured(tuple(done.values()), INTERRUPTED)
+    except HostError as error:
+        if not any(run.readings for run in done.values()):
+            raise
+        return Measured(tuple(done.values()), HEAD_LOST, error)
+    return Measured(tuple(done.values()), DONE, hosts_failed=hosts_failed)
+
+
+def end_leftovers(head: Head, ladder: Ladder, done: set[int], say: Callable[[str], None]) -> None:
+    """End and remove the jobs of a ladder that broke off while they ran; those of runs that are kept stay."""
+    kept = {job_name(ladder, position) for position in done}
+    rows, _warnings = seeing.rows(head)
+    for row in rows:
+        if row.name.startswith(f"{ladder.id}-r") and row.name not in kept:
+            if not row.state.is_terminal:
+                say(f"ending job {row.name}, which was left when ladder {ladder.id} broke off")
+                _stop(head, row.name, "taco-launch bench: its ladder broke off")
+            for warning in jobs.delete(head, row.name):
+                say(warning)
+
+
+def _spent(done: Mapping[int, Run]) -> float:
+    return sum(run.seconds for run in done.values())
+
+
+def _first_seconds(step: Step, done: Mapping[int, Run]) -> float:
+    return seconds_left([step], _seen(done)) or 0.0
+
+
+def _seen(done: Mapping[int, Run]) -> dict[Cell, list[float]]:
+    seen: dict[Cell, list[float]] = {}
+    for run in done.values():
+        seen.setdefault(run.cell, []).append(run.seconds)
+    return seen
+
+
+def _one(
+    head: Head,
+    plan: Plan,
+    step: Step,
+    done: Mapping[int, Run],
+    around: Surroundings,
+    environ: Mapping[str, str],
+    tell: Teller,
+) -> tuple[Run, bool]:
+    """Make one run, and say whether it failed for its hosts.
+
+    Raises:
+        HostError: the head is lost.
+        KeyboardInterrupt: somebody ended it.
+    """
+    name = job_name(plan.ladder, step.position)
+    spec = replace(plan.specs[step.cell], name=name)
+    log = plan.logs / f"{name}.log"
+    here = Progress(step, len(done) + 1, len(plan.steps), seconds_left(left(plan.steps, done), _seen(done)))
+    started, begun = time.time(), time.monotonic()
+    job, why, code = None, "", None
+    try:
+        job = _follow(head, spec, log, here, environ, tell)
+    except HostError:
+        raise
+    except TacoLaunchError as error:
+        why, code = "; ".join(filter(None, (error.message, error.hint))), error.exit_code
+    seconds = time.monotonic() - begun
+    text = log.read_text("utf-8", "replace") if log.exists() else ""
+    readings = None if job is None else _readings(plan.read, step.cell, job, text)
+    if isinstance(readings, NoSample):
+        why = readings.why
+    made = Run(
+        cell=step.cell,
+        repeat=step.repeat,
+        warm_up=step.warm_up,
+        job=name,
+        started=started,
+        seconds=seconds,
+        hosts=() if job is None else tuple(share.host for share in job.record.shares),
+        gpu="" if job is None else around.gpu(job),
+        readings=readings if isinstance(readings, tuple) else (),
+        why=why,
+        log=str(log) if text else "",
+        circumstances=around.circumstances(spec, job),
+    )
+    if made.readings:
+        for warning in jobs.delete(head, name):
+            tell.say(warning)
+    now = {**done, step.position: made}
+    after = seconds_left(left(plan.steps, now), _seen(now))
+    tell.progress(replace(here, left=after, run=made, evidence=() if made.readings else _evidence(text)))
+    return made, HOST_FAILED in (code, job and job.record.exit_code)
+
+
+def _follow(head: Head, spec: JobSpec, log: Path, here: Progress, environ: Mapping[str, str], tell: Teller) -> Job:
+    """Run a job to its end, its log copied to a file; with Ctrl-C until nothing of it is left."""
+
+    def output(chunk: bytes) -> None:
+        file.write(chunk)
+        line = chunk.rstrip().rpartition(b"\n")[2].decode("utf-8", "replace")
+        tell.progress(replace(here, state="RUNNING", line=line))
+
+    def started(job: Job) -> None:
+        tell.progress(replace(here, state=job.record.state.value, warnings=job.record.warnings))
+
+    def waits(words: Words) -> None:
+        why = "; ".join(f"{host}: {why}" if host else why for host, why in words)
+        tell.progress(replace(here, state="QUEUED", line=why))
+
+    def state(name: str) -> None:
+        tell.progress(replace(here, state=name))
+
+    tell.progress(here)
+    make_private(log.parent)
+    watch = jobs.Watch(lambda: None, started, state, waits, tell.say)
+    with log.open("wb") as file:
+        try:
+            return jobs.run(head, spec, environ, output, watch)
+        except KeyboardInterrupt:
+            with contextlib.suppress(AgentError):  # there is no such job yet
+                _stop(head, spec.name, "Ctrl-C")
+                jobs.delete(head, spec.name)
+            log.unlink()
+            raise
+
+
+def _stop(head: Head, name: str, by: str) -> None:
+    jobs.stop(head, name, by, signal.SIGINT)
+    jobs.follow(head, Follow(name, tail=0), lambda _data: None)  # until nothing of it is left
+
+
+def _readings(read: Reader, cell: Cell, job: Job, text: str) -> tuple[Reading, ...] | NoSample:
+    record = job.record
+    if record.state is not JobState.SUCCEEDED:
+        cause = [finding.cause for finding in record.findings[:1] if finding.cause not in record.reason]
+        return NoSample("; ".join((f"job {job.spec.name} {record.state.value}: {record.reason}", *cause)))
+    return read(cell, text)
+
+
+def _evidence(text: str) -> tuple[str, ...]:
+    """Give the last lines of a log; what the launcher says of a rank's failure only where no rank said anything."""
+    lines = text.rstrip().splitlines()
+    own = [line for line in lines if not _OF_LAUNCHER.match(line)]
+    return tuple((own or lines)[-_EVIDENCE_LINES:])

@@ -1,0 +1,206 @@
+"""Exports of the history, and what is read from them and from the logs that somebody brings."""
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taco_launch.bench import exchange
+from taco_launch.bench.brought import Log, of_logs
+from taco_launch.bench.exchange import Entry
+from taco_launch.bench.history import LadderKind, open_history
+from taco_launch.bench.matrix import Kind, Workload
+from taco_launch.bench.runs import Cell, Circumstances, Metric, Reading
+from taco_launch.errors import TacoLaunchError
+from tests.bench.ladders import LADDERS, RUNS, ladder, run
+
+ENTRIES = st.lists(
+    st.builds(
+        Entry, LADDERS, st.lists(RUNS, max_size=4).map(lambda runs: tuple((3 * n, one) for n, one in enumerate(runs)))
+    ),
+    max_size=3,
+    unique_by=lambda entry: entry.ladder.id,
+).map(tuple)
+TWO = (
+    Entry(ladder(1), ((0, run(100.5)), (1, run(None, why='exit 1, "x"\r\nor so')))),
+    Entry(ladder(2, ended=9.5, outcome="ok", accepted=True), ()),
+)
+
+
+def written(write: Callable[..., None], entries: tuple[Entry, ...], path: Path) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        write(entries, file)
+    return path
+
+
+@pytest.mark.parametrize("write", [exchange.write_json, exchange.write_csv])
+def test_what_is_exported_and_imported_is_the_same(write: Callable[..., None], tmp_path: Path) -> None:
+    @given(entries=ENTRIES)
+    def check(entries: tuple[Entry, ...]) -> None:
+        assert exchange.read(written(write, entries, tmp_path / "export")) == entries
+
+    check()
+
+
+def test_it_is_the_same_through_two_histories(tmp_path: Path) -> None:
+    for name, write in (("json", exchange.write_json), ("csv", exchange.write_csv)):
+        with open_history(tmp_path / f"{name}.db") as history:
+            for _ in range(2):
+                for entry in exchange.read(written(write, TWO, tmp_path / name)):
+                    history.merge(*entry)
+            assert tuple(Entry(one, history.runs(one.id)) for one in reversed(history.ladders())) == TWO
+
+
+def test_csv_has_a_row_for_each_reading(tmp_path: Path) -> None:
+    two = Reading(Metric("busbw 8 B", "GB/s"), 0.25)
+    entries = (Entry(ladder(1), ((0, run(None, why="", readings=(two, two))), (4, run(None)))), Entry(ladder(2), ()))
+    lines = written(exchange.write_csv, entries, tmp_path / "x.csv").read_text().splitlines()
+    assert json.loads(f"[{lines[0]}]") == list(exchange.COLUMNS)
+    places = [exchange.COLUMNS.index(name) for name in ("ladder", "position", "metric", "value")]
+    ends = [line.replace('"[""gpu2"", ""gpu1""]"', "HOSTS").replace('"', "").split(",") for line in lines[1:]]
+    assert [[words[place] for place in places] for words in ends] == [
+        *2 * [["taco-000001", "0", "busbw 8 B", "0.25"]],
+        ["taco-000001", "4", "", ""],
+        ["taco-000002", "", "", ""],
+    ]
+
+
+def test_parquet_has_types() -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    file = io.BytesIO()
+    exchange.write_parquet(TWO, file)
+    table = parquet.read_table(io.BytesIO(file.getvalue()))
+    assert table.column_names == list(exchange.COLUMNS)
+    first, second, third = table.to_pylist()
+    told = [
+        first[name] for name in ("ladder", "ladder_started", "accepted", "position", "value", "hosts", "ladder_ended")
+    ]
+    assert told == ["taco-000001", 1.0, False, 0, 100.5, '["gpu2", "gpu1"]', None]
+    assert (second["value"], second["why"]) == (None, 'exit 1, "x"\r\nor so')
+    assert (third["ladder"], third["position"], third["accepted"]) == ("taco-000002", None, True)
+
+
+def _document(change: Callable[[Any], None]) -> str:
+    file = io.StringIO()
+    exchange.write_json(TWO, file)
+    document = json.loads(file.getvalue())
+    change(document)
+    return json.dumps(document)
+
+
+def _csv(old: str, new: str) -> str:
+    file = io.StringIO()
+    exchange.write_csv(TWO, file)
+    assert old in file.getvalue()
+    return file.getvalue().replace(old, new, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no column ladder"),
+        ("a,b\n1,2\n", "no column ladder"),
+        ("{}", '"format" and "version" are not "taco-launch history" and 1'),
+        ('{"format": ', "Expecting value"),
+        ("[" * 100_000, "no column ladder"),
+        ('{"a":' * 100_000, "recursion"),
+        (_document(lambda it: it.update(version=2)), '"format" and "version" are not'),
+        (_document(lambda it: it.update(ladders=7)), r"document.ladders: 7 is no list"),
+        (_document(lambda it: it["ladders"][0].pop("seed")), r"ladders\[0\].seed: None is no int"),
+        (_document(lambda it: it["ladders"][0].update(seed=True)), r"ladders\[0\].seed: True is no int"),
+        (_document(lambda it: it["ladders"][1].update(kind="dream")), "'dream' is not a valid LadderKind"),
+        (
+            _document(lambda it: it["ladders"][0]["runs"][0]["readings"][0].update(value=-1.0)),
+            r"ladders\[0\].runs\[0\].readings\[0\].value: -1.0 is no reading",
+        ),
+        (
+            _document(lambda it: it["ladders"][0]["runs"][0]["readings"][0].update(value=float("nan"))),
+            r"readings\[0\].value: nan is no reading",
+        ),
+        (
+            _document(lambda it: it["ladders"][0]["runs"][0]["readings"][0].update(value=float("inf"))),
+            r"readings\[0\].value: inf is no reading",
+        ),
+        (_document(lambda it: it["ladders"][0]["runs"][1].update(position=0)), r"ladders\[0\]: a position is there twice"),
+        (_document(lambda it: it["ladders"][0]["runs"][0].update(circumstances=2)), r"runs\[0\].circumstances: there is no 2"),
+        (_document(lambda it: it["ladders"][0]["runs"][0].update(hosts=[1])), r"runs\[0\].hosts: names are needed"),
+        (_document(lambda it: it["circumstances"][0].append(["a"])), r"circumstances\[0\].*\[host, what, value\] is needed"),
+        (_csv('"d",1,', '"d",x,'), r"line 2: seed: 'x' is none"),
+        (_csv("55.25", "long"), r"line 2: seconds: 'long' is none"),
+        (_csv("False", "no"), r"line 2: accepted: 'no' is none"),
+        (_csv(',"taco","night"', ',"taco"'), r"line 2: 28 columns are needed"),
+        (_csv('"[""gpu2"", ""gpu1""]"', "gpu2"), r"line 2: hosts: 'gpu2' is none"),
+        (_csv("or so", 'or so"'), r"no export of a history, or a damaged one"),
+    ],
+)  # fmt: skip
+def test_what_is_no_export_is_told(text: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "export"
+    path.write_text(text, newline="")
+    with pytest.raises(TacoLaunchError, match=said) as told:
+        exchange.read(path)
+    assert told.value.message.startswith(f"{path}: is no export of a history, or a damaged one: ")
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(TacoLaunchError, match=r"no: No such file or directory"):
+        exchange.read(tmp_path / "no")
+    (tmp_path / "binary").write_bytes(b"PAR1\xff")
+    with pytest.raises(TacoLaunchError, match=r"not UTF-8 at byte 4"):
+        exchange.read(tmp_path / "binary")
+
+
+HOROVOD = """Model: resnet50
+Batch size: 64
+Number of GPUs: 2
+Iter #0: 150.0 img/sec per GPU
+Img/sec per GPU: 150.0 +-0.0
+Total img/sec on 2 GPU(s): {} +-0.0
+"""
+
+
+def test_logs_of_somebody_are_repeats_of_a_cell() -> None:
+    logs = [Log("/home/a/1.log", HOROVOD.format("300.0"), 50.0), Log("/home/a/2.log", HOROVOD.format("300.1"), 40.0)]
+    workload = Workload("resnet", Kind.HOROVOD, ())
+    found = of_logs(logs, workload, "tcp", None, ("gpu1", "gpu2"))
+    assert [one.readings[0].value for _, one in found.runs] == [300.0, 300.1]
+    assert [(place, one.repeat, one.log, one.started) for place, one in found.runs] == [
+        (0, 0, "/home/a/1.log", 50.0),
+        (1, 1, "/home/a/2.log", 40.0),
+    ]
+    first = found.runs[0][1]
+    assert (first.cell, first.hosts) == (Cell("resnet", "tcp", 2), ("gpu1", "gpu2"))
+    assert first.circumstances == Circumstances()
+    one = found.ladder
+    assert (one.kind, one.matrix, one.started, one.ended) == (LadderKind.IMPORT, "resnet", 40.0, 50.0)
+    again = of_logs(logs, workload, "tcp", None, ("gpu1", "gpu2")).ladder.id
+    others = (
+        of_logs(logs[:1], workload, "tcp", None, ("gpu1", "gpu2")).ladder.id,
+        of_logs(logs, workload, "rdma", None, ("gpu1", "gpu2")).ladder.id,
+        of_logs(logs, workload, "tcp", None, ()).ladder.id,
+    )
+    assert again == one.id
+    assert one.id not in others
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "ranks", "said"),
+    [
+        (HOROVOD.format("300.0"), Kind.HOROVOD, 4, "/log: no sample: 4 ranks ran, but the log speaks of 2"),
+        (HOROVOD.format("300"), Kind.HOROVOD, None, "/log: no sample: line 6: "),
+        (
+            "total images/sec: 300.00\n",
+            Kind.REGEX,
+            None,
+            "/log: a log of regex does not say of how many ranks it is: --np N",
+        ),
+    ],
+)
+def test_a_log_without_a_sample_is_refused(text: str, kind: Kind, ranks: int | None, said: str) -> None:
+    workload = Workload("mine", kind, (), pattern=r"images/sec: (\S+)", unit="img/sec")
+    with pytest.raises(ValueError, match=f"^{said}"):
+        of_logs([Log("/log", text, 1.0)], workload, "tcp", ranks, ())

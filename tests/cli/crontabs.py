@@ -1,0 +1,27 @@
+"""A crontab(1) of a test's own: it keeps one file, and reads it back, as the real one does."""
+
+from pathlib import Path
+
+# crontab(1) of Debian: its words for none, and what it refuses.
+_CRONTAB = """#!/bin/sh
+file='{file}'
+case ${{1-}} in
+  -l) [ -e "$file" ] && exec cat "$file"; echo "no crontab for $(id -un)" >&2; exit 1 ;;
+  -r) rm "$file" ;;
+  -)
+    cat >"$file.new"
+    [ "$(tail -c 1 "$file.new" | od -An -c | tr -d ' ')" = '\\n' ] || {{
+      echo "new crontab file is missing newline before EOF, can't install." >&2; exit 1; }}
+    mv "$file.new" "$file" ;;
+esac
+"""
+
+
+def crontab(folder: Path) -> Path:
+    """Put it into `folder`, which is to be first on PATH; give the file that it keeps."""
+    folder.mkdir(exist_ok=True)
+    file = folder / "kept"
+    program = folder / "crontab"
+    program.write_text(_CRONTAB.format(file=file))
+    program.chmod(0o755)
+    return file

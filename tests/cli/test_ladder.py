@@ -1,0 +1,118 @@
+"""bench ladder: what a matrix comes to on an inventory, shown without starting anything; and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from tests.cli.test_cli import call
+
+pytest.importorskip("scipy")
+
+TWO = """\
+cluster: two
+network: {interface: eth0}
+versions: {openmpi: "4.1.4"}
+mpirun: /usr/bin/mpirun
+hosts:
+  n[1-2]: {slots: 2}
+"""
+MATRIX = """\
+name: m
+workloads:
+  loop: {{kind: regex, command: [bench, --quick], pattern: 'rate (.*)', unit: x/sec}}
+sizes: {sizes}
+variants:
+  base: {{}}
+  other: {{{other}}}
+repeats: 2
+{more}
+"""
+
+
+@pytest.fixture
+def ladder(tmp_path: Path) -> Any:
+    (tmp_path / "two.yaml").write_text(TWO)
+
+    def ask(*words: str, sizes: str = "[1, 4]", other: str = "", more: str = "") -> Result:
+        (tmp_path / "m.yaml").write_text(MATRIX.format(sizes=sizes, other=other, more=more))
+        return call("-i", str(tmp_path / "two.yaml"), "bench", "ladder", str(tmp_path / "m.yaml"), *words)
+
+    return ask
+
+
+def shown(result: Result) -> Any:
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("other", "typed"),
+    [
+        ("", ""),
+        ("args: [--fp16, '2']", "--fp16 2"),
+        ("transport: tcp, gdr: false", "--transport tcp --no-gdr"),
+        ("light: true, knobs: {HOROVOD_FUSION_THRESHOLD: 64MiB}", "--light --knob HOROVOD_FUSION_THRESHOLD=64MiB"),
+        ("env: {A: '1'}, mca: {pml: ob1}, profile: ack", "-x A=1 --mca pml ob1 --profile ack"),
+        ("launcher: torchrun", "--launcher torchrun"),
+        ("host: 'n2:2', exclude: []", "-H n2:2"),
+        ("runPolicy: {gracePeriodSeconds: 3}, interface: bond0", "--grace 3 --interface bond0"),
+    ],
+)
+def test_a_job_of_a_cell_has_the_line_that_run_gives_it(other: str, typed: str, ladder: Any, tmp_path: Path) -> None:
+    np = "2" if "host:" in other else "4"
+    found = shown(ladder("--dry-run", "--json", other=other, sizes=f"[1, {np}]"))
+    lines = {line["variant"]: line["line"] for line in found["lines"] if line["ranks"] == int(np)}
+    behind, options = (typed.split(), []) if typed.startswith("--fp16") else ([], typed.split())
+    for variant, more, command in (("base", [], []), ("other", options, behind)):
+        run = call(
+            "-i", str(tmp_path / "two.yaml"), "run", "--dry-run", "--np", np, *more, "--", "bench", "--quick", *command
+        )
+        assert run.exit_code == 0, run.stderr
+        assert f"{lines[variant]}\n" == run.stdout
+
+
+def test_the_order_is_that_of_the_seed_and_all_is_every_slot(ladder: Any) -> None:
+    found = shown(ladder("--dry-run", "--json", "--seed", "7", sizes="[1, all]", more="warmUps: 1"))
+    runs = found["runs"]
+    assert [run["run"] for run in runs] == list(range(1, 13))
+    assert {(run["variant"], run["ranks"]) for run in runs} == {(v, n) for v in ("base", "other") for n in (1, 4)}
+    assert [run["warm_up"] for run in runs] == [True] * 4 + [False] * 8
+    assert shown(ladder("--dry-run", "--json", "--seed", "7", sizes="[1, all]", more="warmUps: 1")) == found
+    result = ladder("--dry-run", "--seed", "7", "--repeats", "1", "-H", "n1:2", sizes="[1, 2, 4]", more="warmUps: 0")
+    assert "warning: left out, for want of slots: 4 ranks" in result.stderr
+    assert result.stdout.splitlines()[0] == "4 cells, 4 runs, in the order of seed 7:"
+    assert "-H n1:2" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "matrix", "code", "said"),
+    [
+        ((), {"sizes": "[8, 16]"}, 2, "the hosts have 4 slots, and the smallest size is 8 ranks"),
+        ((), {"other": "image: 'other:1'"}, 2, "loop in variant other: "),
+        ((), {"other": "perHost: true"}, 2, "loop in variant other: --per-host: --launcher mpirun starts a process"),
+        ((), {"other": "transprot: tcp"}, 2, "transprot"),
+        (("-H", "n9"), {}, 2, "n9"),
+        (("--repeats", "0"), {}, 2, "--repeats"),
+    ],
+)
+def test_what_cannot_be_measured(
+    words: tuple[str, ...], matrix: dict[str, str], code: int, said: str, ladder: Any
+) -> None:
+    result = ladder("--dry-run", *words, **matrix)
+    assert result.exit_code == code
+    assert said in result.stderr
+
+
+def test_hosts_on_the_command_line_go_before_those_of_the_matrix(ladder: Any) -> None:
+    found = shown(ladder("--dry-run", "--json", "-H", "n1:2", other="host: 'n2:2'", sizes="[2]"))
+    assert ["-H n1:2" in line["line"] for line in found["lines"]] == [True, True]
+
+
+def test_without_a_matrix_those_that_are_shipped_are_named() -> None:
+    result = call("bench", "ladder")
+    assert result.exit_code == 2
+    assert "Missing the MATRIX: a file, or one of gputopology, lab, taco" in result.stderr
+    assert "variants" in json.loads(call("bench", "ladder", "--schema").stdout)["properties"]

@@ -1,0 +1,125 @@
+"""The ladder and the night on three hosts: a table, green nights, a slow link that is found and named, and green again."""
+
+import json
+import math
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taco_launch.bench.history import Ladder, LadderKind, open_history
+from tests.lab.conftest import LabUser, lab_with_image
+
+pytest.importorskip("scipy")
+# A ladder is 36 jobs, a night 6, each with the start of Python and torch.
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1500)]
+
+NIGHTS, DAY = 12, 86400.0
+# The cells of lab.yaml that a night looks at.
+MATRIX = """
+name: night
+workloads:
+  gradients:
+    kind: horovod
+    command: >-
+      python3 /opt/benchmark/pytorch_synthetic_benchmark.py --model tiny --gradients-only --threads 1
+      --num-batches-per-iter 20
+sizes: [2, 4]
+variants: {plain: {}}
+repeats: 3
+warmUps: 0
+minEffect: 30%
+"""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A lab that is set up, its history filled by a ladder, and a matrix to measure every night."""
+
+    lab: LabUser
+    matrix: Path
+    ladder: "subprocess.CompletedProcess[str]"
+
+    def __call__(self, *args: str, seconds: float = 900) -> "subprocess.CompletedProcess[str]":
+        return self.lab.taco("-i", f"lab:{self.lab.name}", *args, seconds=seconds)
+
+    @property
+    def history(self) -> Path:
+        return self.lab.state / "history.db"
+
+    def night(self) -> tuple[int, str, dict[str, Any]]:
+        """Make a night, and give its exit code, its line and its summary."""
+        done = self("nightly", "run", str(self.matrix))
+        path = done.stdout.rpartition("summary: ")[2].strip()
+        assert path.endswith(".md"), done.stdout + done.stderr
+        return done.returncode, done.stdout, json.loads(Path(path).with_suffix(".json").read_text())
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with lab_with_image(tmp_path_factory, "night", "--hosts", "3", "--slots", "2") as lab:
+        inventory = f"lab:{lab.name}"
+        done = lab.taco("-i", inventory, "setup", "--yes", seconds=400)
+        assert done.returncode == 0, done.stderr
+        measured = lab.taco("-i", inventory, "bench", "ladder", "lab", seconds=1300)
+        assert measured.returncode == 0, measured.stderr
+        matrix = tmp_path_factory.mktemp("matrix") / "night.yaml"
+        matrix.write_text(MATRIX)
+        yield Site(lab, matrix, measured)
+
+
+def seed(site: Site) -> None:
+    """Have what the ladder measured stand in the history as a dozen accepted nights of the matrix."""
+    with open_history(site.history) as history:
+        (one,) = history.ladders(LadderKind.LADDER)
+        runs = [run for _at, run in history.runs(one.id) if not run.warm_up and run.cell.variant == "plain"]
+        for ago in range(1, NIGHTS + 1):
+            started, wave = one.started - ago * DAY, 1 + 0.01 * math.sin(7 * ago)
+            history.begin(
+                Ladder(f"night-{ago:06x}", "night", LadderKind.NIGHT, "", 1, one.cluster, started, started, "ok", True)
+            )
+            for position, run in enumerate(run for run in runs if run.cell.ranks > 1):
+                readings = tuple(replace(each, value=each.value * wave) for each in run.readings)
+                history.add(f"night-{ago:06x}", position, replace(run, readings=readings))
+
+
+def test_a_ladder_prints_its_table_and_fills_the_history(site: Site) -> None:
+    text = site.ladder.stdout
+    for ranks in (1, 2, 4):
+        assert re.search(rf"^ *{ranks} +[\d.,]+ ", text, re.MULTILINE), text
+    assert "plain to fp16" in text
+    found = json.loads(site("bench", "history", "--json").stdout)
+    assert found, "the history shows nothing"
+    with open_history(site.history) as history:
+        (one,) = history.ladders(LadderKind.LADDER)
+        runs = [run for _at, run in history.runs(one.id)]
+    assert one.outcome == "done"
+    assert len(runs) == 36
+    assert all(run.readings for run in runs)
+    assert {run.cell.ranks: run.hosts for run in runs} == {1: ("gpu1",), 2: ("gpu1",), 4: ("gpu1", "gpu2")}
+    assert all(Path(run.log).is_file() for run in runs)
+    assert json.loads(site("list", "--json").stdout)["jobs"] == []
+
+
+def test_nights(site: Site) -> None:
+    seed(site)
+    for _ in range(2):
+        code, line, told = site.night()
+        assert (code, told["outcome"]) == (0, "ok"), line
+        assert line.startswith("nightly night: OK: 2 as before; ")
+    site.lab.fault("gpu2", "slow-link", "100mbit")
+    try:
+        code, line, told = site.night()
+    finally:
+        site.lab.fault("gpu2", "heal")
+    assert (code, told["outcome"]) == (6, "regression"), line
+    assert "gradients plain at 4 ranks -" in line
+    assert re.search(r"changed since the last green night: gpu2: NIC rate \S+: .*100Mbit", line), line
+    judged = {each["ranks"]: each["verdict"] for each in told["judged"]}
+    assert judged == {2: "ok", 4: "regression"}
+    code, line, told = site.night()
+    assert (code, told["outcome"]) == (0, "ok"), line

@@ -19,6 +19,7 @@ from taco_launch.model.codec import to_json
 if TYPE_CHECKING:
     from taco_launch.diagnose import Match
     from taco_launch.flows.follow import Job, Words
+    from taco_launch.flows.plan import NearHcas
     from taco_launch.model.choices import GpuChoice
     from taco_launch.model.hosts import Container, Inventory
     from taco_launch.model.jobs import JobRecord
@@ -181,10 +182,11 @@ def plan(
     *,
     explain: bool,
     choices: "Sequence[tuple[str, GpuChoice]]" = (),
+    nearest: "Sequence[tuple[str, tuple[NearHcas, ...]]]" = (),
 ) -> None:
     """Print the line of a plan, or with `explain` where each word comes from; JSON has all of it.
 
-    `choices` say of hosts which of their GPUs it is to be.
+    `choices` say of hosts which of their GPUs it is to be, `nearest` which HCAs are the nearest to these.
 
     Where a job has a line on each host, it stands behind the host's name.
     """
@@ -201,7 +203,8 @@ def plan(
         ]
         more = {"executed": list(found.executed), "env": dict(found.env), "commands": commands}
         chosen = {"choices": {host: to_json(choice) for host, choice in choices}} if choices else {}
-        data({"line": text, **to_json(found), **more, **chosen}, output)
+        hcas = {"nearest_hcas": {host: to_json(ranks) for host, ranks in nearest}} if nearest else {}
+        data({"line": text, **to_json(found), **more, **chosen, **hcas}, output)
         return
     lines = [(one.host, line(one)) for one in found.commands]
     if not explain:
@@ -217,6 +220,7 @@ def plan(
         click.echo(f"On {host}:    {shell([f'{name}={value}' for name, value in values])}")
     for host, choice in choices:
         click.echo(f"\nGPUs of {host}, while no other job has any:\n{choice_tables.text(choice)}")
+    click.echo(choice_tables.nearest(nearest), nl=False)
     for file in found.files:
         click.echo(f"\n{printable(file.path)}:")
         click.echo("".join(f"  {line}\n" for line in file.text.splitlines()), nl=False)

@@ -176,18 +176,22 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Access", out: str,
 
         count = "one host" if len(spec.hosts) == 1 else f"{len(spec.hosts)} hosts"
         settings.talk(f"asking {count} for: {', '.join(missing)}")
-        return job_hosts(settings.load(), spec.hosts, access, topology=explain)
+        return job_hosts(settings.load(), spec.hosts, access, topology=explain or plan.may_choose(spec))
 
     planned = plan.dry_run(spec, os.environ, ask, look, root=os.geteuid() == 0, folder=out, explain=explain)
     launch = planned.plan
     for warning in launch.warnings:
         render.warning(settings, warning)
+    for note in planned.notes:
+        settings.talk(note)
     if out:
         for path in plan.write_files(launch, spec, out):
             settings.talk(f"wrote {path}")
     elif any(file.path in launch.argv for file in launch.files):
         settings.talk(f"the line names a file: write it with --out DIR, here for example with --out {spec.name}")
-    render.plan(launch, spec.launcher, settings.output, explain=explain, choices=planned.choices)
+    render.plan(
+        launch, spec.launcher, settings.output, explain=explain, choices=planned.choices, nearest=planned.nearest
+    )
 
 
 def _run(settings: Settings, head: "Head", spec: "JobSpec") -> "Job":

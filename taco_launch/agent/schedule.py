@@ -166,6 +166,8 @@ class Scheduler:
             self._shelf.freed = False
             watchers.nudge()
             for entry in self._entries():
+                if entry.trying:  # it may have looked just before, and is not to rest for that
+                    entry.seen = False
                 if entry.rest:  # what it missed besides slots, such as a port, may have been let go with them
                     entry.rests_until = now
         for entry in self._entries():

@@ -82,6 +82,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--gradients-only", action="store_true", help="only exchange the model's gradients: no forward, no backward"
     )
+    # torch.distributed.launch gives it to every script, in either spelling; LOCAL_RANK says the same
+    parser.add_argument("--local_rank", "--local-rank", type=_count, help=argparse.SUPPRESS)
     return parser
 
 

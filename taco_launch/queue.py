@@ -4,20 +4,32 @@ First in first out by priority and the time at which a job came into the queue. 
 where it cannot delay it, in whatever order the jobs that run may end.
 """
 
-from dataclasses import dataclass
-from typing import AbstractSet, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from dataclasses import dataclass, replace
+from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from taco_launch.errors import CANNOT_PLACE, DEADLINE, PlacementError
 from taco_launch.model.hosts import Terms
 from taco_launch.model.jobs import JobRecord, JobState, Policy
-from taco_launch.model.plans import HostSlots, Wanted
-from taco_launch.placement import place
+from taco_launch.model.plans import HostSlots, Placement, Wanted
+from taco_launch.placement.terms import numbers, place_of_one
 
 # A job that has more than so many before it on its hosts waits without a look at each of them.
 _MOST_PASSED = 64
 
-# The slots of a host in their order: who holds each, "" where it is free.
-Room = Tuple[str, ...]
+_ANY = Terms()
+
+
+@dataclass(frozen=True)
+class Room:
+    """The slots of a host in their order: who holds each, "" where it is free.
+
+    The first ones are its GPUs: `models` has the name of each, "" where it is not known.
+    """
+
+    holders: Tuple[str, ...]
+    models: Tuple[str, ...] = ()
+
+
 Rooms = Mapping[str, Room]
 # The numbers of the slots that a job would take on each host.
 Taken = Mapping[str, Tuple[int, ...]]
@@ -27,7 +39,8 @@ Taken = Mapping[str, Tuple[int, ...]]
 class Waiting:
     """A job that waits: what it asks for, on which hosts, and the most slots that it takes of each (None: all).
 
-    `terms` are those of hosts of which it may not have every GPU, `leaves` the leaves of hosts as far as they are known.
+    `terms` are those of hosts of which it may not have every GPU, or GPUs of several models; `leaves` the leaves of hosts
+    as far as they are known.
     `came` is when it came into the queue. `tried` says that its hosts have been asked already, and had no place, or that
     it was told to wait for others.
     """
@@ -113,15 +126,15 @@ def _delays(taken: Taken, other: Waiting, earlier: Sequence[Waiting], rooms: Roo
     if not ours:
         return False
     np = _ranks(other.wanted)
-    if np is None or other.terms:
+    if np is None or not all(host in rooms and _is_plain(rooms[host], most, np) for host, most in other.hosts):
         return True
-    if not all(host in rooms and _is_plain(rooms[host], most, np) for host, most in other.hosts):
+    if not _takes_any(other, rooms):
         return True
     counts: Dict[str, int] = {}
     free = 0
     for host, _most in other.hosts:
-        free += rooms[host].count("")
-        for holder in filter(None, rooms[host]):
+        free += rooms[host].holders.count("")
+        for holder in filter(None, rooms[host].holders):
             counts[holder] = counts.get(holder, 0) + 1
     ended = 1
     for count in counts.values():
@@ -164,29 +177,61 @@ def _wants_every_host(wanted: Wanted) -> bool:
 
 def _is_plain(room: Room, most: Optional[int], np: int) -> bool:
     """Say whether all free slots of a host count for a job, which takes `most` of it: so it is where those are enough."""
-    return most is None or most >= min(len(room), np)
+    return most is None or most >= min(len(room.holders), np)
 
 
-def _view(job: Waiting, rooms: Rooms) -> List[HostSlots]:
-    """Give what a job may take of the hosts whose slots are known."""
+def _takes_any(job: Waiting, rooms: Rooms) -> bool:
+    """Say whether any slots of its hosts will do for a job, of one number: it may have all, and they are of one model."""
+    terms = dict(job.terms)
+    models: Set[str] = set()
+    for host, _most in job.hosts:
+        room, its = rooms[host], terms.get(host, _ANY)
+        if len(_numbers(room, its)) < len(room.holders):
+            return False
+        if not its.models:
+            models.update(filter(None, room.models))
+    return len(models) < 2 or job.wanted.np == 1
+
+
+def _view(job: Waiting, rooms: Rooms, model: str = "") -> List[HostSlots]:
+    """Give what a job may take of the hosts whose slots are known, where it takes GPUs of that model."""
     found = []
     terms, leaves = dict(job.terms), dict(job.leaves)
     for host, most in job.hosts:
         if host in rooms:
             room = rooms[host]
-            numbers = _numbers(room, terms.get(host))
-            free = sum(not room[number] for number in numbers) if host in terms else room.count("")
-            if job.wanted.exclusive and any(room):
+            may = _numbers(room, terms.get(host, _ANY), model)
+            every = len(may) == len(room.holders)
+            free = room.holders.count("") if every else sum(not room.holders[number] for number in may)
+            if job.wanted.exclusive and any(room.holders):
                 free = 0
-            bound = len(numbers) if most is None else most
-            found.append(HostSlots(host, min(free, bound), min(len(numbers), bound), leaf=leaves.get(host)))
+            bound = len(may) if most is None else most
+            found.append(HostSlots(host, min(free, bound), min(len(may), bound), leaf=leaves.get(host)))
     return found
 
 
-def _numbers(room: Room, terms: Optional[Terms]) -> Sequence[int]:
-    """Give the slots of a host that a job may have, as far as that is told by their numbers."""
-    numbers = range(len(room))
-    return numbers if terms is None else [number for number in numbers if terms.admits(number)]
+def _numbers(room: Room, terms: Terms, model: str = "") -> Tuple[int, ...]:
+    """Give the slots of a host that a job may have, where it takes GPUs of that model."""
+    found = numbers(terms, len(room.holders), room.models)
+    if not model or not any(room.models):
+        return found
+    return tuple(number for number in found if number < len(room.models) and room.models[number] == model)
+
+
+def _placed(job: Waiting, rooms: Rooms, view: Callable[[str], Sequence[HostSlots]]) -> Optional[Tuple[Placement, str]]:
+    """Place a job on GPUs of one model, as the gang does; give the model where there are several. None: nowhere."""
+    terms = dict(job.terms)
+
+    def models(host: str) -> List[str]:
+        room = rooms.get(host, Room(()))
+        may = _numbers(room, terms.get(host, _ANY))
+        return [room.models[number] for number in may if number < len(room.models) and room.models[number]]
+
+    try:
+        found, model = place_of_one(job.wanted, view(""), {host for host, its in job.terms if its.models}, models, view)
+    except PlacementError:
+        return None
+    return found, model or ""
 
 
 def _fit(job: Waiting, rooms: Rooms) -> Optional[Taken]:
@@ -196,31 +241,37 @@ def _fit(job: Waiting, rooms: Rooms) -> Optional[Taken]:
         return None
     if len(view) < len(job.hosts) and _wants_every_host(job.wanted):
         return None
-    try:
-        placement = place(job.wanted, view)
-    except PlacementError:
+    placed = _placed(job, rooms, lambda model: _view(job, rooms, model) if model else view)
+    if placed is None:
         return None
+    placement, model = placed
     found = {}
     terms = dict(job.terms)
     for share in placement.shares:
         room = rooms[share.host]
-        numbers = [number for number in _numbers(room, terms.get(share.host)) if not room[number]]
-        found[share.host] = tuple(range(len(room)) if job.wanted.exclusive else numbers[: share.ranks])
+        free = [number for number in _numbers(room, terms.get(share.host, _ANY), model) if not room.holders[number]]
+        found[share.host] = tuple(range(len(room.holders)) if job.wanted.exclusive else free[: share.ranks])
     return found
 
 
 def _never_fits(job: Waiting, rooms: Rooms) -> bool:
     """Say whether there are too few slots even if nobody had any of them; not where that is not known of a host."""
-    sizes = []
+    if any(most is None and host not in rooms for host, most in job.hosts):
+        return False
     terms = dict(job.terms)
-    for host, most in job.hosts:
-        size = len(rooms[host]) if host in rooms and most is None else most
-        if size is None:
-            return False
-        if host in terms and host in rooms:
-            size = min(size, len(_numbers(rooms[host], terms[host])))
-        sizes.append(HostSlots(host, size))
-    return not _has_place(job.wanted, sizes)
+
+    def size(host: str, most: Optional[int], model: str) -> int:
+        if host not in rooms:
+            return most or 0
+        may = len(_numbers(rooms[host], terms.get(host, _ANY), model))
+        if may < len(rooms[host].holders):
+            return may if most is None else min(may, most)
+        return may if most is None else most
+
+    return (
+        _placed(job, rooms, lambda model: [HostSlots(host, size(host, most, model)) for host, most in job.hosts])
+        is None
+    )
 
 
 def _keeps_nobody(job: Waiting, rooms: Rooms, down: AbstractSet[str]) -> bool:
@@ -231,20 +282,17 @@ def _keeps_nobody(job: Waiting, rooms: Rooms, down: AbstractSet[str]) -> bool:
         return False
     if _wants_every_host(job.wanted):
         return True
-    return not _has_place(job.wanted, [HostSlots(entry.host, entry.all) for entry in _view(job, rooms)])
+
+    def whole(model: str) -> List[HostSlots]:
+        return [HostSlots(entry.host, entry.all) for entry in _view(job, rooms, model)]
+
+    return _placed(job, rooms, whole) is None
 
 
-def _has_place(wanted: Wanted, slots: Sequence[HostSlots]) -> bool:
-    try:
-        place(wanted, slots)
-    except PlacementError:
-        return False
-    return True
-
-
-def _hold(rooms: Dict[str, Room], taken: Taken, name: str) -> None:
-    for host, numbers in taken.items():
-        rooms[host] = tuple(name if number in numbers else holder for number, holder in enumerate(rooms[host]))
+def _hold(rooms: Dict[str, Room], slots: Taken, name: str) -> None:
+    for host, taken in slots.items():
+        held = tuple(name if number in taken else holder for number, holder in enumerate(rooms[host].holders))
+        rooms[host] = replace(rooms[host], holders=held)
 
 
 class Limit(NamedTuple):

@@ -30,7 +30,9 @@ RANK_FAILED = "rank-failed"  # data: rank, host, exit_code: a rank that did not 
 STALLED = "stalled"  # data: since, ranks: no rank does anything
 STIRRED = "stirred"  # it goes on after that
 STOPPING = "stopping"
-RESTARTING = "restarting"  # an attempt failed; data: delay in seconds, left_out, exit_code; rank, host as of `ended`
+RESTARTING = (
+    "restarting"  # an attempt failed; data: delay (seconds), left_out, lost, exit_code; rank, host as of `ended`
+)
 ENDED = "ended"  # data: state, exit_code; rank, host where a rank's failure is the reason; findings where there are any
 
 _LAST_SIGNAL = 64  # SIGRTMAX, signal(7)
@@ -144,6 +146,7 @@ def _restarting(record: JobRecord, event: Event) -> JobRecord:
         first_failure=_failure(event),
         not_before=event.time + float(event.data["delay"]),
         left_out=tuple(str(host) for host in event.data.get("left_out", ())),
+        lost=str(event.data.get("lost", "")),
     )
 
 
@@ -206,7 +209,8 @@ def retry(
     """Say whether a job whose attempt ended so is tried again; `host` is the one to blame, "" where none is.
 
     After a loss always, as far as `backoff_limit` goes; after a failure by `restart`. Never where no rank could start,
-    or the time of the job is over; a job that was ended because it `hung` has failed. The hosts that earlier attempts failed on stay left out.
+    or the time of the job is over; a job that was ended because it `hung` has failed. The hosts that earlier attempts failed on stay left out;
+    one that was lost is left out of one attempt, and may be back then.
     """
     lost = end is JobState.LOST
     failed = _failures(record)
@@ -217,8 +221,9 @@ def retry(
     if not lost and policy.restart is Restart.EXIT_CODE and exit_code < SIGNAL_BASE:
         return None
     delay = min(policy.backoff * 2.0**failed, _LONGEST_DELAY_SECONDS)
-    blamed = (host,) if host and host not in record.left_out else ()
-    return Retry(delay, (*record.left_out, *blamed))
+    stay = tuple(other for other in record.left_out if other != record.lost)
+    blamed = (host,) if host and host not in stay else ()
+    return Retry(delay, (*stay, *blamed))
 
 
 class Past(NamedTuple):

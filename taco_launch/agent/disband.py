@@ -5,7 +5,7 @@ from typing import Callable, Dict, List, Sequence, Tuple
 
 from taco_launch.agent import recovery
 from taco_launch.agent.folders import JobFolder
-from taco_launch.agent.gang import GUARD_SECONDS, Gang, Note
+from taco_launch.agent.guards import GUARD_SECONDS, Guards, Note
 from taco_launch.agent.links import KILLED, Link, RemoteLink
 from taco_launch.errors import FAILED
 from taco_launch.model.jobs import JobState
@@ -17,7 +17,7 @@ _SILENT_SECONDS = 8.0
 
 
 def end_all(
-    gang: Gang,
+    gang: Guards,
     note: Note,
     orphans: List[List[int]],
     *,

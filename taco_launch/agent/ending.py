@@ -47,7 +47,8 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: End) -
         data, host = {"rank": failure.rank, "host": failure.host, "log": log, "lines": lines}, failure.host
     again = state.retry(spec.policy, records.record(folder), job_state, code, host, hung=end.hung)
     if again is not None:
-        more = {"delay": again.delay, "left_out": again.left_out, "exit_code": code}
+        lost = end.lost_host if job_state is JobState.LOST else ""
+        more = {"delay": again.delay, "left_out": again.left_out, "lost": lost, "exit_code": code}
         events.add(state.RESTARTING, reason, **data, **more)
         return
     if findings:

@@ -1,21 +1,18 @@
 """What the agent has to know of its own host before a job is placed and its line is made."""
 
-import contextlib
 import ctypes
 import os
 import re
 import shutil
 import socket
 import subprocess
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Mapping, Optional, Sequence
 
 from taco_launch.agent import gpus
 from taco_launch.errors import HostError
 from taco_launch.placement import slots_of
 
 _VERSION_SECONDS = 10.0
-# proc(5): number, local address and port, remote ones, state (TCP_LISTEN of the kernel's tcp_states.h).
-_LISTENS = re.compile(r" *\d+: [0-9A-F]+:([0-9A-F]{4}) [0-9A-F]+:[0-9A-F]{4} 0A ")
 _PR_SET_PTRACER, _PR_SET_PTRACER_ANY = 0x59616D61, -1  # prctl(2): Yama; Open MPI's ranks allow it each other as well
 
 
@@ -108,46 +105,6 @@ def _can_read(libc: ctypes.CDLL, owner: int, there: "ctypes.Array[ctypes.c_char]
     remote = IoVec(ctypes.cast(there, ctypes.c_void_p), 1)
     count = libc.process_vm_readv(owner, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
     return bool(count == 1 and here.raw == b"x")
-
-
-def free_port(allowed: Optional[Sequence[int]] = None) -> int:
-    """Give a TCP port that is free now, for the ranks' rendezvous, of the `allowed` (first, last) if there are such.
-
-    The last ones first, as mpirun and MPI begin with the first; at another of their second half each time, for two jobs
-    that start together would be given the same.
-
-    Raises:
-        HostError: all allowed ports are taken.
-    """
-    candidates: List[int] = [0]
-    if allowed is not None:
-        candidates = list(range(allowed[1], allowed[0] - 1, -1))
-        skip = int.from_bytes(os.urandom(4), "big") % ((len(candidates) + 1) // 2)
-        candidates = candidates[skip:] + candidates[:skip]
-    for port in candidates:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
-            probe.bind(("", port))
-            return int(probe.getsockname()[1])
-    raise HostError(
-        f"no port from {min(candidates)} to {max(candidates)} is free on {socket.gethostname()}",
-        hint="widen network.port_range, or see who has them: ss -ltnp",
-    )
-
-
-def taken_ports(allowed: Optional[Sequence[int]]) -> List[int]:
-    """Give those of the `allowed` TCP ports (first, last) that somebody listens on, none where any may be taken."""
-    if allowed is None:
-        return []
-    found = set()
-    for family in ("tcp", "tcp6"):
-        with contextlib.suppress(OSError), open(f"/proc/net/{family}", encoding="ascii") as lines:
-            found |= {int(match[1], 16) for match in map(_LISTENS.match, lines) if match}
-    return sorted(port for port in found if allowed[0] <= port <= allowed[1])
-
-
-def heard(ports: Sequence[int]) -> List[int]:
-    """Give those of the TCP ports that somebody listens on."""
-    return [port for port in taken_ports((min(ports), max(ports))) if port in ports] if ports else []
 
 
 def boot_id() -> str:

@@ -1,22 +1,21 @@
-"""The guards of a job's hosts, brought together: reached, asked for facts, their slots taken; all or nothing."""
+"""A place for a job: its hosts reached, asked for facts, their slots and ports taken; all or nothing."""
 
 import os
 import random
-import select
 import time
 from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from taco_launch.agent import leases, occupancy, probed
 from taco_launch.agent.folders import JobFolder
+from taco_launch.agent.guards import GUARD_SECONDS, Guards, Note
 from taco_launch.agent.links import Link, RemoteLink
 from taco_launch.agent.refusal import ahead, crowded, no_own_port, no_ports, refusal
-from taco_launch.agent.ssh import MOST_AT_ONCE
 from taco_launch.errors import HostError, PlacementError, TacoLaunchError
 from taco_launch.launch.decide import daemon_ports
 from taco_launch.launch.needs import looks, needs
-from taco_launch.launch.plan import own_ports
+from taco_launch.launch.plan import PER_HOST_PORT, own_ports
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.hosts import Host
@@ -26,26 +25,15 @@ from taco_launch.model.plans import HostSlots, Placement, Share, wanted_of
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.terms import host_slots, place_alike, shared
 
-# Between two looks at what guards do not tell; soon after one spoke it is shorter, for ranks that start soon have output.
-TICK_MS = 50
-_START_TICK_MS = 2
-HEARTBEAT_SECONDS = 5.0
-# To start, and to answer: the probe, counting GPUs and ending processes take at most 60, 30 and 10 seconds.
-GUARD_SECONDS = 45.0
 _PROBE_SECONDS = 60.0
-_BYE_SECONDS = 10.0
 # Another gang that has to let go what it took does so in less; where the slots seem to be free it is tried for longer.
 _BUSY_SECONDS = 1.0
 _RACE_SECONDS = 10.0
 _PAUSE_SECONDS = (0.05, 0.3)
-# A longer pause between two looks at the guards is ours (a disk that hangs, a suspended machine): nobody was silent.
-_STALL_SECONDS = 1.0
-
-Note = Callable[[Link, Dict[str, Any]], None]
 
 
-class Gang:
-    """All guards of one job; `here` is that of this host."""
+class Gang(Guards):
+    """The guards of one job, and what it has on their hosts."""
 
     def __init__(
         self,
@@ -61,95 +49,23 @@ class Gang:
 
         `job_id` is the mark of this attempt, `left_out` are hosts that are used only where the others do not suffice.
         """
-        self._folder, self._agent, self._spec, self._job_id = folder, agent, spec, job_id
-        self._wanted = wanted_of(spec, left_out)
-        self._guard_lives, self._meanwhile = guard_lives, meanwhile
         here = next((host for host in spec.hosts if spec.is_here(host)), None)
-        self.here = Link(here or Host(spec.head, spec.head, connection="local"), folder)
-        self.links: List[Link] = [self.here]
+        own = Link(here or Host(spec.head, spec.head, connection="local"), folder)
+        super().__init__(folder, own, spec.policy.host_loss_timeout, guard_lives, meanwhile)
+        self._agent, self._spec, self._job_id = agent, spec, job_id
+        self._wanted = wanted_of(spec, left_out)
         self._free: Dict[str, HostSlots] = {}
         self._found: Dict[str, Occupancy] = {}
         self._models: Tuple[str, ...] = ()  # the one that the job is placed on, where there are several
         self._choices: Dict[str, Optional[GpuChoice]] = {}
         self._rails: Dict[int, Tuple[int, ...]] = {}  # what is free on all hosts, by the number of ranks there
         self._unusable: Dict[str, str] = {}
+        self.port = 0  # where the ranks meet, on the host of the first
         self._ports: Tuple[int, ...] = ()
         self._taken: Set[int] = set()  # ports that others have on any of the hosts
         self._looks = bool(needs(spec)) or any(host.connection != "local" for host in spec.hosts)
         # Inside of the container, its software is the host's.
         self._between = looks(replace(spec, container=None))
-        self._beat = min(HEARTBEAT_SECONDS, spec.policy.host_loss_timeout / 5)
-        self._beat_at = 0.0
-        self._tick = TICK_MS
-        self.looked = time.monotonic()  # when the guards were last listened to
-
-    @property
-    def remote(self) -> List[RemoteLink]:
-        """Give the guards of other hosts."""
-        return [link for link in self.links if isinstance(link, RemoteLink)]
-
-    def pump(self, note: Note, timeout_ms: int = TICK_MS, more: Iterable[int] = ()) -> Set[int]:
-        """Wait for whatever comes first, give `note` what guards tell; give those of the descriptors `more` that are ready."""
-        now = time.monotonic()
-        stalled, self.looked = now - self.looked, now
-        if stalled > _STALL_SECONDS:
-            for remote in self.remote:
-                remote.forgive(stalled)
-        if now > self._beat_at:
-            self._beat_at = now + self._beat
-            for link in self.links:
-                link.post({"op": "beat"})
-        dialling = sum(link.dialling for link in self.links)
-        poll = select.poll()
-        for descriptor in more:
-            poll.register(descriptor, select.POLLIN)
-        by_descriptor: Dict[int, Link] = {}
-        for link in self.links:
-            begun = link.line is not None or link.dialling
-            if begun or dialling < MOST_AT_ONCE:
-                link.step()
-                dialling += link.dialling and not begun
-            if link.line is not None:
-                by_descriptor[link.line.fileno()] = link
-                poll.register(link.line, select.POLLIN | (select.POLLOUT if link.line.waiting else 0))
-        starting = self.here.line is None and not self.here.gone
-        pause = _START_TICK_MS if starting else min(timeout_ms, self._tick)
-        ready = {descriptor for descriptor, _event in poll.poll(pause)}
-        spoke = ready & by_descriptor.keys()
-        self._tick = _START_TICK_MS if spoke else min(2 * self._tick, TICK_MS)
-        for descriptor in spoke:
-            link = by_descriptor[descriptor]
-            for message in link.read():
-                note(link, message)
-        return ready - spoke
-
-    def order(self, op: str, **more: Any) -> None:
-        """Give all guards an order."""
-        for link in self.links:
-            link.order(op, **more)
-
-    def _wait(self, note: Note, done: Callable[[], bool], seconds: float) -> bool:
-        """Go on until something holds, at most for some seconds; say whether it does."""
-        deadline = time.monotonic() + seconds
-        while not done():
-            if time.monotonic() > deadline:
-                return False
-            self.pump(note)
-            self._meanwhile()
-        return True
-
-    def dismiss(self, links: Sequence[RemoteLink], note: Note, *, remove: bool) -> None:
-        """Let guards go, which have nothing more to say; `remove` has them remove the job's folder."""
-        for link in links:
-            link.post({"op": "bye", "remove": remove})
-        deadline = time.monotonic() + _BYE_SECONDS
-        while any(link.line is not None and not link.dialling for link in links) and time.monotonic() < deadline:
-            self.pump(note)
-        for link in links:
-            link.close()
-            self.links.remove(link)
-
-    # -- the start
 
     def assemble(self, known: JobFacts, note: Note) -> Tuple[Placement, JobFacts]:
         """Reach as many hosts as the job needs, in their order, and take their slots; the others are let go.
@@ -166,7 +82,7 @@ class Gang:
             placement = self._placed(note)
             if placement is not None:
                 leased = self._take(placement, note)
-                if leased is not None:
+                if leased is not None and self._meet(placement, note):
                     break
             waited = time.monotonic() - begin
             if waited > (_BUSY_SECONDS if placement is None else _RACE_SECONDS):
@@ -180,10 +96,6 @@ class Gang:
         placed = {share.host for share in placement.shares}
         self.dismiss([link for link in self.remote if link.name not in placed], note, remove=True)
         return placement, self._known(known, [host for host in self._spec.hosts if host.name in placed], note)
-
-    def link(self, name: str) -> Link:
-        """Give the guard of a host of the job."""
-        return next((link for link in self.links if link.name == name), self.here)
 
     def _first(self) -> List[Host]:
         """Give the hosts that the job needs as far as the inventory tells: they are reached while this one looks at itself."""
@@ -202,12 +114,18 @@ class Gang:
             hosts = [host for host in self._spec.hosts if host.name not in self._unusable]
             more = ahead(self._wanted, hosts, self._free)
             if not more:
-                break
+                refused = self._refused()
+                if refused is not None:
+                    break
+                try:
+                    placement, self._models = place_alike(self._wanted, self._spec.hosts, self._usable(), self._found)
+                except PlacementError:
+                    more = [host for host in hosts if host.name not in self._free]
+                    if not more:
+                        raise  # else there may be enough GPUs of one of the models
+                else:
+                    return placement
             self._reach(more, note)
-        refused = self._refused()
-        if refused is None:
-            placement, self._models = place_alike(self._wanted, self._spec.hosts, self._usable(), self._found)
-            return placement
         if isinstance(refused, PlacementError) and not refused.never:
             return None
         raise refused
@@ -265,15 +183,6 @@ class Gang:
                 subjects = ("network", "rdma", "image") if link is self.here else ("network", "rdma")
                 link.order("probe", subjects=subjects, address=link.host.address)
 
-    def _dead(self, link: Link) -> bool:
-        return bool(link.gone) or (link is self.here and not self._guard_lives())
-
-    def _why_silent(self, link: Link) -> str:
-        if link is self.here:
-            return f"the guard did not start on {link.name or 'this host'}: see {self._folder.debug}"
-        error = link.error if isinstance(link, RemoteLink) else ""
-        return link.gone or error or "its guard gave no facts in time"
-
     def _note_free(self, host: Host, told: Dict[str, Any]) -> None:
         found = self._found[host.name] = from_json(Occupancy, told)
         words = partial(occupancy.words, jobs=self._folder.path.parent, owner=self._spec.owner)
@@ -320,18 +229,21 @@ class Gang:
         return ports
 
     def _lease(self, host: Host, share: Share, placement: Placement, note: Note) -> Optional[Tuple[str, ...]]:
-        """Take slots of one host, and the ports; give the slots' names, or note why not: others have them, or it failed.
+        """Take slots of one host, and ports; give the slots' names, or note why not: others have them, or it failed.
 
         Raises:
             PlacementError: others have the port that the job has to have.
         """
-        own = own_ports(self._spec) if host.name == placement.shares[0].host else ()
+        first = host.name == placement.shares[0].host
+        own = own_ports(self._spec) if first else ()
         link = self.link(host.name)
         link.answers.pop("leased", None)
         link.order(
             "lease",
             count=share.ranks,
-            ports=(*self._ports, *own),
+            ports=self._ports,
+            rendezvous=(*own, 0)[0] if first else None,
+            allowed=self._spec.network.port_range,
             cluster=self._spec.cluster,
             owner=self._spec.owner,
             terms=to_json(replace(host.terms, models=self._models or host.terms.models)),
@@ -344,12 +256,39 @@ class Gang:
             self._fail(host, answer["error"])
         elif answer["slots"] is None:
             if set(own) & set(answer["ports"]):
-                raise no_own_port(host.name, own[0])
+                raise no_own_port(host.name, own[0], answer["who"], per_host=own == (PER_HOST_PORT,))
             self._taken.update(answer["ports"])
             self._note_free(host, answer["occupancy"])
         told = answer.get("choice")
         self._choices[host.name] = None if told is None else from_json(GpuChoice, told)
-        return None if answer["slots"] is None else tuple(answer["slots"])
+        if answer["slots"] is None:
+            return None
+        self.port = answer["port"] or self.port
+        return tuple(answer["slots"])
+
+    def _meet(self, placement: Placement, note: Note) -> bool:
+        """Have every other host try the port of the first where the ranks are to meet; all is let go where one does not reach it.
+
+        Under mpirun only a program of torch would meet there.
+        """
+        placed = [host for share in placement.shares for host in self._spec.hosts if host.name == share.host]
+        if self._spec.launcher == "mpirun" or dict(self._spec.env).get("MASTER_ADDR"):
+            return True
+        first, asked = placed[0], [(host, self.link(host.name)) for host in placed[1:]]
+        for _host, link in asked:
+            link.answers.pop("reached", None)
+            link.order("reach", address=first.address, port=self.port)
+        self._wait(
+            note, lambda: all("reached" in link.answers or self._dead(link) for _host, link in asked), GUARD_SECONDS
+        )
+        told = [(host, link.answers.get("reached", {"why": self._why_silent(link)})["why"]) for host, link in asked]
+        failed = [(host, why) for host, why in told if why]
+        if failed:
+            self._let_go(placed, note, look=False)
+        for host, why in failed:
+            where = f"port {self.port} of {first.name} ({first.address})"
+            self._fail(host, f"{where}, where the ranks are to meet, is not reached from there: {why}")
+        return not failed
 
     def _fail(self, host: Host, why: str) -> None:
         """Use a host no more."""

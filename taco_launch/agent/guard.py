@@ -16,7 +16,7 @@ import socket
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from taco_launch.agent import facts, leases, occupancy, processes, records, recovery, roots, taking
+from taco_launch.agent import facts, leases, occupancy, ports, processes, records, recovery, roots, taking
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.host_launcher import HostLauncher
 from taco_launch.agent.probing import Probe
@@ -69,6 +69,7 @@ class _Guard:
         self._place = leases.place(os.environ, folder.path.parent.parent, root=uid == 0)
         self._leases = leases.Leases(self._place)
         self._slots: Optional[occupancy.Slots] = None
+        self._port = 0  # where the ranks meet, if that is here
         self._launcher = HostLauncher(folder, self._selector)
         self._probe: Optional[Probe] = None
         self._terminating = False
@@ -79,6 +80,7 @@ class _Guard:
             "lease": self._lease,
             "unlease": self._unlease,
             "probe": self._begin_probe,
+            "reach": self._reach,
             "prepare": self._prepare,
             "launch": self._launch,
             "launched": lambda message: self._remember(message["root"]),
@@ -200,7 +202,7 @@ class _Guard:
         first = not self._welcome
         self._welcome = {"op": "welcome", **message["welcome"]}
         self._pulse.begin(self._folder.of_attempt(self._welcome.get("attempt", 1)), message["stall_after"])
-        if first:  # the connection broke just before, and mpirun was faster than the next
+        if first:  # the connection broke just before, and the launcher was faster than the next
             for line in self._ranks:
                 self._greet(line)
 
@@ -260,14 +262,13 @@ class _Guard:
     def _facts(self, message: Dict[str, Any]) -> Dict[str, Any]:
         try:
             slots = occupancy.Slots(self._place, message["size"], message["gpus"])
-            port = facts.free_port(message["ports"])
         except HostError as error:
             return {"error": f"{error.message}\nhint: {error.hint}"}
         self._slots = slots
         found = facts.host_with(slots.uuids) if message["look"] else {}
         told = to_json(slots.look_thoroughly())
-        taken = facts.taken_ports(message["ports"])
-        return {"host": found, "occupancy": told, "port": port, "taken": taken, "boot": facts.boot_id()}
+        taken = ports.taken(message["ports"])
+        return {"host": found, "occupancy": told, "taken": taken, "boot": facts.boot_id()}
 
     def _lease(self, message: Dict[str, Any]) -> None:
         """Take as many slots; say which, or who has those that are missing."""
@@ -275,6 +276,12 @@ class _Guard:
             return
         answer = taking.take(self._folder, self._job_id, self._leases, self._slots, message)
         (self._answer if answer["slots"] is None else self._tell)(op="leased", **answer)
+        self._port = answer.get("port") or 0
+
+    def _reach(self, message: Dict[str, Any]) -> None:
+        """Try the port of another host where the ranks are to meet; not again, over a new connection, once they do."""
+        if not self._welcome:
+            self._answer(op="reached", why=ports.unreachable(message["address"], message["port"]))
 
     def _answer(self, **answer: Any) -> None:
         """Say something once: who asks asks again, or gives up."""
@@ -305,7 +312,7 @@ class _Guard:
         return told[0] if told else []
 
     def _is_orphan(self, rank: int) -> bool:
-        """Say whether what started a rank is gone, as mpirun's daemon is where somebody has killed that."""
+        """Say whether what started a rank is gone: mpirun's daemon, or this host's launcher, that somebody has killed."""
         return any(not processes.lives(pid, start) for pid, start in self._roots_of(rank)[1:2])
 
     def _remember(self, *more: Sequence[int]) -> None:
@@ -360,7 +367,9 @@ class _Guard:
         self._leases.release(gone=not (stays or left.found or left.unknown))
         self._launcher.close()
         sizes = self._sender.sizes()
-        self._tell(op="ended", left=[entry.pid for entry in left.found], unknown=left.unknown, sizes=sizes)
+        listener = ports.listener(self._port) if self._port else ""
+        found = [entry.pid for entry in left.found]
+        self._tell(op="ended", left=found, unknown=left.unknown, sizes=sizes, listener=listener)
         self._done = not self._elsewhere
 
     def _alone(self, *, silent: bool) -> None:

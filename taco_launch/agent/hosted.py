@@ -5,7 +5,7 @@ import signal
 from typing import IO, Any, Dict, List, Mapping, Optional, Tuple
 
 from taco_launch import state
-from taco_launch.agent.gang import Gang
+from taco_launch.agent.guards import Guards
 from taco_launch.agent.links import Link
 from taco_launch.agent.ranks import Ranks
 from taco_launch.errors import SIGNAL_BASE
@@ -25,7 +25,7 @@ class HostCommands:
 
     pid = 0  # no process of this one
 
-    def __init__(self, spec: JobSpec, gang: Gang, ranks: Ranks) -> None:
+    def __init__(self, spec: JobSpec, gang: Guards, ranks: Ranks) -> None:
         """Start nothing yet."""
         self._spec, self._gang, self._ranks = spec, gang, ranks
         self._links: List[Link] = []

@@ -26,6 +26,7 @@ from taco_launch.model.slots import is_gpu
 FOLDER = "/run/taco-launch/leases"
 VARIABLE = "TACO_LAUNCH_LEASES"
 _FOR_ALL = 0o1777
+_PORT = "port-"
 # So long a GPU's memory may take to be free once its processes are gone; seconds.
 _SETTLE_SECONDS = 10.0
 _PAUSE_SECONDS = 0.5
@@ -41,7 +42,7 @@ def place(environ: Mapping[str, str], state: Path, *, root: bool) -> Path:
 
 def port_name(port: int) -> str:
     """Name the lease of a TCP port."""
-    return f"port-{port}"
+    return f"{_PORT}{port}"
 
 
 class Leases:
@@ -100,11 +101,36 @@ class Leases:
                 os.close(file)
         return tuple(self._held)
 
+    def is_leased(self, port: int) -> bool:
+        """Say whether some job has a TCP port at this moment, as far as that can be seen."""
+        path = self._folder / port_name(port)
+        with contextlib.suppress(OSError):
+            if path.exists():
+                file = _locked(path)
+                if file is None:
+                    return True
+                os.close(file)
+        return False
+
+    def holder(self, port: int) -> str:
+        """Say which job has a TCP port, "" where none has."""
+        if not self.is_leased(port):
+            return ""
+        with contextlib.suppress(OSError):
+            file = _opened(self._folder / port_name(port))
+            last = read_holder(file)
+            os.close(file)
+            return "" if last is None else f"job {last.job}"
+        return ""
+
     def release(self, *, gone: bool) -> None:
         """Let all go; `gone` says that nothing is left of the holder."""
-        for file in self._held.values():
+        for name, file in self._held.items():
             if gone:
                 _write(file, b"")
+            if gone and name.startswith(_PORT):  # there may be as many as there are ports
+                with contextlib.suppress(OSError):  # another user has made it
+                    (self._folder / name).unlink()
             os.close(file)
         self._held = {}
 

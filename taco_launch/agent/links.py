@@ -87,7 +87,7 @@ class Link:
             self._broken()
             return []
         for message in messages:
-            if message["op"] in ("facts", "leased", "unleased", "probed", "done", "ended"):
+            if message["op"] in ("facts", "leased", "unleased", "reached", "probed", "done", "ended"):
                 self.answers[message["op"]] = message
         return messages
 

@@ -1,30 +1,30 @@
-"""What comes to the supervisor as a child without being one: processes whose parents, mpirun's above all, have ended."""
+"""What comes to the supervisor as a child without being one: processes whose parents, the launcher's above all, have ended."""
 
 import os
 import subprocess
 from typing import List, Optional
 
 from taco_launch.agent import processes
-from taco_launch.agent.gang import Gang
+from taco_launch.agent.guards import Guards
 
 
 class Orphans:
     """The children of the supervisor that are the job's."""
 
-    def __init__(self, guard_process: "subprocess.Popen[bytes]", gang: Gang) -> None:
+    def __init__(self, guard_process: "subprocess.Popen[bytes]", gang: Guards) -> None:
         """Know those that are ours alone: this host's guard, and what leads to the others."""
         self._guard_process = guard_process
         self._gang = gang
 
     def found(self) -> List[List[int]]:
-        """Give those of an mpirun that has ended, (pid, start): our children now, and all but our own are the job's."""
+        """Give those of a launcher that has ended, (pid, start): our children now, and all but our own are the job's."""
         own = self._own()
         return [[entry.pid, entry.start] for entry in processes.children(os.getpid()) if entry.pid not in own]
 
-    def reap(self, mpirun: Optional[int]) -> None:
-        """Collect those that have ended, leaving our own children to their Popen; `mpirun` is its number."""
+    def reap(self, launcher: Optional[int]) -> None:
+        """Collect those that have ended, leaving our own children to their Popen; `launcher` is its number."""
         self._guard_process.poll()
-        own = [*self._own(), mpirun]
+        own = [*self._own(), launcher]
         while True:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -17,7 +17,8 @@ from taco_launch.model.plans import Placement
 # Of a thousand ranks that fail together, the events of the first tell enough.
 _MOST_FAILURES = 64
 WRAPPER_KILLED = "was killed, and its wrapper with it"
-_ORPHAN = ", and what had started it there (mpirun's daemon) was gone before"
+# What starts a rank on another host than the head.
+_STARTERS = {"mpirun": "mpirun's daemon", "torchrun": "torchrun", "env": "what starts the ranks of --launcher env"}
 
 
 class Ranks:
@@ -32,6 +33,7 @@ class Ranks:
         self._keepers: Dict[str, Keeper] = {}
         self._lost_bytes = 0
         self._boot = ""
+        self._starter = ""
         self._launchers: List[Path] = []
         self.np = 0
         self.started: Dict[int, str] = {}  # each with its host
@@ -44,7 +46,7 @@ class Ranks:
 
         `suspended` is why the job was, before this.
         """
-        self.np, self._boot = placement.np, here.boot
+        self.np, self._boot, self._starter = placement.np, here.boot, _STARTERS[launcher]
         self._folder.launcher.parent.mkdir(mode=0o700, exist_ok=True)
         self._merge.begin(attempt, suspended)
         width = max(len(f"{share.host}/{self.np - 1}") for share in placement.shares)
@@ -111,7 +113,7 @@ class Ranks:
     def _note_exit(self, link: Link, message: Dict[str, Any], blame: bool) -> None:
         rank, code, reason = self._end_of(message)
         if message.get("orphan") and isinstance(link, RemoteLink):  # on the head that is the launcher, which is told of
-            reason = f"{reason or state.ending(code)}{_ORPHAN}"
+            reason = f"{reason or state.ending(code)}, and {self._starter} was gone there before"
         self.ended[rank] = code
         if link.name in self._keepers:
             self._keepers[link.name].ends_at(rank, message["size"])

@@ -1,12 +1,15 @@
 """Which of a job's hosts have to be asked for their slots, and why the job cannot have a place on them: decisions alone."""
 
 from dataclasses import replace
-from typing import FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.errors import PlacementError, TacoLaunchError, UnusableError
 from taco_launch.model.hosts import Host
 from taco_launch.model.plans import HostSlots, Wanted
+from taco_launch.model.slots import Occupancy
 from taco_launch.placement import place
+from taco_launch.placement.hosts import reason
+from taco_launch.placement.terms import SEVERAL_MODELS, host_slots, place_alike
 
 _LIST = "ask for other hosts with -H, or see who runs what: taco-launch list"
 
@@ -66,6 +69,30 @@ def refusal(
     return PlacementError(found.message.split("\n")[0], reasons, found.hint, never=found.never)
 
 
+def held_up(
+    wanted: Wanted,
+    hosts: Sequence[Host],
+    found: Mapping[str, Occupancy],
+    silent: Mapping[str, str],
+    words: Callable[[Occupancy], str],
+) -> Tuple[Tuple[str, str], ...]:
+    """Say what a job waits for, as one is told that looks for a place: (host, why), what concerns no single host under "".
+
+    Each of the hosts is in `found`, or in `silent` with why it does not answer.
+    """
+    free = {
+        host.name: host_slots(host, found[host.name], words, exclusive=wanted.exclusive)
+        for host in hosts
+        if host.name in found
+    }
+    told = tuple((host.name, reason(free[host.name]) if host.name in free else silent[host.name]) for host in hosts)
+    try:
+        place_alike(wanted, hosts, tuple(free.values()), found)
+    except PlacementError as error:
+        return ((("", error.message.split("\n")[0]), *told)) if error.message.startswith(SEVERAL_MODELS) else told
+    return told
+
+
 def crowded(wanted: Wanted, usable: Sequence[HostSlots]) -> PlacementError:
     """Say that others were faster again and again, though there is room by the looks of it."""
     reasons = tuple(
@@ -90,12 +117,11 @@ def no_ports(head: str, first: int, last: int) -> PlacementError:
     return PlacementError("no port is left for mpirun", ((head, why),), hint)
 
 
-def no_own_port(host: str, port: int) -> PlacementError:
-    """Say that others have the port of the ranks' rendezvous on the job's first host."""
-    why = (
-        f"port {port}, on which the processes of --per-host meet, is in use there: by another such job, or by a program"
-    )
-    hint = f"wait for it, begin with another host (-H), or go without --per-host; ss -ltnp 'sport = :{port}' shows who listens"
+def no_own_port(host: str, port: int, who: str, *, per_host: bool) -> PlacementError:
+    """Say that others have the port of the ranks' rendezvous on the job's first host: what --per-host always has, or asks for."""
+    whose, other = ("--per-host", "go without --per-host") if per_host else ("the job", "give another MASTER_PORT")
+    why = f"port {port}, on which the processes of {whose} meet, is in use there by {who or 'another job'}"
+    hint = f"wait for it, begin with another host (-H), or {other}; ss -ltnp 'sport = :{port}' shows who listens"
     return PlacementError(f"port {port} is not free", ((host, why),), hint)
 
 

@@ -11,17 +11,20 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
+from functools import partial
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch import queue, state
 from taco_launch.agent import occupancy, program, records, recovery, removal, wake
 from taco_launch.agent.folders import Jobs, state_folder
+from taco_launch.agent.refusal import held_up
 from taco_launch.agent.waiting import Entry, Shelf, Words, wishes
 from taco_launch.agent.watchers import Watchers, Wish
 from taco_launch.errors import NO_JOB, OK, TacoLaunchError
+from taco_launch.model.hosts import Host, Terms
 from taco_launch.model.jobs import JobState
 from taco_launch.model.slots import Occupancy
+from taco_launch.placement.terms import models_of
 
 # How often the folders are looked at when nobody says a word, and whether jobs that run have their supervisors.
 _SCAN_SECONDS, _SUPERVISED_SECONDS = 2.0, 10.0
@@ -162,6 +165,11 @@ class Scheduler:
         if self._shelf.freed:
             self._shelf.freed = False
             watchers.nudge()
+            for entry in self._entries():
+                if entry.trying:  # it may have looked just before, and is not to rest for that
+                    entry.seen = False
+                if entry.rest:  # what it missed besides slots, such as a port, may have been let go with them
+                    entry.rests_until = now
         for entry in self._entries():
             if entry.removes_at is not None and entry.removes_at <= now:
                 self._run_aside(entry, lambda entry=entry: self._remove(entry))  # type: ignore[misc]
@@ -335,10 +343,15 @@ class Scheduler:
         if self._watchers is None or entry.asked is None or not self._knows(entry):
             return tuple(found)
         told, down = self._watchers.occupancies(), self._watchers.down()
-        for name, wish, _most in entry.asked.hosts:
-            why = _why(told[wish], self._jobs.path, entry.asked.owner) if wish in told else down[wish.host]
-            found.append((name, why))
-        return tuple(found)
+        terms = dict(entry.asked.terms)
+        asked = [
+            (Host(name, name, slots=most, terms=terms.get(wish.host, Terms())), wish)
+            for name, wish, most in entry.asked.hosts
+        ]
+        seen = {host.name: told[wish] for host, wish in asked if wish in told}
+        silent = {host.name: down[wish.host] for host, wish in asked if wish not in told}
+        words = partial(occupancy.words, jobs=self._jobs.path, owner=entry.asked.owner)
+        return (*found, *held_up(entry.asked.wanted, [host for host, _wish in asked], seen, silent, words))
 
     def _before(self, entry: Entry) -> Optional[Entry]:
         """Give the job next before another on any of its hosts."""
@@ -357,21 +370,18 @@ def _rooms(told: Mapping[Wish, Occupancy]) -> Dict[str, queue.Room]:
     """Give the slots of hosts; where jobs are not of one mind how many a host has, the most."""
     rooms: Dict[str, queue.Room] = {}
     for wish, found in told.items():
-        if len(found.slots) >= len(rooms.get(wish.host, ())):
+        if wish.host not in rooms or len(found.slots) >= len(rooms[wish.host].holders):
             rooms[wish.host] = _room(found)
     return rooms
 
 
 def _room(found: Occupancy) -> queue.Room:
     """Give the holder of each slot; whoever is not ours may go at any time, and is one for each slot."""
-    return tuple(
+    holders = tuple(
         slot.holder.id or f"?{number}" if slot.holder is not None else f"?{number}" if slot.foreign else ""
         for number, slot in enumerate(found.slots)
     )
-
-
-def _why(found: Occupancy, jobs: Path, owner: str) -> str:
-    return ", ".join(filter(None, (f"{found.free} of {len(found.slots)} free", occupancy.words(found, jobs, owner))))
+    return queue.Room(holders, models_of(found))
 
 
 def _quietly(name: str, act: Callable[[], object]) -> None:

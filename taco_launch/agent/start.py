@@ -1,29 +1,54 @@
 """How the supervisor starts a placed job: mpirun on its own host, or what stands for it on each."""
 
 import subprocess
-from typing import Any, List, Mapping, Optional, Tuple, Union
+from typing import Any, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from taco_launch.agent import processes, program
 from taco_launch.agent.folders import JobFolder
-from taco_launch.agent.gang import Gang
+from taco_launch.agent.guards import Guards
 from taco_launch.agent.hosted import Failure, HostCommands
 from taco_launch.agent.launcher import spawn
+from taco_launch.agent.links import RemoteLink
 from taco_launch.agent.ranks import Ranks
-from taco_launch.launch.env import launch_agent
+from taco_launch.launch.env import attempt_env, launch_agent, local_env, mark
 from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import LaunchPlan
+from taco_launch.model.plans import LaunchPlan, Placement
 
 Launcher = Union["subprocess.Popen[bytes]", HostCommands]
 
 
+class Attempt(NamedTuple):
+    """What is started: the attempt of a job with its mark and number, its place and plan, the port where its ranks meet."""
+
+    spec: JobSpec
+    folder: JobFolder
+    mark: str
+    number: int
+    placement: Placement
+    launch: LaunchPlan
+    port: int
+
+
+def prepare(attempt: Attempt, gang: Guards, ranks: Ranks, umask: int, stall_after: float) -> None:
+    """Have every guard know what its ranks are given; `stall_after` is as in limits.py."""
+    spec = attempt.spec
+    host_env = dict(attempt.launch.host_env)
+    for link in gang.links:
+        ours = local_env(spec, attempt.placement, attempt.port, link.name)
+        shared = {**dict(mark(spec.name, attempt.mark)), **attempt_env(attempt.number), **ours}
+        for name, value in host_env.get(link.name, ()):
+            shared.setdefault(name, value)
+        welcome = {"environment": shared, "log_max_bytes": spec.policy.log_max_bytes, "umask": umask}
+        welcome["processes"] = spec.procs_per_gpu
+        if isinstance(link, RemoteLink):
+            ranks.keep(link.name)
+        else:  # elsewhere the folder is a new one for every attempt
+            welcome["attempt"] = attempt.number
+        link.order("prepare", welcome=welcome, stall_after=stall_after)
+
+
 def start(
-    spec: JobSpec,
-    folder: JobFolder,
-    gang: Gang,
-    ranks: Ranks,
-    launch: LaunchPlan,
-    caller: Mapping[str, Any],
-    attempt: int,
+    attempt: Attempt, gang: Guards, ranks: Ranks, caller: Mapping[str, Any]
 ) -> Tuple[Launcher, str, List[List[int]]]:
     """Start a job whose guards know what its ranks are given; `caller` is who submitted it.
 
@@ -32,9 +57,10 @@ def start(
     Raises:
         HostError: mpirun cannot be run.
     """
+    spec, launch = attempt.spec, attempt.launch
     if spec.launcher != "mpirun":
         commands = HostCommands(spec, gang, ranks)
-        commands.start(launch, caller, attempt)
+        commands.start(launch, caller, attempt.number)
         return (
             commands,
             f"{spec.launcher} is started on {len(launch.commands)} host{'s' if launch.commands[1:] else ''}",
@@ -42,7 +68,7 @@ def start(
         )
     environment = {**caller["environment"], **dict(launch.env)}
     if gang.remote:
-        environment.update(launch_agent(program.wrapper(folder, "daemon")))
+        environment.update(launch_agent(program.wrapper(attempt.folder, "daemon")))
     mpirun = spawn(launch.executed, spec.cwd, environment, caller["umask"])
     entry = processes.identify(mpirun.pid)
     roots = [] if entry is None else [[entry.pid, entry.start]]

@@ -1,4 +1,4 @@
-"""`agent run`: the supervisor of one attempt of a job, on the head: places it, starts mpirun, follows it, ends it.
+"""`agent run`: the supervisor of one attempt of a job, on the head: places it, starts it, follows it, ends it.
 
 It holds the job's lock for life (handed over by who starts it), so that everybody can tell whether a job has a
 supervisor. Where there is no place it says why, and ends: the scheduler starts the next when there may be one.
@@ -15,7 +15,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 from taco_launch import state
 from taco_launch.agent import disband, ending, facts, logs, processes, program, records, recovery, start, wake
 from taco_launch.agent.folders import JobFolder, Jobs
-from taco_launch.agent.gang import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS, Gang
+from taco_launch.agent.gang import Gang
+from taco_launch.agent.guards import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS
 from taco_launch.agent.launcher import IGNORED, drain, wake_on_child
 from taco_launch.agent.limits import Limits
 from taco_launch.agent.links import Link, RemoteLink
@@ -23,16 +24,15 @@ from taco_launch.agent.orphans import Orphans
 from taco_launch.agent.ranks import WRAPPER_KILLED, Ranks
 from taco_launch.errors import DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError, UnusableError
 from taco_launch.launch import mpirun, plan
-from taco_launch.launch.env import local_env, mark, relevant
+from taco_launch.launch.env import relevant
 from taco_launch.launch.needs import needs
 from taco_launch.model.codec import to_json
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import CleanUp, HostRanks, JobSpec, JobState
-from taco_launch.model.plans import LaunchPlan, Placement
 
-# So long mpirun may take to end its daemons on other hosts when all ranks have ended.
+# So long a launcher may take to end when all ranks have, as mpirun ends its daemons on other hosts.
 _LINGER_SECONDS = 10.0
-# mpirun may hear of a rank's end, and end by the same signal, before the guard has told of that.
+# A launcher may hear of a rank's end, and end by the same signal, before the guard has told of that.
 _SAME_MOMENT_SECONDS = 0.3
 
 
@@ -72,7 +72,7 @@ class _Supervisor:
         left_out = self._record.left_out
         self._gang = Gang(folder, agent, self._spec, self._id, self._guard_lives, self._hear_early, left_out)
         self._orphans = Orphans(guard_process, self._gang)
-        self._mpirun: Optional[start.Launcher] = None
+        self._launcher: Optional[start.Launcher] = None
         self._no_place: Optional[Union[PlacementError, UnusableError]] = None
         self._cut_short: Optional[Tuple[JobState, int, str]] = None
         self._lost_host = ""
@@ -159,9 +159,8 @@ class _Supervisor:
         )
         placement, known = self._gang.assemble(known, self._note)
         placement = plan.processes(spec, placement)
-        port = plan.own_ports(spec) or (self._gang.link(placement.shares[0].host).answers["facts"]["port"],)
         wrapper = program.wrapper(self._folder, plan.wrapper_op(spec))
-        launch = plan.plan(spec, self._id, placement, known, wrapper, str(self._folder.path), port[0])
+        launch = plan.plan(spec, self._id, placement, known, wrapper, str(self._folder.path), self._gang.port)
         for file in launch.files:
             Path(file.path).write_text(file.text, encoding="utf-8")
         shares = tuple(HostRanks(share.host, share.ranks, share.slots, share.choice) for share in placement.shares)
@@ -178,34 +177,18 @@ class _Supervisor:
         )
         suspended = state.suspension(self._record, self._attempt)
         self._ranks.place(placement, self._gang.here, self._attempt, spec.launcher, suspended)
-        self._prepare(placement, launch, port[0], caller["umask"])
-        begun = start.start(spec, self._folder, self._gang, self._ranks, launch, caller, self._attempt)
-        self._mpirun, told, roots = begun
+        attempt = start.Attempt(spec, self._folder, self._id, self._attempt, placement, launch, self._gang.port)
+        start.prepare(attempt, self._gang, self._ranks, caller["umask"], self._limits.stall_after)
+        self._launcher, told, roots = start.start(attempt, self._gang, self._ranks, caller)
         self._events.add(state.LAUNCHED, told, boot=self._gang.here.boot, roots=roots, agent=self._agent)
-
-    def _prepare(self, placement: Placement, launch: LaunchPlan, port: int, umask: int) -> None:
-        """Have every guard know what its ranks are given."""
-        limit = self._spec.policy.log_max_bytes
-        host_env = dict(launch.host_env)
-        for link in self._gang.links:
-            shared = {**dict(mark(self._spec.name, self._id)), **local_env(self._spec, placement, port, link.name)}
-            for name, value in host_env.get(link.name, ()):
-                shared.setdefault(name, value)
-            welcome = {"environment": shared, "log_max_bytes": limit, "umask": umask}
-            welcome["processes"] = self._spec.procs_per_gpu
-            if isinstance(link, RemoteLink):
-                self._ranks.keep(link.name)
-            else:  # elsewhere the folder is a new one for every attempt
-                welcome["attempt"] = self._attempt
-            link.order("prepare", welcome=welcome, stall_after=self._limits.stall_after)
 
     # -- run
 
     def _follow(self) -> None:
-        """Serve the job until mpirun has ended."""
-        assert self._mpirun is not None
-        assert self._mpirun.stdout is not None
-        output = self._mpirun.stdout
+        """Serve the job until its launcher has ended."""
+        assert self._launcher is not None
+        assert self._launcher.stdout is not None
+        output = self._launcher.stdout
         os.set_blocking(output.fileno(), False)
         wakeup = wake_on_child()
         more = [output.fileno(), wakeup]
@@ -214,7 +197,7 @@ class _Supervisor:
             link.heard = begin
         if self._record.started is not None:  # the time that it may run is that of all its attempts
             begin -= max(0.0, time.time() - self._record.started)
-        while self._mpirun.poll() is None:
+        while self._launcher.poll() is None:
             busy = self._ranks.step()
             ready = self._gang.pump(self._note, 0 if busy else TICK_MS, more)
             if not self._guarded():
@@ -246,22 +229,22 @@ class _Supervisor:
             self._cut_short = (JobState.FAILED, DEADLINE, why)
             self._terminate(why)
         if self._kill_at is None and self._cut_short is None:
-            why, self._cut_short = start.failure(self._mpirun)
+            why, self._cut_short = start.failure(self._launcher)
             if why:
                 self._terminate(why)
         if not self._ranks.all_ended:
             linger = _LINGER_SECONDS if self._gang.remote else 0.0
             self._over_at = now + max(self._spec.policy.grace, linger)
-        elif now > self._over_at and self._mpirun is not None:
+        elif now > self._over_at and self._launcher is not None:
             self._lingered = True
-            self._mpirun.kill()
-        if self._kill_at is not None and self._mpirun is not None:
+            self._launcher.kill()
+        if self._kill_at is not None and self._launcher is not None:
             over = all(rank in self._ranks.ended for rank in self._ranks.started)
             if (over or now > self._kill_at) and not self._released:
                 self._released = True
                 self._gang.order("release")
             if now > self._kill_at:
-                self._mpirun.kill()
+                self._launcher.kill()
         self._look_at_folder(now)
 
     def _look_at_folder(self, now: float) -> None:
@@ -273,14 +256,14 @@ class _Supervisor:
                 self._terminate(why)
 
     def _terminate(self, why: str) -> None:
-        if self._mpirun is None:
+        if self._launcher is None:
             return
         grace = self._spec.policy.grace
         self._kill_at = time.monotonic() + grace
         self._events.add(state.STOPPING, f"{why}; ending it by TERM, then KILL after {grace:g} s")
         self._gang.order("terminate")
         if not self._ranks.started:
-            self._mpirun.terminate()
+            self._launcher.terminate()
 
     def _note(self, link: Link, message: Dict[str, Any]) -> None:
         """Take what a guard says; it may come twice."""
@@ -300,15 +283,15 @@ class _Supervisor:
         failures = self._failures_so_far()
         left = self._end_processes()
         code = -signal.SIGKILL
-        if self._mpirun is not None:
+        if self._launcher is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                code = self._mpirun.wait(GUARD_SECONDS)
-            assert self._mpirun.stdout is not None
-            drain(self._mpirun.stdout, self._launcher_log)
+                code = self._launcher.wait(GUARD_SECONDS)
+            assert self._launcher.stdout is not None
+            drain(self._launcher.stdout, self._launcher_log)
         if self._lingered:
             code = 0
         if code >= 0:
-            # What the ranks said last may have come after mpirun's end. Where a signal ended mpirun, it came of that.
+            # What the ranks said last may have come after the launcher's end. Where a signal ended that, it came of it.
             failures = len(self._ranks.failures)
         lost = self._ranks.close()
         notes = (
@@ -323,7 +306,7 @@ class _Supervisor:
             self._events.add(state.SUSPENDED, "; ".join(filter(None, (self._cut_short[2], *notes))))
             self._folder.suspend.unlink(missing_ok=True)
         else:
-            ranks, here = self._ranks, start.failed_on(self._mpirun) or self._gang.here.name
+            ranks, here = self._ranks, start.failed_on(self._launcher) or self._gang.here.name
             how = code, self._cut_short, self._lost_host, here, notes, self._limits.hung
             end = ending.End(ranks.np, ranks.started, tuple(ranks.failures[:failures]), *how)
             ending.record(self._folder, self._events, self._spec, end)
@@ -331,12 +314,12 @@ class _Supervisor:
             time.sleep(1)
 
     def _failures_so_far(self) -> int:
-        """Say how many ranks have failed; where mpirun was ended by a signal and none has, guards are heard once more.
+        """Say how many ranks have failed; where a signal ended the launcher and none has, guards are heard once more.
 
-        Only a rank that was killed with its wrapper counts then: the others end because mpirun has.
+        Only a rank that was killed with its wrapper counts then: the others end because the launcher has.
         """
         ranks = self._ranks
-        if ranks.failures or self._mpirun is None or (self._mpirun.poll() or 0) >= 0:
+        if ranks.failures or self._launcher is None or (self._launcher.poll() or 0) >= 0:
             return len(ranks.failures)
         until = time.monotonic() + _SAME_MOMENT_SECONDS
         while not ranks.failures and time.monotonic() < until:
@@ -351,7 +334,7 @@ class _Supervisor:
             self._orphans.found(),
             whole=self._ranks.whole,
             meanwhile=self._meanwhile,
-            begun=self._mpirun is not None,
+            begun=self._launcher is not None,
             timeout=self._spec.policy.host_loss_timeout,
             leave=self._leaves(),
         )
@@ -360,15 +343,22 @@ class _Supervisor:
         left += [recovery.left(link.answers["ended"], link.name) for link in remote if "ended" in link.answers]
         left += self._clear([link for link in remote if "ended" not in link.answers])
         left += [f"the logs of {name} are not all here" for name in stuck]
+        if self._cut_short is None and not self._ranks.all_well:
+            left += [self._listener(link) for link in self._gang.links]
         clear = self._ranks.np == 0 or self._spec.policy.clean_up is CleanUp.ALL
         unsaved = [link for link in remote if link in self._gang.remote and not self._ranks.whole(link.name)]
         self._gang.dismiss(unsaved, self._note, remove=False)
         self._gang.dismiss(self._gang.remote, self._note, remove=clear)
         return "; ".join(filter(None, left))
 
+    def _listener(self, link: Link) -> str:
+        """Say who has the port where the ranks meet, now that none of them is left; "" on other hosts than the first."""
+        who = link.answers.get("ended", {}).get("listener")
+        return f"port {self._gang.port} of {link.name}, where its ranks meet, is in use by {who}" if who else ""
+
     def _leaves(self) -> bool:
         """Say whether what the ranks have left running stays: where that is asked, and all of them ended well."""
-        ended = self._mpirun is not None and self._mpirun.poll() == 0 and self._cut_short is None
+        ended = self._launcher is not None and self._launcher.poll() == 0 and self._cut_short is None
         return ended and self._ranks.all_well and self._spec.policy.clean_up is CleanUp.NONE
 
     def _left_here(self) -> str:
@@ -381,7 +371,7 @@ class _Supervisor:
 
     def _clear(self, links: Sequence[RemoteLink]) -> List[str]:
         """End the job on hosts whose guards are gone, as far as they can be reached."""
-        if not links or self._mpirun is None:
+        if not links or self._launcher is None:
             return []
         if self._cut_short is None:
             self._cut_short = disband.end_of(links[0], self._gang.here)
@@ -393,7 +383,7 @@ class _Supervisor:
         self._ranks.step()
 
     def _reap(self) -> None:
-        self._orphans.reap(None if self._mpirun is None else self._mpirun.pid)
+        self._orphans.reap(None if self._launcher is None else self._launcher.pid)
 
 
 def _told(error: TacoLaunchError) -> str:

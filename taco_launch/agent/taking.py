@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from taco_launch.agent import facts, leases, occupancy
+from taco_launch.agent import leases, occupancy, ports
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.holders import Holder
 from taco_launch.errors import HostError
@@ -27,7 +27,10 @@ _TRIES = 3
 def take(
     folder: JobFolder, job_id: str, held: leases.Leases, slots: occupancy.Slots, message: Mapping[str, Any]
 ) -> Dict[str, Any]:
-    """Take as many slots as the message asks for; say which and why these, or who has those that are missing."""
+    """Take as many slots as the message asks for; say which and why these, or who has those that are missing.
+
+    With `rendezvous`, also the port where the ranks are to meet: that one, or any for 0, which is told then.
+    """
     holder = Holder(
         folder.name,
         job_id,
@@ -39,28 +42,32 @@ def take(
         os.geteuid(),
         os.getpid(),
     )
-    count, ports = message["count"], message["ports"]
+    count, asked, port = message["count"], list(message["ports"]), message["rendezvous"]
     order = _Order(folder, slots, message)
     recent = time.monotonic() - slots.used_at < _RECENT_SECONDS
     use = slots.use if recent else None
     try:
+        if port is not None:
+            port = port or ports.free(message["allowed"], held.is_leased)
+            asked.append(port)
         for tried in range(_TRIES):
             names = order.names(held.refused if tried else {}, last=tried == _TRIES - 1)
             wanted = len(slots.names) if message["whole"] and count else count
-            taken = held.take(names, wanted, holder, use, ports)
+            taken = held.take(names, wanted, holder, use, asked)
             if taken or not order.matters:
                 break
     except HostError as error:
         return {"slots": None, "error": f"{error.message} ({error.hint})"}
-    heard = facts.heard(ports) if taken else []
+    heard = ports.heard(asked) if taken else []
     if heard:  # whoever has them holds no lease of them
         held.release(gone=True)
     if heard or not taken:
         found = slots.look_thoroughly()
         refused = held.refused
-        missing = [port for port in ports if leases.port_name(port) in refused or port in heard]
-        return {"slots": None, "ports": missing, "occupancy": to_json(found.without(refused))}
-    return order.answer(taken)
+        missing = [each for each in asked if leases.port_name(each) in refused or each in heard]
+        told = {"slots": None, "ports": missing, "occupancy": to_json(found.without(refused))}
+        return {**told, "who": held.holder(port) or ports.listener(port)} if port in missing else told
+    return {**order.answer(taken), "port": port}
 
 
 class _Order:
@@ -104,7 +111,7 @@ class _Order:
     def _pick(self, free: List[int]) -> GpuChoice:
         from taco_launch.placement.picks import pick  # noqa: PLC0415 - only where there is a choice
 
-        return pick(self._count, free, self._mesh(), self._shared)
+        return pick(self._count, free, self._mesh(), self._shared, self._terms.topology)
 
     def answer(self, taken: Sequence[str]) -> Dict[str, Any]:
         """Say which slots the ranks have, in ascending order, and why."""
@@ -121,7 +128,7 @@ class _Order:
     def _near(self, had: Sequence[int]) -> Near:
         """Say which HCAs are near the GPUs of a job that leaves others of them to other jobs, as far as it is known."""
         gpus = [number for number in had if number < self._slots.gpus]
-        if self._whole or not 0 < len(gpus) < self._slots.gpus:
+        if self._whole or not self._terms.topology or not 0 < len(gpus) < self._slots.gpus:
             return ()
         from taco_launch.facts.distance import nearest_first  # noqa: PLC0415 - only for some of the GPUs
 
@@ -132,4 +139,4 @@ class _Order:
         from taco_launch.agent import topology  # noqa: PLC0415 - only for some of the GPUs
 
         uuids, models = self._slots.uuids, self._slots.models
-        return topology.mesh(self._state, uuids, models) if self._terms.topology and uuids else None
+        return topology.mesh(self._state, uuids, models) if uuids else None

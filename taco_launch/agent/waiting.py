@@ -202,7 +202,7 @@ class Shelf:
             for host in spec.hosts
         )
         watched = [(wish.host, host) for (_name, wish, _most), host in zip(hosts, spec.hosts)]
-        terms = tuple((name, host.terms) for name, host in watched if host.terms.only or host.terms.without)
+        terms = tuple((name, host.terms) for name, host in watched if replace(host.terms, topology=True) != Terms())
         leaves = tuple((name, host.leaf) for name, host in watched if host.leaf is not None)
         return Asked(*map(self._one, (spec.policy, wanted_of(spec), hosts, spec.owner, terms, leaves)))
 

@@ -86,7 +86,7 @@ def write_parquet(entries: Iterable[Entry], file: IO[bytes]) -> None:
         TacoLaunchError: pyarrow is not there.
     """
     try:
-        import pyarrow as pa  # type: ignore[import-untyped] # noqa: PLC0415 - an extra
+        import pyarrow as pa  # noqa: PLC0415 - an extra
         from pyarrow import parquet  # noqa: PLC0415
     except ImportError as error:
         raise TacoLaunchError(f"Parquet needs pyarrow: {error}", hint="pip install 'taco-launch[parquet]'") from None

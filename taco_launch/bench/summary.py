@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from taco_launch.bench.differences import Difference
+from taco_launch.bench.estimates import percent
 from taco_launch.bench.judge import Verdict, VerdictKind
 from taco_launch.bench.runs import Cell
 from taco_launch.errors import FAILED, HOST_FAILED, REGRESSED
@@ -240,13 +241,7 @@ def _judged_json(one: Judged) -> dict[str, Any]:
 
 def _change(one: Judged) -> str:
     """Give a change in percent with its interval: `-8.1 % [-9.0, -7.2]`."""
-    change = one.verdict.change
-    if change is None:
-        return ""
-    told = f"{100 * change.value:+.1f} %"
-    if change.low is None or change.high is None:
-        return told
-    return f"{told} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+    return "" if one.verdict.change is None else percent(one.verdict.change)
 
 
 def _value(value: float | None, unit: str) -> str:

@@ -5,8 +5,12 @@ from typing import TYPE_CHECKING
 import click
 
 from taco_launch.cli.render import columns
+from taco_launch.inventory.ranges import fold
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from taco_launch.flows.plan import NearHcas
     from taco_launch.model.choices import GpuChoice, Lost
 
 
@@ -19,6 +23,19 @@ def text(choice: "GpuChoice") -> str:
     """Give the same as text."""
     rows = [_row("chosen", choice), *(_row("lost", each) for each in choice.alternatives)]
     return columns(["", "GPUS", "RING", "GB/S", "SUM", "WHY"], rows, numbers=("GB/S", "SUM"))
+
+
+def nearest(hosts: "Sequence[tuple[str, tuple[NearHcas, ...]]]") -> str:
+    """Give as text which HCAs are the nearest to the GPU of each local rank; hosts that are alike are told together."""
+    alike: dict[tuple[NearHcas, ...], list[str]] = {}
+    for host, ranks in hosts:
+        alike.setdefault(ranks, []).append(host)
+    told = []
+    for ranks, names in alike.items():
+        rows = [[str(each.local_rank), str(each.gpu), ",".join(each.hcas) or "-", each.link or "-"] for each in ranks]
+        table = columns(["LOCAL RANK", "GPU", "HCA", "LINK"], rows, numbers=("LOCAL RANK", "GPU"))
+        told.append(f"\nThe nearest HCAs on {fold(names)}, which NCCL takes for each GPU by itself:\n{table}\n")
+    return "".join(told)
 
 
 def _row(what: str, each: "GpuChoice | Lost") -> list[str]:

@@ -182,10 +182,12 @@ def _print_dry_run(settings: Settings, matrix: "Matrix", specs: "dict[Cell, JobS
     shown = measuring.Shown(settings, tuple(specs))
     lines = []
     for cell in largest.values():
-        found = planned(settings, replace(specs[cell], name=matrix.name), access).plan
-        for warning in found.warnings:
+        found = planned(settings, replace(specs[cell], name=matrix.name), access)
+        for warning in found.plan.warnings:
             render.warning(settings, f"{shown.cell(cell)}: {warning}")
-        lines.append((cell, render.plan_lines(found, specs[cell].launcher)))
+        for note in found.notes:
+            settings.talk(f"{shown.cell(cell)}: {note}")
+        lines.append((cell, render.plan_lines(found.plan, specs[cell].launcher)))
     if settings.output in ("json", "yaml"):
         _print_data(settings, seed, steps, lines)
         return

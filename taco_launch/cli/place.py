@@ -1,7 +1,6 @@
 """place: which GPUs of a host a job would get, from what its nvidia-smi printed."""
 
 import io
-import re
 import sys
 from pathlib import Path
 
@@ -11,20 +10,13 @@ from click.shell_completion import CompletionItem
 from taco_launch.cli import choice_tables, render
 from taco_launch.cli.options import output_options, settings_of, talk_options
 
-_MOST = 1 << 8  # GPUs of a host: more were mistyped
-
 
 def _indices(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
     if value is None:
         return None
-    found: list[int] = []
-    for word in value.split(","):
-        match = re.fullmatch(r"\s*([0-9]{1,3})(?:-([0-9]{1,3}))?\s*", word)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
-        if last < first or last >= _MOST:
-            raise click.BadParameter(f"{value!r}: indices of GPUs are written 0,2,4-7")
-        found += range(first, last + 1)
-    return tuple(dict.fromkeys(found))
+    from taco_launch.inventory.narrow import indices
+
+    return indices(value, "--free")
 
 
 def _complete_model(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

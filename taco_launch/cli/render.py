@@ -19,10 +19,8 @@ from taco_launch.model.codec import to_json
 if TYPE_CHECKING:
     from taco_launch.diagnose import Match
     from taco_launch.flows.follow import Job, Words
-    from taco_launch.model.choices import GpuChoice
     from taco_launch.model.hosts import Container, Inventory
     from taco_launch.model.jobs import JobRecord
-    from taco_launch.model.plans import LaunchPlan
 
 # Colours of ranks in a merged log, one after the other (ECMA-48, 8.3.117: cyan, yellow, green, magenta, blue).
 _RANK_COLOURS = (36, 33, 32, 35, 34)
@@ -172,64 +170,6 @@ def warning(settings: Settings, message: str) -> None:
     """Say on stderr what a user should know."""
     told = printable(as_typed(message, settings.typed))
     settings.talk(f"{click.style('warning:', fg='yellow', bold=True)} {told}")
-
-
-def plan_lines(found: "LaunchPlan", launcher: str) -> str:
-    """Give what starts a job as it is typed: mpirun's line, or that of each host behind its name."""
-    from taco_launch.command import shell
-    from taco_launch.launch.plan import line
-
-    return (
-        shell(found.argv) if launcher == "mpirun" else "\n".join(f"{one.host}  {line(one)}" for one in found.commands)
-    )
-
-
-def plan(
-    found: "LaunchPlan",
-    launcher: str,
-    output: str,
-    *,
-    explain: bool,
-    choices: "Sequence[tuple[str, GpuChoice]]" = (),
-) -> None:
-    """Print the line of a plan, or with `explain` where each word comes from; JSON has all of it.
-
-    `choices` say of hosts which of their GPUs it is to be.
-
-    Where a job has a line on each host, it stands behind the host's name.
-    """
-    from taco_launch.cli import choice_tables
-    from taco_launch.command import shell
-    from taco_launch.launch.plan import line
-
-    text = shell(found.argv)
-    if output in ("json", "yaml"):
-        commands = [
-            {"host": one.host, "line": line(one), "executed": list(one.argv)}
-            | {"env": dict(one.env), "passed": list(one.passed), "ranks": list(one.ranks)}
-            for one in found.commands
-        ]
-        more = {"executed": list(found.executed), "env": dict(found.env), "commands": commands}
-        chosen = {"choices": {host: to_json(choice) for host, choice in choices}} if choices else {}
-        data({"line": text, **to_json(found), **more, **chosen}, output)
-        return
-    lines = [(one.host, line(one)) for one in found.commands]
-    if not explain:
-        click.echo(plan_lines(found, launcher))
-        return
-    table(["WORD", "SOURCE", "WHY"], [[shell([token.text]), token.source, token.why] for token in found.tokens])
-    for host, typed_there in lines if launcher != "mpirun" else ():
-        click.echo(f"\n{host}: {typed_there}")
-    click.echo(f"\nExecuted:    {shell(found.executed)}")
-    for name, value in found.env:
-        click.echo(f"Environment: {shell([f'{name}={value}'])}")
-    for host, values in found.host_env:
-        click.echo(f"On {host}:    {shell([f'{name}={value}' for name, value in values])}")
-    for host, choice in choices:
-        click.echo(f"\nGPUs of {host}, while no other job has any:\n{choice_tables.text(choice)}")
-    for file in found.files:
-        click.echo(f"\n{printable(file.path)}:")
-        click.echo("".join(f"  {line}\n" for line in file.text.splitlines()), nl=False)
 
 
 def waits(settings: Settings, name: str, words: "Words") -> None:

@@ -180,24 +180,29 @@ def planned(
 
         count = "one host" if len(spec.hosts) == 1 else f"{len(spec.hosts)} hosts"
         settings.talk(f"asking {count} for: {', '.join(missing)}")
-        return job_hosts(settings.load(), spec.hosts, access, topology=explain)
+        return job_hosts(settings.load(), spec.hosts, access, topology=explain or plan.may_choose(spec))
 
     return plan.dry_run(spec, os.environ, ask, look, root=os.geteuid() == 0, folder=out, explain=explain)
 
 
 def _print_plan(settings: Settings, spec: "JobSpec", access: "Access", out: str, *, explain: bool) -> None:
+    from taco_launch.cli import plan_tables
     from taco_launch.flows import plan
 
     found = planned(settings, spec, access, out, explain=explain)
     launch = found.plan
     for warning in launch.warnings:
         render.warning(settings, warning)
+    for note in found.notes:
+        settings.talk(note)
     if out:
         for path in plan.write_files(launch, spec, out):
             settings.talk(f"wrote {path}")
     elif any(file.path in launch.argv for file in launch.files):
         settings.talk(f"the line names a file: write it with --out DIR, here for example with --out {spec.name}")
-    render.plan(launch, spec.launcher, settings.output, explain=explain, choices=found.choices)
+    plan_tables.show(
+        launch, spec.launcher, settings.output, explain=explain, choices=found.choices, nearest=found.nearest
+    )
 
 
 def _run(settings: Settings, head: "Head", spec: "JobSpec") -> "Job":

@@ -14,6 +14,7 @@ from taco_launch.model.hardware import Distance, PciDevice, Topology
 _SWITCH = 2
 # NCCL looks for paths over PIX and over PXB in any case, and farther only where it found none (its ncclTopoCompute).
 _EQUALLY_NEAR = (("PIX", "PXB"), ("PHB",), ("NODE",), ("SYS",))
+_NEAREST_FIRST = tuple(link for alike in _EQUALLY_NEAR for link in alike)
 
 
 def distances(facts: HostFacts) -> Found[Tuple[Distance, ...]]:
@@ -54,6 +55,19 @@ def nearest_first(topology: Topology, gpus: Sequence[int]) -> Tuple[Tuple[Tuple[
         tuple(tuple(nic for nic in topology.nics if links[gpu, nic] in alike) for alike in _EQUALLY_NEAR)
         for gpu in gpus
     )
+
+
+def nearest(topology: Topology, gpu: int, among: Sequence[str]) -> Tuple[str, Tuple[str, ...]]:
+    """Give the link of a GPU to the HCAs that are the nearest of some, and their names, as the matrix has it.
+
+    ("", ()) where it has none of them.
+    """
+    links = by_matrix(topology)
+    for link in _NEAREST_FIRST:
+        found = tuple(nic for nic in topology.nics if nic in among and links[gpu, nic] == link)
+        if found:
+            return link, found
+    return "", ()
 
 
 def between(one: PciDevice, other: PciDevice) -> Found[str]:

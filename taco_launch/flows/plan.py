@@ -1,17 +1,18 @@
 """The plan of a job without starting anything (--dry-run)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from taco_launch.errors import UsageError
-from taco_launch.facts.distance import nearest_first
+from taco_launch.facts.distance import nearest, nearest_first
 from taco_launch.flows.jobs import for_elsewhere
 from taco_launch.launch import plan
 from taco_launch.launch.env import relevant
 from taco_launch.launch.found import over_ssh
-from taco_launch.launch.needs import free_slots, needs, on_host, unused
+from taco_launch.launch.near_hcas import ports_of
+from taco_launch.launch.needs import free_slots, looks, needs, on_host, unused
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.codec import from_json
 from taco_launch.model.facts import HostFacts
@@ -25,13 +26,35 @@ from taco_launch.placement.mesh import Mesh, mesh_of
 from taco_launch.placement.picks import explained
 from taco_launch.placement.terms import allowed, place_alike
 
+_HCAS = "NCCL_IB_HCA"
+_UNSEEN = f"no host was asked: RDMA ports are looked for when the job starts, and where there are any the line names them ({_HCAS})"
+_AT_START = (
+    f"{_HCAS} has the ports near the GPUs that the job would have now, did no other job have any: when it starts, it is "
+    "those near the GPUs that it gets"
+)
+
+
+@dataclass(frozen=True)
+class NearHcas:
+    """The HCAs that are the nearest to the GPU of a local rank, of those that the job uses, and the link to them."""
+
+    local_rank: int
+    gpu: int
+    link: str
+    hcas: tuple[str, ...]
+
 
 @dataclass(frozen=True)
 class Planned:
-    """The plan, and of the hosts of which the job takes some GPUs, and not all: (host, why these)."""
+    """The plan, and what to know of it beside: `notes`, a sentence each, on what is only known when the job starts.
+
+    `choices` are (host, why these) of the hosts of which the job takes some GPUs, and not all; `nearest` is by host.
+    """
 
     plan: LaunchPlan
     choices: tuple[tuple[str, GpuChoice], ...] = ()
+    nearest: tuple[tuple[str, tuple[NearHcas, ...]], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def dry_run(
@@ -49,7 +72,7 @@ def dry_run(
     `ask(missing)` asks the agent of this machine for its facts, `look(missing)` gives those of hosts over SSH, and what
     is wrong with hosts that gave none; each is told what is missing, and not called where all is declared. `folder` is
     where the files will lie that the line names; with `explain` hosts are asked for their GPUs, too, where a job takes
-    some of them. Jobs in containers run as root.
+    some of them. The line is the same without. Jobs in containers run as root.
 
     Raises:
         UsageError: a host's slots are neither declared nor known, or the launcher cannot be given its name.
@@ -86,19 +109,29 @@ def dry_run(
         )
     wrapper = ("agent", plan.wrapper_op(spec), spec.name, "--")
     placed, _models = place_alike(wanted_of(spec), spec.hosts, free, _by_name(spec, known))
-    choices = placed.shares
-    if explain and _takes_some(placed, free):
-        gpus = known if missing else told(("how GPUs are linked",))
-        choices = explained(spec.hosts, placed, _by_name(spec, gpus), _meshes(gpus, links)).shares
-    if explain:  # but for HCAs that are far from these GPUs, the line stays what it is without this
-        known = replace(known, near=_near(spec, choices, _by_name(spec, known), links))
+    seen, choices = known, placed.shares
+    if _takes_some(placed, free) and (explain or links):
+        seen = known if missing else told(("how GPUs are linked",))
+        choices = explained(spec.hosts, placed, _by_name(spec, seen), _meshes(seen, links)).shares
+    known = replace(known, near=_near(spec, choices, _by_name(spec, seen), links))
     placement = plan.processes(spec, placed)
     port = (*plan.own_ports(spec), plan.ANY_PORT)[0]
     made = plan.plan(spec, "<id>", placement, known, wrapper, folder, port)
+    made = replace(made, warnings=(*problems, *made.warnings))
+    notes = tuple(_notes(spec, placement, made, known, asked=bool(missing)))
+    if not explain:
+        return Planned(made, notes=notes)
     return Planned(
-        replace(made, warnings=(*problems, *made.warnings)),
+        made,
         tuple((share.host, share.choice) for share in choices if share.choice is not None),
+        tuple(_nearest(spec, choices, _by_name(spec, seen), known, links)),
+        notes,
     )
+
+
+def may_choose(spec: JobSpec) -> bool:
+    """Say whether a job may take some of a host's GPUs, and leave others of them: then its line hangs on how they are linked."""
+    return not spec.exclusive and (spec.np is not None or spec.slots_per_host is not None)
 
 
 def _by_name(spec: JobSpec, known: JobFacts) -> dict[str, Occupancy]:
@@ -133,6 +166,42 @@ def _near(
             if 0 < len(mine) < here.gpus:
                 near.append((share.host, nearest_first(links[share.host], mine)))
     return tuple(near)
+
+
+def _nearest(
+    spec: JobSpec,
+    shares: Sequence[Share],
+    found: Mapping[str, Occupancy],
+    known: JobFacts,
+    links: Mapping[str, Topology],
+) -> Iterator[tuple[str, tuple[NearHcas, ...]]]:
+    """Give the HCAs nearest to each local rank's GPU, on hosts of which that is known.
+
+    No rank is kept to them: NCCL itself takes the nearest for each GPU, and ranks see all GPUs of their job.
+    """
+    terms = {host.name: host.terms for host in spec.hosts}
+    ports = {} if known.between is None else ports_of(known.between, [share.host for share in shares])
+    for share in shares:
+        if share.host in links and links[share.host].nics:
+            topology, here = links[share.host], found[share.host]
+            every = [number for number in allowed(terms[share.host], here) if number < len(topology.gpus)]
+            mine = every[: share.ranks] if share.choice is None else share.choice.gpus
+            used = {port.rpartition(":")[0] for port in ports.get(share.host, ())} & set(topology.nics)
+            among = tuple(used) or topology.nics
+            rows = (NearHcas(rank, gpu, *nearest(topology, gpu, among)) for rank, gpu in enumerate(sorted(mine)))
+            yield share.host, tuple(rows)
+
+
+def _notes(spec: JobSpec, placement: Placement, made: LaunchPlan, known: JobFacts, *, asked: bool) -> Iterator[str]:
+    """Say what of the line is only known when the job starts."""
+    values = [name for _host, pairs in made.host_env for name, _value in pairs]
+    told = _HCAS in values or any(
+        token.text.startswith(f"{_HCAS}=") and token.source == "fact" for token in made.tokens
+    )
+    if told and known.near:
+        yield _AT_START
+    if not asked and len(placement.shares) > 1 and looks(replace(spec, container=None)):
+        yield _UNSEEN
 
 
 def write_files(found: LaunchPlan, spec: JobSpec, folder: str) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ if TYPE_CHECKING:  # every rank imports this file, and the model takes longer to
 # The mark: a process whose environment holds this variable with a job's id belongs to that job.
 JOB_ID = "TACO_LAUNCH_JOB_ID"
 JOB_NAME = "TACO_LAUNCH_JOB"
+# Which try of its job a rank is of, from 1 on; and as torchrun counts them, which starts each of ours anew at 0.
+_ATTEMPT, _RESTARTS = "TACO_LAUNCH_ATTEMPT", "TORCHELASTIC_RESTART_COUNT"
 # In the environment of what looks after jobs, and belongs to none: a job may submit another, and be above all of that.
 SERVICE = "TACO_LAUNCH_SERVICE"
 
@@ -17,7 +19,9 @@ _RELEVANT = ("HOROVOD_", "LIGHT_", "NCCL_", "OMPI_MCA_", "PRTE_MCA_", "UCX_")
 # Which GPUs a process may use (CUDA C++ Programming Guide, "CUDA Environment Variables"): UUIDs, or indices.
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 GPU_ORDER = "CUDA_DEVICE_ORDER"
-_ALSO = ("LD_LIBRARY_PATH", VISIBLE_GPUS, GPU_ORDER)
+# The interface that torch's gloo and TensorPipe use; an exact name (torch.distributed, "Environment variables").
+TORCH_SOCKETS = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+_ALSO = ("LD_LIBRARY_PATH", VISIBLE_GPUS, GPU_ORDER, *TORCH_SOCKETS)
 
 # Rank, local rank and world size as Open MPI gives them to its processes (mpirun(1), 4.1 and 5.0), and as torchrun does.
 OF_MPI = "OMPI_COMM_WORLD_"
@@ -28,6 +32,11 @@ _TORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 def mark(name: str, job_id: str) -> Tuple[Tuple[str, str], ...]:
     """Give the variables that mark a process as belonging to a job."""
     return (JOB_NAME, name), (JOB_ID, job_id)
+
+
+def attempt_env(number: int) -> Dict[str, str]:
+    """Give the variables by which the ranks of an attempt, from 1 on, know which it is."""
+    return {_ATTEMPT: str(number), _RESTARTS: str(number - 1)}
 
 
 def launch_agent(wrapper: Sequence[str]) -> Tuple[Tuple[str, str], ...]:

@@ -6,7 +6,7 @@ from typing import FrozenSet, Optional, Sequence
 from taco_launch.errors import PlacementError
 from taco_launch.launch.between import between
 from taco_launch.launch.decide import interface, versions
-from taco_launch.launch.needs import free_slots
+from taco_launch.launch.needs import free_slots, unused
 from taco_launch.model.facts import Cpu, HostFacts, Software, System
 from taco_launch.model.found import Absent
 from taco_launch.model.hardware import Gpus
@@ -14,7 +14,8 @@ from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import wanted_of
 from taco_launch.model.slots import MIG
-from taco_launch.placement import place, slots_of
+from taco_launch.placement import slots_of
+from taco_launch.placement.terms import place_alike
 
 
 def over_ssh(known: JobFacts, spec: JobSpec, hosts: Sequence[HostFacts]) -> JobFacts:
@@ -57,7 +58,9 @@ def _placed(spec: JobSpec, found: JobFacts) -> FrozenSet[str]:
     if spec.np is None and spec.host_count is None:
         return everywhere
     try:
-        return frozenset(share.host for share in place(wanted_of(spec), free_slots(spec, found)).shares)
+        slots = {each.host: each for each in unused(spec, found)}
+        placed, _models = place_alike(wanted_of(spec), spec.hosts, free_slots(spec, found), slots)
+        return frozenset(share.host for share in placed.shares)
     except PlacementError:
         return everywhere
 

@@ -22,7 +22,7 @@ def host_env(spec: JobSpec, decisions: Decisions) -> HostEnv:
     """Give (host, ((name, value), ...)); what the user gives by name goes before it, for all hosts."""
     wanted = {name for name, value in _NAMES.items() if value in entries.used(spec.profile)}
     wanted -= {name for name, _value in spec.env}
-    return _by_host((host, name, value) for host, name, value in decisions.host_env if name in wanted)
+    return by_host((host, name, value) for host, name, value in decisions.host_env if name in wanted)
 
 
 def with_gpus(
@@ -37,7 +37,7 @@ def with_gpus(
     if VISIBLE_GPUS in given:
         return found
     gpus = _gpus(spec, placement, facts, order=GPU_ORDER not in given)
-    return _by_host(((host, *pair) for host, pairs in found for pair in pairs), gpus)
+    return by_host(((host, *pair) for host, pairs in found for pair in pairs), gpus)
 
 
 def _gpus(spec: JobSpec, placement: Placement, facts: JobFacts, *, order: bool) -> Iterator[Tuple[str, str, str]]:
@@ -51,7 +51,8 @@ def _gpus(spec: JobSpec, placement: Placement, facts: JobFacts, *, order: bool) 
                 yield share.host, GPU_ORDER, "PCI_BUS_ID"
 
 
-def _by_host(*values: Iterable[Tuple[str, str, str]]) -> HostEnv:
+def by_host(*values: Iterable[Tuple[str, str, str]]) -> HostEnv:
+    """Bring (host, name, value) together by host, in the order in which hosts come first."""
     found: Dict[str, List[Tuple[str, str]]] = {}
     for host, name, value in chain(*values):
         found.setdefault(host, []).append((name, value))

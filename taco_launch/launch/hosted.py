@@ -5,11 +5,12 @@ from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 from taco_launch.launch import entries, per_slot, torchrun
 from taco_launch.launch.asked import check_asked, check_once
 from taco_launch.launch.decide import decide
-from taco_launch.launch.env import VISIBLE_GPUS, mark
+from taco_launch.launch.env import TORCH_SOCKETS, VISIBLE_GPUS, mark
 from taco_launch.launch.host_env import HostEnv, host_env, with_gpus
 from taco_launch.launch.remarks import Draft, remarks
 from taco_launch.launch.replace import Option, given_options, replaced
 from taco_launch.launch.separator import escape
+from taco_launch.launch.torch_sockets import WHY, with_sockets
 from taco_launch.launch.torus import torus
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
@@ -35,7 +36,8 @@ def plan(
     given = tuple(given_options(spec))
     every = torus(replaced(ours, given), spec, placement, facts, decisions)
     options = tuple(option for option in every if option.env)
-    own = with_gpus(host_env(spec, decisions), spec, placement, facts, options)
+    of_gpus = with_gpus(host_env(spec, decisions), spec, placement, facts, options)
+    own = with_sockets(of_gpus, spec, placement, facts, decisions, options)
     values = {name: value for option in options for name, value in option.env if value is not None}
     passed = tuple(name for option in options for name, value in option.env if value is None)
     words: List[List[Token]] = []
@@ -81,7 +83,7 @@ def _settings(options: Iterable[Option]) -> Iterator[Token]:
 def _of_host(own: Sequence[Tuple[str, str]], values: Dict[str, str]) -> Iterator[Token]:
     for name, value in own:
         if name not in values:
-            yield Token(f"{name}={value}", "fact", "this host's own")
+            yield Token(f"{name}={value}", "fact", WHY if name in TORCH_SOCKETS else "this host's own")
 
 
 def _behind_env(settings: Sequence[Token]) -> List[Token]:

@@ -12,6 +12,7 @@ from taco_launch.launch.host_env import host_env, with_gpus
 from taco_launch.launch.remarks import Draft, remarks
 from taco_launch.launch.replace import given_options, replaced, tells_hosts
 from taco_launch.launch.separator import escape
+from taco_launch.launch.torch_sockets import with_sockets
 from taco_launch.launch.torus import torus
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
@@ -54,12 +55,13 @@ def plan(
         env.update((name, hostfile_path(folder)) for name in _DEFAULT_HOSTFILE)
     if not tells_hosts(options, by_file=False):
         files = (File(hostfile_path(folder), _hostfile(spec, placement)),)
+    of_gpus = with_gpus(host_env(spec, decisions), spec, placement, facts, options)
     line_ = tuple(token.text for token in (*tokens, *command))
     head = HostCommand(spec.head, tuple(executed), (line_,), tuple(range(placement.np)), tuple(env.items()))
     return LaunchPlan(
         tokens=(*tokens, *command),
         commands=(head,),
-        host_env=with_gpus(host_env(spec, decisions), spec, placement, facts, options),
+        host_env=with_sockets(of_gpus, spec, placement, facts, decisions, options),
         files=files,
         warnings=remarks(
             Draft(spec, placement, facts, folder, decisions, tuple(ours), given, tuple(options), left_out)

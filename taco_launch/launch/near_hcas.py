@@ -1,7 +1,7 @@
 """Which of the ports between a job's hosts it uses where it has some GPUs of them: those near these GPUs."""
 
 from dataclasses import replace
-from typing import List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch.model.job_facts import Between, Near, Shared
 from taco_launch.model.plans import Placement
@@ -22,12 +22,9 @@ def near_hcas(between: Between, placement: Placement, near: Mapping[str, Near]) 
     others have: the narrowed list might hold none that works there, and NCCL would be left with TCP on that host.
     """
     hosts = [share.host for share in placement.shares]
-    lists = {host: value for host, name, value in between.host_env if name == _NAME}
-    if between.hcas.value is not None:
-        lists = dict.fromkeys(hosts, between.hcas.value)
-    if between.rdma.able is not True or between.odd_ports or not near.keys() & lists.keys() >= set(hosts):
+    ports = ports_of(between, hosts)
+    if between.rdma.able is not True or between.odd_ports or not near.keys() & ports.keys() >= set(hosts):
         return between
-    ports = {host: lists[host].lstrip("=").split(",") for host in hosts}
     places: Set[int] = set()
     for host in hosts:
         for gpu in near[host]:
@@ -46,6 +43,14 @@ def near_hcas(between: Between, placement: Placement, near: Mapping[str, Near]) 
         (host, name, narrowed.get(host, value) if name == _NAME else value) for host, name, value in between.host_env
     )
     return replace(between, host_env=tuple(own))
+
+
+def ports_of(between: Between, hosts: Sequence[str]) -> Dict[str, Tuple[str, ...]]:
+    """Give by host the ports of the list (`mlx5_0:1`); nothing of hosts for which there is none."""
+    lists = {host: value for host, name, value in between.host_env if name == _NAME}
+    if between.hcas.value is not None:
+        lists = dict.fromkeys(hosts, between.hcas.value)
+    return {host: tuple(lists[host].lstrip("=").split(",")) for host in hosts if host in lists}
 
 
 def _nearest(gpu: Sequence[Sequence[str]], ports: Sequence[str]) -> Optional[Tuple[int, ...]]:

@@ -13,6 +13,7 @@ from taco_launch.model.plans import HostCommand, LaunchPlan, Placement
 PER_HOST_PORT = 23456
 # Stands in a plan that nothing is started by (torchrun's and torch.distributed.launch's own default).
 ANY_PORT = 29500
+MOST_PORT = 65535
 
 
 def plan(
@@ -51,4 +52,8 @@ def wrapper_op(spec: JobSpec) -> str:
 
 def own_ports(spec: JobSpec) -> Tuple[int, ...]:
     """Give the ports that a job has to have for itself on the host of its first rank, whatever others want."""
+    given = dict(spec.env)
+    port = given.get("MASTER_PORT") or ""
+    if port.isascii() and port.isdecimal() and 0 < int(port[:6]) <= MOST_PORT and not given.get("MASTER_ADDR"):
+        return (int(port),)
     return (PER_HOST_PORT,) if spec.per_host else ()

@@ -229,7 +229,7 @@ class JobRecord:
     `mark` is the id of the present or last attempt, by which its processes are known: `id` of the first one; `attempt`
     counts them, 0 before the first. `waiting` is why it has no place yet, as last looked at: (host, why), what concerns
     no single host under "". `not_before` is when the next attempt may begin, `left_out` the hosts that it had better not
-    have. `shares` is where its ranks are, `transitions` every change of state, the first the submission. `admitted` says that
+    have, of which `lost` is the one that was lost, if any. `shares` is where its ranks are, `transitions` every change of state, the first the submission. `admitted` says that
     it was let in, to its slots or to wait for them; a job that is refused at its first try never is. `stalled` is set while
     its attempt hangs, and of one that hung to its end.
     """
@@ -252,6 +252,7 @@ class JobRecord:
     waiting: Tuple[Tuple[str, str], ...] = ()
     not_before: Optional[float] = None
     left_out: Tuple[str, ...] = ()
+    lost: str = ""
     shares: Tuple[HostRanks, ...] = ()
     transitions: Tuple[Transition, ...] = ()
     admitted: bool = False

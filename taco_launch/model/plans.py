@@ -12,9 +12,8 @@ class HostSlots:
     """How many slots of a host are free for a job.
 
     `total` is how many it has, None where all of them are free; `why` says in words who has the others. `leaf` names the
-    switch of the network that it is connected to, None where that is not known. `rings` has, of 1, 2, ... of its free GPUs,
-    the GB/s of the best ring there is (placement/gpus.py), nothing where that is not known. `lacks` says which slots of
-    the host are not counted here, since this job may not have them.
+    switch of the network that it is connected to, None where that is not known. `lacks` says which slots of the host are
+    not counted here, since this job may not have them.
     """
 
     host: str
@@ -22,7 +21,6 @@ class HostSlots:
     total: Optional[int] = None
     why: str = ""
     leaf: Optional[str] = None
-    rings: Tuple[float, ...] = ()
     lacks: str = ""
 
     @property

@@ -26,37 +26,21 @@ _ALTERNATIVES = 2
 _MANY = 3
 
 
-def choose(count: int, free: Sequence[int], mesh: Optional[Mesh] = None) -> GpuChoice:
+def choose(count: int, free: Sequence[int], mesh: Optional[Mesh] = None, topology: bool = True) -> GpuChoice:
     """Choose `count` of the free GPUs of a host; without `mesh`, and on hosts of more than 16 GPUs, the lowest indices.
 
-    The same free GPUs of the same host are worked out once.
+    Those also with `topology` off, and what they are worth by `mesh`. The same free GPUs of the same host are worked out
+    once.
 
     Raises:
         PlacementError: so many are not free.
         ValueError: less than one is asked for, or one of the free is not in the matrix.
     """
-    return _choose(count, tuple(sorted(set(free))), mesh)
-
-
-@functools.lru_cache(maxsize=1 << 12)
-def best_rings(mesh: Mesh, free: Tuple[int, ...]) -> Tuple[float, ...]:
-    """Give what `choose` would give of 1, 2, ... of the free GPUs, in ascending order: the GB/s of the slowest link.
-
-    Of one GPU it is 0. Nothing is given of hosts with more than 16 GPUs.
-    """
-    if len(mesh.matrix) > MOST_GPUS:
-        return ()
-    best = [0.0] * (len(free) + 1)
-    sets = [(0, 0)]
-    for gpu in free:
-        sets += [(mask | 1 << gpu, size + 1) for mask, size in sets]
-    for mask, size in sets[1:]:
-        best[size] = max(best[size], mesh.rings.bottleneck(mask) or 0.0)
-    return tuple(best[1:])
+    return _choose(count, tuple(sorted(set(free))), mesh, topology)
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _choose(count: int, free: Tuple[int, ...], mesh: Optional[Mesh]) -> GpuChoice:
+def _choose(count: int, free: Tuple[int, ...], mesh: Optional[Mesh], topology: bool) -> GpuChoice:
     if count < 1 or (mesh is not None and free and free[-1] >= len(mesh.matrix)):
         raise ValueError(f"{count} of GPUs {_listed(free)}")
     if count > len(free):
@@ -64,14 +48,17 @@ def _choose(count: int, free: Tuple[int, ...], mesh: Optional[Mesh]) -> GpuChoic
         does = "1 GPU does" if count == 1 else f"{count} GPUs do"
         hint = f"ask for at most {len(free)}" if free else None
         raise PlacementError(f"{does} not fit: {have}", (), hint)
+    lowest = free[:count]
     if mesh is None or len(mesh.matrix) > MOST_GPUS:
         why = "how they are linked is not known" if mesh is None else f"there are more than {MOST_GPUS} GPUs"
-        return GpuChoice(free[:count], (), None, None, f"the lowest free indices: {why}")
+        return GpuChoice(lowest, (), None, None, f"the lowest free indices: {why if topology else 'topology is off'}")
+    if not topology:
+        words = _ring_words(mesh, lowest, _ring(mesh, lowest))
+        return GpuChoice(lowest, *_figures(mesh, lowest), f"the lowest free indices, topology is off: {words}")
     measures = _measures(mesh, free)
     first, *others = _best(list(combinations(free, count)), measures, 1 + _ALTERNATIVES)
     ring = _ring(mesh, first)
     why = _ring_words(mesh, first, ring)
-    lowest = free[:count]
     if lowest != first:
         why += f"; {_than(mesh, measures, lowest, first)}"
     lost = tuple(

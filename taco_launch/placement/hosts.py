@@ -1,4 +1,8 @@
-"""Which hosts a job's ranks run on: all or nothing, on the fewest leaves, in inventory order, pure."""
+"""Which hosts a job's ranks run on: all or nothing, one host where one suffices, on the fewest leaves, pure.
+
+Hosts are compared by how many of their slots are free alone. Which of its GPUs a job gets is chosen on each host then
+(gpus.py): how fast their ring would be says nothing about which hosts, or each of them would have to be asked first.
+"""
 
 from collections import Counter
 from dataclasses import replace
@@ -17,11 +21,11 @@ _OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
 def place(wanted: Wanted, free: Sequence[HostSlots]) -> Placement:
     """Give every rank a slot, on the first hosts in the order given that have what is wanted.
 
-    Ranks that are wanted on no certain number of hosts fill one host before the next. Hosts to be left out come last.
+    Ranks that are wanted on no certain number of hosts fill one host before the next: the first one that has room for
+    all of them, else the fewest of those leaves, of as few the earlier ones. Hosts to be left out come last.
     Ranks of one worker (`unit`) have one host: what a host has beyond whole workers is not used.
     Where a least number of hosts is wanted, it is as many as can be had up to the most.
-    Of hosts whose leaf is known, those of the fewest leaves that suffice come first, leaf after leaf. Where so many ranks
-    are wanted of each host, those come first whose free GPUs have the fastest ring of as many, where that is known.
+    Of hosts whose leaf is known, those of the fewest leaves that suffice come first, leaf after leaf.
 
     Raises:
         PlacementError: it does not fit; says how much there is on each host, and what would fit.
@@ -35,12 +39,12 @@ def place(wanted: Wanted, free: Sequence[HostSlots]) -> Placement:
     leaves = _leaves(shares, free)
     if not _counts_hosts(wanted):
         whole = "" if wanted.unit == 1 else f" with whole workers of {_slots(wanted.unit)}"
-        return Placement(shares, f"hosts {_ORDER}, each filled before the next{whole}{leaves}")
+        fewest = "the fewest " if _passes_over(shares, ordered(free, wanted.left_out), wanted.unit) else ""
+        return Placement(shares, f"{fewest}hosts {_ORDER}, each filled before the next{whole}{leaves}")
     each = wanted.slots_per_host
     which = "free of other jobs" if each is None else f"with {_slots(each)} free"
-    fastest = ", those with the fastest rings first" if len({_ring(entry, each) for entry in free}) > 1 else ""
     many = "" if wanted.least is None else f"; {_hosts(len(shares))}, asked for are {wanted.least} to {wanted.hosts}"
-    return Placement(shares, f"the first hosts {_ORDER} {which}{fastest}{many}{leaves}")
+    return Placement(shares, f"the first hosts {_ORDER} {which}{many}{leaves}")
 
 
 def ordered(free: Sequence[HostSlots], left_out: Sequence[str]) -> Tuple[HostSlots, ...]:
@@ -61,7 +65,6 @@ def slots_of(gpus: Optional[int], cpus: Optional[int]) -> Optional[int]:
 def _arranged(wanted: Wanted, hosts: Sequence[HostSlots]) -> Tuple[HostSlots, ...]:
     """Put the hosts of the fewest leaves first, among those not to be left out and then among the others."""
     counts, each = _counts_hosts(wanted), wanted.slots_per_host
-    hosts = sorted(hosts, key=lambda entry: -_ring(entry, each))
     gives = {entry.host: int(_is_able(entry, each)) if counts else entry.slots for entry in hosts}
     asked = _count(wanted, hosts) if counts else wanted.np
     need = sum(gives.values()) if asked is None else asked
@@ -73,9 +76,16 @@ def _arranged(wanted: Wanted, hosts: Sequence[HostSlots]) -> Tuple[HostSlots, ..
     return found
 
 
-def _ring(entry: HostSlots, each: Optional[int]) -> float:
-    """Give the best ring of so many free GPUs of a host, 0 where it is not known, or not asked for so many."""
-    return entry.rings[each - 1] if each is not None and 0 < each <= len(entry.rings) else 0.0
+def _passes_over(shares: Sequence[Share], hosts: Sequence[HostSlots], unit: int) -> bool:
+    """Say whether a host with room stands before others of its leaf that are taken, and is not."""
+    taken = {share.host for share in shares}
+    passed = set()
+    for entry in hosts:
+        if entry.host in taken and entry.leaf in passed:
+            return True
+        if entry.host not in taken and entry.slots >= unit:
+            passed.add(entry.leaf)
+    return False
 
 
 def _leaves(shares: Sequence[Share], free: Sequence[HostSlots]) -> str:
@@ -206,10 +216,12 @@ def _totals(free: Sequence[HostSlots]) -> Tuple[Tuple[str, str], ...]:
 
 def _reasons(free: Sequence[HostSlots]) -> Tuple[Tuple[str, str], ...]:
     """Say how many slots of each host are free, and who has the others."""
-    return tuple(
-        (entry.host, _with(", ".join(filter(None, (f"{entry.slots} of {entry.all} free", entry.why))), entry.lacks))
-        for entry in free
-    )
+    return tuple((entry.host, reason(entry)) for entry in free)
+
+
+def reason(entry: HostSlots) -> str:
+    """Say how many slots of a host are free for a job, who has the others, and which it may not have."""
+    return _with(", ".join(filter(None, (f"{entry.slots} of {entry.all} free", entry.why))), entry.lacks)
 
 
 def _with(text: str, lacks: str) -> str:

@@ -1,9 +1,10 @@
-"""Leaves, the switches of the network that hosts are connected to: the fewest that suffice, and hosts in their order.
+"""The fewest leaves that suffice, the switches of the network that hosts are connected to, and the fewest hosts of these.
 
-NCCL's rings follow the order of ranks, and ranks that of the hosts: so the hosts of a leaf stand together. Hosts whose
+One host that suffices comes before all else: its ranks need no network. NCCL's rings follow the order of ranks, and ranks that of the hosts: so the hosts of a leaf stand together. Hosts whose
 leaf is not known are taken to be on one of their own, all of them together.
 """
 
+from collections import Counter
 from itertools import accumulate
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -11,20 +12,27 @@ from taco_launch.model.plans import HostSlots
 
 
 def arranged(hosts: Sequence[HostSlots], gives: Mapping[str, int], need: int) -> Tuple[HostSlots, ...]:
-    """Give the hosts, those of the fewest leaves that together give `need` first, leaf after leaf.
+    """Give the hosts, the first one that gives `need` by itself first, else those of the fewest leaves that together do.
 
     `gives` is by host. Of as few leaves the earlier ones are taken, in the order of the hosts; all of them where not
-    even all suffice. Among the hosts of a leaf their order stays.
+    even all suffice. Of the hosts of these leaves the fewest come first that give as much, of as few the earlier ones,
+    leaf after leaf; among the hosts of a leaf their order stays.
     """
+    one = next((entry for entry in hosts if gives[entry.host] >= need), None)
+    if one is not None:
+        return (one, *(entry for entry in hosts if entry is not one))
     leaves: Dict[Optional[str], List[HostSlots]] = {}
     for entry in hosts:
         leaves.setdefault(entry.leaf, []).append(entry)
-    if len(leaves) == 1:
-        return tuple(hosts)
     members = list(leaves.values())
     taken = _fewest([sum(gives[entry.host] for entry in some) for some in members], need)
-    places = [*taken, *(place for place in range(len(members)) if place not in taken)]
-    return tuple(entry for place in places for entry in members[place])
+    first = [entry for place in taken for entry in members[place]]
+    few = set(_fewest([gives[entry.host] for entry in first], need))
+    return (
+        *(entry for place, entry in enumerate(first) if place in few),
+        *(entry for place, entry in enumerate(first) if place not in few),
+        *(entry for place, some in enumerate(members) if place not in taken for entry in some),
+    )
 
 
 def leaves_of(hosts: Sequence[HostSlots]) -> Tuple[Optional[str], ...]:
@@ -37,13 +45,21 @@ def _fewest(capacities: Sequence[int], need: int) -> Tuple[int, ...]:
     together = accumulate(sorted(capacities, reverse=True), initial=0)
     count = next((few for few, capacity in enumerate(together) if capacity >= need), len(capacities))
     found: List[int] = []
+    behind = Counter(capacities)
     for place, capacity in enumerate(capacities):
+        behind[capacity] -= 1
         left = count - len(found) - 1
-        if left >= 0 and capacity + _most(capacities[place + 1 :], left) >= need:
+        if left >= 0 and capacity + _most(behind, left) >= need:
             found.append(place)
             need -= capacity
     return tuple(found) if len(found) == count else tuple(range(len(capacities)))
 
 
-def _most(capacities: Sequence[int], count: int) -> int:
-    return sum(sorted(capacities, reverse=True)[:count])
+def _most(capacities: Mapping[int, int], count: int) -> int:
+    """Give the sum of the largest `count` numbers, of which there are as many each as is said."""
+    total = 0
+    for capacity in sorted(capacities, reverse=True):
+        taken = min(count, capacities[capacity])
+        total += taken * capacity
+        count -= taken
+    return total

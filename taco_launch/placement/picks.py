@@ -12,21 +12,23 @@ from taco_launch.placement.mesh import Mesh
 from taco_launch.placement.terms import allowed, shared
 
 
-def pick(count: int, free: Sequence[int], mesh: Optional[Mesh], both: Sequence[int]) -> GpuChoice:
+def pick(
+    count: int, free: Sequence[int], mesh: Optional[Mesh], both: Sequence[int], topology: bool = True
+) -> GpuChoice:
     """Choose `count` of the free GPUs of a host, the same as on its other hosts where these are not slower.
 
     `both` are the indices that are free on all hosts that the job takes as many GPUs of: each chooses among these first.
-    So ranks of one number have one rail of the network.
+    So ranks of one number have one rail of the network. With `topology` off speed does not count.
 
     Raises:
         PlacementError: so many are not free.
     """
-    best = choose(count, free, mesh)
+    best = choose(count, free, mesh, topology)
     common = sorted(set(both) & set(free))
     if len(common) < count or len(common) == len(set(free)):
         return best
-    alike = choose(count, common, mesh)
-    if alike.gpus == best.gpus or alike.bottleneck_gbps != best.bottleneck_gbps:
+    alike = choose(count, common, mesh, topology)
+    if alike.gpus == best.gpus or (topology and alike.bottleneck_gbps != best.bottleneck_gbps):
         return best
     other = Lost(best.gpus, best.ring, best.bottleneck_gbps, best.sum_gbps or 0.0, "not free on all hosts of the job")
     kept = (other, *alike.alternatives)[: max(len(alike.alternatives), 1)]
@@ -44,7 +46,6 @@ def explained(
         free = [number for number in allowed(host.terms, here) if number < here.gpus and here.slots[number].is_free]
         if not 0 < share.ranks < len(free):
             return None
-        mesh = meshes.get(host.name) if host.terms.topology else None
-        return pick(share.ranks, free, mesh, both[share.ranks])
+        return pick(share.ranks, free, meshes.get(host.name), both[share.ranks], host.terms.topology)
 
     return replace(placement, shares=tuple(replace(share, choice=choice(share)) for share in placement.shares))

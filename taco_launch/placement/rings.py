@@ -4,6 +4,11 @@ For each bandwidth that occurs, the links that have at least as much are looked 
 these alone? Sets are numbers (bit 3 is GPU 3), and a set of sets is one long number whose bit is a set's number. A path
 starts at the lowest GPU of its set. Paths of all sets are grown by one GPU at a time, all together: adding GPU 3 to each
 set of a set of sets is a shift by 1 << 3. So it takes n ** 3 operations on numbers of 2 ** n bits for a bandwidth.
+
+A table is kept by its matrix for as long as a program runs, and what was chosen out of it by the free GPUs (gpus.py). It
+is not kept on disk: scripts/benchmarks/place.py took 1 ms for one of 8 GPUs and 0.1 s for one of 16, all pairs of which
+differ, and the machines that there are took less; what is kept of a host is the matrix (agent/topology.py), since it is
+nvidia-smi that takes long.
 """
 
 import functools

@@ -1,7 +1,9 @@
 """Which slots of a host a job may have at all, by index and model, and that its GPUs are of one model: pure."""
 
+import functools
+from collections import Counter
 from dataclasses import replace
-from typing import Callable, Dict, List, Mapping, Sequence, Set, Tuple
+from typing import AbstractSet, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch.errors import PlacementError
 from taco_launch.model.hosts import Host, Terms
@@ -9,18 +11,32 @@ from taco_launch.model.plans import HostSlots, Placement, Wanted
 from taco_launch.model.slots import MIG, Occupancy
 from taco_launch.placement.hosts import place
 
+SEVERAL_MODELS = "it fits on GPUs of several models only"
+
 
 def allowed(terms: Terms, found: Occupancy) -> Tuple[int, ...]:
     """Give the numbers of the slots that a job may have, whoever has them now.
 
     GPUs that are divided into instances (MIG) are had by name alone; slots beyond the GPUs, where none are asked for.
     """
+    return numbers(terms, len(found.slots), models_of(found))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def numbers(terms: Terms, slots: int, models: Tuple[str, ...]) -> Tuple[int, ...]:
+    """Give the same by the number of a host's slots and the models of its GPUs, as `models_of` gives them."""
     beyond = not terms.only and not terms.models
     return tuple(
         number
-        for number in range(len(found.slots))
-        if (_is_of(terms, found, number) and terms.admits(number) if number < found.gpus else beyond)
+        for number in range(slots)
+        if (_is_of(terms, models[number]) and terms.admits(number) if number < len(models) else beyond)
     )
+
+
+def models_of(found: Occupancy) -> Tuple[str, ...]:
+    """Give the model of each GPU of a host, "" where it is not known."""
+    known = found.models[: found.gpus]
+    return (*known, *[""] * (found.gpus - len(known)))
 
 
 def host_slots(host: Host, found: Occupancy, words: Callable[[Occupancy], str], *, exclusive: bool) -> HostSlots:
@@ -48,28 +64,52 @@ def place_alike(
     Raises:
         PlacementError: it fits on GPUs of several models only; says which there are.
     """
+    by_name = {host.name: host for host in hosts}
+
+    def models(host: str) -> Tuple[str, ...]:
+        return _models(by_name[host], found[host]) if host in found else ()
+
+    def only(model: str) -> List[HostSlots]:
+        return [_only(by_name[entry.host], model, entry, found) for entry in free]
+
+    placement, model = place_of_one(wanted, free, {host.name for host in hosts if host.terms.models}, models, only)
+    return placement, () if model is None else (model,)
+
+
+def place_of_one(
+    wanted: Wanted,
+    free: Sequence[HostSlots],
+    named: AbstractSet[str],
+    models: Callable[[str], Sequence[str]],
+    only: Callable[[str], Sequence[HostSlots]],
+) -> Tuple[Placement, Optional[str]]:
+    """Do the same by the models of the GPUs that the job may have of a host; give the model where there are several.
+
+    On the hosts in `named` any will do, and so they will for a single rank. `only` gives what it may take of all hosts
+    where it takes GPUs of one model.
+
+    Raises:
+        PlacementError: as above.
+    """
     placement = place(wanted, free)
-    named = {host.name for host in hosts if host.terms.models}
-    models = {host.name: _models(host, found[host.name]) for host in hosts if host.name in found}
     taken = dict.fromkeys(
-        model for share in placement.shares if share.host not in named for model in models.get(share.host, ())
+        model for share in placement.shares if share.host not in named for model in models(share.host)
     )
     if len(taken) < 2 or placement.np < 2:
-        return placement, ()
+        return placement, None
     never = True
-    fits: List[Tuple[Placement, Tuple[str, ...]]] = []
-    by_name = {host.name: host for host in hosts}
+    fits: List[Tuple[Placement, str]] = []
     for model in taken:
-        some = [_only(by_name[entry.host], model, entry, found) for entry in free]
         try:
-            fits.append((place(wanted, some), (model,)))
+            fits.append((place(wanted, only(model)), model))
         except PlacementError as error:
             never = never and error.never
     if fits:  # the first, but where as many hosts as can be had are wanted
         return max(fits, key=lambda fit: 0 if wanted.least is None else len(fit[0].shares))
-    reasons = tuple((host, ", ".join(_count(host, model, found) for model in models[host])) for host in models)
+    counts = ((entry.host, Counter(models(entry.host))) for entry in free)
+    reasons = tuple((host, ", ".join(f"{its[model]} {model}" for model in its)) for host, its in counts)
     hint = "--gpu-model NAME takes those of one model alone; given for each of them, the job may have all of these"
-    raise PlacementError("it fits on GPUs of several models only", reasons, hint, never=never)
+    raise PlacementError(SEVERAL_MODELS, reasons, hint, never=never)
 
 
 def shared(hosts: Sequence[Host], placement: Placement, found: Mapping[str, Occupancy]) -> Dict[int, Tuple[int, ...]]:
@@ -84,18 +124,16 @@ def shared(hosts: Sequence[Host], placement: Placement, found: Mapping[str, Occu
     return {ranks: tuple(sorted(numbers)) for ranks, numbers in free.items()}
 
 
-def _is_of(terms: Terms, found: Occupancy, index: int) -> bool:
-    """Say whether a GPU is of a model that is wanted."""
-    name = found.models[index] if index < len(found.models) else ""
+def _is_of(terms: Terms, name: str) -> bool:
+    """Say whether a GPU of that name is of a model that is wanted."""
     if not terms.models:
         return not name.endswith(MIG)
     return any(model.lower() in name.lower() for model in terms.models)
 
 
 def _models(host: Host, found: Occupancy) -> Tuple[str, ...]:
-    """Give the models of the GPUs of a host that the job may have, each once."""
-    names = (found.models[number] for number in allowed(host.terms, found) if number < len(found.models))
-    return tuple(dict.fromkeys(names))
+    """Give the models of the GPUs of a host that the job may have."""
+    return tuple(found.models[number] for number in allowed(host.terms, found) if number < len(found.models))
 
 
 def _only(host: Host, model: str, entry: HostSlots, found: Mapping[str, Occupancy]) -> HostSlots:
@@ -111,10 +149,6 @@ def _name(found: Occupancy, number: int) -> str:
     return found.models[number] if number < len(found.models) else ""
 
 
-def _count(host: str, model: str, found: Mapping[str, Occupancy]) -> str:
-    return f"{found[host].models.count(model)} {model}"
-
-
 def _lacks(terms: Terms, found: Occupancy) -> str:
     """Say why a job may not have all slots of a host."""
     gpus = range(min(found.gpus, len(found.slots)))
@@ -126,7 +160,7 @@ def _lacks(terms: Terms, found: Occupancy) -> str:
         reasons.append(f"of its GPUs {_listed(terms.only)} may be taken")
     if terms.without:
         reasons.append(f"without GPU {_listed(terms.without)}")
-    others = [index for index in gpus if not _is_of(terms, found, index)]
+    others = [index for index in gpus if not _is_of(terms, _name(found, index))]
     if others and not terms.models:
         reasons.append(f"GPU {_listed(others)}: MIG mode is on, which --gpu-model MIG takes all the same")
     elif others:

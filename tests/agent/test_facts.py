@@ -3,7 +3,6 @@
 import os
 import platform
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -112,34 +111,6 @@ def test_whether_ranks_may_read_each_others_memory() -> None:
         [sys.executable, "-c", _FORBID.format(number=number)], capture_output=True, text=True, check=True
     )
     assert said.stdout == "False\n"
-
-
-@pytest.mark.enable_socket  # it binds, and connects to nobody
-def test_the_ports_that_somebody_listens_on() -> None:
-    with socket.socket() as listens, socket.socket(socket.AF_INET6) as too, socket.socket() as bound:
-        for each in (listens, too, bound):
-            each.bind(("::" if each is too else "", 0))
-        for each in (listens, too):
-            each.listen()
-        ports = sorted(each.getsockname()[1] for each in (listens, too))
-        silent = bound.getsockname()[1]
-        assert facts.taken_ports(None) == []
-        assert facts.taken_ports((ports[0], ports[0])) == ports[:1]
-        found = facts.taken_ports((1, 65535))
-        assert set(ports) <= set(found)
-        assert silent not in found
-
-
-@pytest.mark.enable_socket  # it binds, and connects to nobody
-def test_a_free_port_of_the_allowed_ones() -> None:
-    assert facts.free_port() >= 1024
-    with socket.socket() as taken:
-        taken.bind(("", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        assert facts.free_port((port - 1, port)) == port - 1
-        with pytest.raises(HostError, match=f"no port from {port} to {port} is free"):
-            facts.free_port((port, port))
 
 
 def test_the_boot_has_a_name() -> None:

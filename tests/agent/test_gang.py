@@ -259,6 +259,33 @@ def test_jobs_of_one_host_have_ports_of_their_own(cluster: Cluster) -> None:
     assert "no port is left for mpirun" in refused(cluster.gang("e", 2, hosts=more, network=network)).message
 
 
+def test_jobs_that_start_together_meet_at_ports_of_their_own(cluster: Cluster) -> None:
+    """Of a range of two, though nobody listens there yet; the third is told which job has the one it has to have."""
+    hosts = (Host("n1", "127.0.0.1", slots=1, has=3), Host("n2", "127.0.0.1", slots=1, has=3))
+    network = Network(port_range=(41000, 41001))
+    for launcher in ("env", "torchrun"):
+        assert assembled(cluster.gang(launcher, 2, hosts=hosts, network=network, launcher=launcher)).np == 2
+    assert sorted(gang.port for gang in cluster.gangs) == [41000, 41001]
+    with pytest.raises(UnusableError, match="n1 cannot be used: no port from 41000 to 41001 is free on "):
+        assembled(cluster.gang("c", 2, hosts=hosts, network=network, launcher="env"))
+    given = (("MASTER_PORT", str(cluster.gangs[0].port)),)
+    error = refused(cluster.gang("d", 2, hosts=hosts, launcher="env", env=given))
+    assert (
+        error.reasons[0][1] == f"port {given[0][1]}, on which the processes of the job meet, is in use there by job env"
+    )
+
+
+def test_a_host_from_where_the_rendezvous_is_not_reached(cluster: Cluster) -> None:
+    hosts = (Host("n1", "255.255.255.255", slots=1), Host("n2", "127.0.0.1", slots=1))
+    with pytest.raises(UnusableError) as caught:
+        assembled(cluster.gang("a", 2, hosts=hosts, launcher="torchrun"))
+    (host, why), where = caught.value.reasons[0], "n1 (255.255.255.255), where the ranks are to meet"
+    assert host == "n2"
+    assert why == f"port {cluster.gangs[0].port} of {where}, is not reached from there: Network is unreachable"
+    assert assembled(cluster.gang("b", 1, hosts=hosts, launcher="torchrun")).np == 1  # all was let go
+    assert assembled(cluster.gang("c", 2, hosts=(replace(hosts[0], slots=2), hosts[1]))).np == 2
+
+
 def test_a_host_by_two_names_is_leased_once(cluster: Cluster) -> None:
     """mpirun takes it once; what makes its line says so, and what to type."""
     hosts = (HOSTS[0], Host("me", "127.0.0.1", slots=1, connection="local"))

@@ -196,6 +196,16 @@ def test_a_job_that_found_no_place_where_there_seemed_to_be_one_rests(queue: Que
     begin, runs = queue.now, queue.runs("a")
     queue.until(lambda: queue.runs("a") == runs + 2, 0.5)
     assert queue.now - begin > 3  # longer each time
+    queue.until(lambda: queue.runs("a") >= runs + 4, 0.5)  # and rests for 16 s now
+    holder = queue.job("b", ttl=86400)
+    lock = records.try_lock(holder)
+    assert lock is not None
+    records.Events(holder).add(state.PLACED, "why", np=1, hosts=["me"], line="mpirun")
+    queue.step(1)
+    runs = queue.runs("a")
+    records.ended(records.Events(holder), JobState.SUCCEEDED, 0, "why")
+    queue.until(lambda: queue.runs("a") == runs + 1)
+    os.close(lock)
 
 
 def test_a_supervisor_that_ends_without_a_word_is_started_again_but_not_for_ever(queue: Queue) -> None:

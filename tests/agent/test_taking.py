@@ -6,6 +6,7 @@ The hosts are those of test_gang.py; each has the eight V100s of a DGX-1.
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,6 +150,13 @@ def test_gpus_of_two_models_are_not_mixed_unless_they_are_named(cluster: Cluster
     assert gpus(assembled(cluster.gang("c", 5, hosts=on(*EIGHT[:1], models=("A100", "V100"))))) == {"n1": "01235"}
 
 
+def test_hosts_are_reached_until_there_is_enough_of_one_model(cluster: Cluster, smi: Smi) -> None:
+    smi.gpus(UUIDS, models=["Tesla V100"] * 4 + ["NVIDIA A100"] * 4)
+    hosts = (*on(EIGHT[0], only=(0, 1, 4, 5)), EIGHT[1])
+    assert gpus(assembled(cluster.gang("a", 4, hosts=hosts))) == {"n2": "0123"}
+    assert refused(cluster.gang("b", 4, hosts=hosts[:1])).never
+
+
 def test_of_two_models_one_is_taken_where_it_suffices(cluster: Cluster, smi: Smi) -> None:
     smi.gpus(UUIDS, models=["Tesla V100", "NVIDIA A100"] * 4)
     assert gpus(assembled(cluster.gang("a", 3, hosts=EIGHT[:1]))) == {"n1": "024"}
@@ -161,7 +169,16 @@ def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
     """Whoever has it, or whatever the last holder has left there, which a look does not tell."""
     slots = Slots(tmp_path, "auto")
     slots.look_thoroughly()
-    message = {"count": 4, "ports": (), "cluster": "", "owner": "", "terms": {}, "whole": False, "shared": ()}
+    message: dict[str, Any] = {
+        "rendezvous": None,
+        "count": 4,
+        "ports": (),
+        "cluster": "",
+        "owner": "",
+        "terms": {},
+        "whole": False,
+        "shared": (),
+    }
     before = slots.look()
     looks = iter((before, before))  # at what a job may have, and at what is free
     real = slots.look

@@ -42,6 +42,10 @@ def complaint(
         ("--image-size 31", "'31' is not a whole number of at least 32"),
         ("--comm mpi", "invalid choice: 'mpi'"),
         ("--modell tiny", "unrecognized arguments: --modell"),
+        (
+            "--local_rank=1 --local-rank=1 --modell tiny",
+            "unrecognized arguments: --modell",
+        ),  # torch.distributed.launch's
         ("--batch-size", "expected one argument"),
     ],
 )

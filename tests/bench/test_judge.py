@@ -47,7 +47,7 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
     [
         (FLAT, 1002, None, "ok", "+0.3 % [?, ?] against 20 nights"),
         (FLAT[:2], 900, None, "no verdict yet", "10 numbers of 2 accepted nights: a verdict needs 10 of 3"),
-        (FLAT[:3], 1002, None, "ok", "+0.0 % [?, ?] against 3 nights"),
+        (FLAT[:3], 1002, None, "ok", "+0.3 % [?, ?] against 3 nights"),
         (((1000.0,),) * 9, 900, None, "no verdict yet", "9 numbers of 9 accepted nights: a verdict needs 10 of 3"),
         (FLAT, None, None, "no sample", "no run of tonight gave a number"),
         ((), None, None, "no sample", "no run of tonight gave a number"),

@@ -90,7 +90,8 @@ def test_nothing_is_asked_where_all_is_declared(two: Path, monkeypatch: pytest.M
     monkeypatch.setattr("taco_launch.cli.options.Settings.head", refuse)
     result = call("-i", str(two), "run", "--dry-run", "--", "true")
     assert result.exit_code == 0
-    assert result.stderr == ""
+    assert result.stderr.startswith("no host was asked: RDMA ports are looked for when the job starts")
+    assert call("-i", str(two), "run", "--dry-run", "--transport", "tcp", "--", "true").stderr == ""
 
 
 @pytest.mark.parametrize("line", ["network: {interface: eth0}", 'versions: {openmpi: "4.1.4"}', "slots: 2"])
@@ -104,6 +105,32 @@ def test_what_is_not_declared_is_named(two: Path, line: str, monkeypatch: pytest
     assert "n1: no route to host" in result.stderr
     assert result.exit_code == (2 if line[:5] == "slots" else 0)
     assert ("-H n1:2,n2:2" in result.stdout) == (result.exit_code == 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "asked"),
+    [
+        (("--np", "2"), True),
+        (("--hosts", "2", "--slots-per-host", "1"), True),
+        (("--np", "2", "--exclusive"), False),  # nobody has the other GPUs
+        (("--hosts", "2"), False),
+        (("--hosts", "2", "--explain"), True),
+    ],
+)
+def test_links_are_asked_for_where_the_line_hangs_on_them(
+    two: Path, flags: tuple[str, ...], asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With and without --explain alike: NCCL_IB_HCA has the ports near the GPUs that a job would have."""
+    options: list[bool] = []
+
+    def job_hosts(*_: object, topology: bool) -> tuple[tuple[()], tuple[str, ...]]:
+        options.append(topology)
+        return (), ("n1: silent",)
+
+    monkeypatch.setattr("taco_launch.flows.facts.job_hosts", job_hosts)
+    two.write_text(TWO.replace('versions: {openmpi: "4.1.4"}', ""))
+    assert call("-i", str(two), "run", "--dry-run", *flags, "--", "true").exit_code == 0
+    assert options == [asked]
 
 
 def test_from_64_hosts_on_a_hostfile_is_written(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 from taco_launch.inventory import profile
 from taco_launch.launch import mpirun
 from taco_launch.launch.between import between
+from taco_launch.launch.env import TORCH_SOCKETS
 from taco_launch.launch.replace import Option
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.hosts import Container, Host, Network
@@ -75,3 +76,9 @@ def gids(nccl: str | None, *indexes: int, **network: Any) -> LaunchPlan:
 
 
 PROFILES = [AUTO, *(profile.load(name, "", {}) for name in ("taco-bare-metal", "ack"))]
+
+
+def own(found: LaunchPlan) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Give what each host is given besides the interface of torch's own libraries, which all are."""
+    hosts = {host: tuple(pair for pair in pairs if pair[0] not in TORCH_SOCKETS) for host, pairs in found.host_env}
+    return {host: pairs for host, pairs in hosts.items() if pairs}

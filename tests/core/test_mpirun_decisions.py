@@ -23,6 +23,7 @@ from tests.core.planned import (
     RDMA,
     gids,
     missing,
+    own,
     plan,
     settings,
     told,
@@ -55,9 +56,9 @@ def test_the_gid_index_where_nccl_needs_it() -> None:
     assert "NCCL_IB_GID_INDEX" not in settings(gids("2.21", 3, 3))
     differ = gids("2.9.9", 3, 5)
     assert "NCCL_IB_GID_INDEX" not in settings(differ)
-    assert dict(differ.host_env) == {"gpu1": (("NCCL_IB_GID_INDEX", "3"),), "gpu2": (("NCCL_IB_GID_INDEX", "5"),)}
+    assert own(differ) == {"gpu1": (("NCCL_IB_GID_INDEX", "3"),), "gpu2": (("NCCL_IB_GID_INDEX", "5"),)}
     ranged = gids("2.21.5", 3, 5)
-    assert ranged.host_env == ()
+    assert own(ranged) == {}
     assert settings(ranged)["NCCL_IB_ADDR_RANGE"] == "10.0.0.0/24"
     assert settings(gids(None, gid_index=3))["NCCL_IB_GID_INDEX"] == "3"
     # whichever NCCL it is, it takes the index that it is told

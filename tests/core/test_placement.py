@@ -54,8 +54,10 @@ def test_ranks_fill_the_hosts(free: list[HostSlots], np: int | None) -> None:
     placement = place(Wanted(np), free)
     assert placement.np == wanted
     assert placement.why
-    # Written out rank by rank: every slot in the order of the hosts, cut after the last rank.
-    slots = [entry.host for entry in free for _slot in range(entry.slots)]
+    # As few hosts as there can be; rank by rank every slot of theirs in the order of the hosts, cut after the last rank.
+    taken = {share.host for share in placement.shares}
+    assert sum(sorted((entry.slots for entry in free), reverse=True)[: len(taken) - 1]) < wanted
+    slots = [entry.host for entry in free if entry.host in taken for _slot in range(entry.slots)]
     assert [share.host for share in placement.shares for _rank in range(share.ranks)] == slots[:wanted]
     assert all(share.ranks > 0 for share in placement.shares)
     assert len({share.host for share in placement.shares}) == len(placement.shares)
@@ -64,7 +66,8 @@ def test_ranks_fill_the_hosts(free: list[HostSlots], np: int | None) -> None:
 
 def test_hosts_are_filled_one_after_the_other() -> None:
     free = [HostSlots("gpu2", 2), HostSlots("gpu3", 0), HostSlots("gpu1", 4)]
-    assert place(Wanted(3), free).shares == (Share("gpu2", 2), Share("gpu1", 1))
+    assert place(Wanted(3), free).shares == (Share("gpu1", 3),)
+    assert place(Wanted(5), free).shares == (Share("gpu2", 2), Share("gpu1", 3))
     assert place(Wanted(), free).shares == (Share("gpu2", 2), Share("gpu1", 4))
     assert place(Wanted(3, left_out=("gpu2",)), free).shares == (Share("gpu1", 3),)
     assert place(Wanted(5, left_out=("gpu2", "other")), free).shares == (Share("gpu1", 4), Share("gpu2", 1))

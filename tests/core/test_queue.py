@@ -24,8 +24,11 @@ def job(name: str, np: int | None = 1, hosts: str = "a", *, tried: bool = True, 
 
 
 def rooms(**held: str) -> Mapping[str, queue.Room]:
-    """Rooms as words: a letter for the holder of each slot, a dot for a free one."""
-    return {host: tuple("" if holder == "." else holder for holder in slots) for host, slots in held.items()}
+    """Rooms as words: a letter for the holder of each slot, a dot for a free one. Each slot is a GPU."""
+    return {
+        host: queue.Room(tuple("" if holder == "." else holder for holder in slots), ("",) * len(slots))
+        for host, slots in held.items()
+    }
 
 
 def begin(jobs: Iterable[Waiting], here: Mapping[str, queue.Room], **more: Iterable[str]) -> list[str]:
@@ -146,7 +149,7 @@ def simulate(waiting: Sequence[Waiting], holders: Mapping[str, int], free: int, 
     left, begun = list(waiting), {}
     running, step = set(holders), 0
     while True:
-        names = begin(left, {"a": tuple(slots)})
+        names = begin(left, {"a": queue.Room(tuple(slots))})
         for name in names:
             entry = next(entry for entry in left if entry.name == name)
             left.remove(entry)
@@ -257,6 +260,47 @@ def test_what_a_job_may_not_have_is_not_counted() -> None:
     waits = replace(job("A", 1, "a"), terms=(("a", Terms(only=(2,))),))
     assert begin([waits, job("B", 1, "a")], here) == []
     assert begin([waits, job("B", 1, "b")], here) == ["B"]
+
+
+def of(here: Mapping[str, queue.Room], **models: str) -> Mapping[str, queue.Room]:
+    """Rooms whose GPUs have models: a letter each; those behind the last letter are no GPUs."""
+    return {host: replace(room, models=tuple(models[host])) for host, room in here.items()}
+
+
+def test_gpus_of_a_model_that_a_job_may_not_have_are_not_counted() -> None:
+    here = of(rooms(a="....", b="xx.."), a="VVVV", b="AAAA")
+    wants = replace(job("A", 3, "ab"), terms=tuple((host, Terms(models=("A",))) for host in "ab"))
+    assert begin([wants], here) == []
+    assert begin([wants], of(rooms(a="....", b="x..."), a="VVVV", b="AAAA")) == ["A"]
+    # there are four: with five it is refused at once, as one that nobody has to give way to
+    five = replace(wants, wanted=Wanted(5), tried=False)
+    assert begin([five], here) == ["A"]
+    assert begin([replace(five, tried=True), job("B", 4, "a")], here) == []
+    # the free ones of the other model are in nobody's way, and are not counted as if they could be had by A
+    assert begin([wants, job("B", 1, "b")], here) == []
+    # slots beyond the GPUs are had where no GPUs are asked for
+    assert begin([replace(job("A", 3, "a"), terms=(("a", Terms(without=(0,))),))], of(rooms(a="...."), a="V")) == ["A"]
+    assert begin([replace(job("A", 1, "a"), terms=(("a", Terms(models=("V",))),))], of(rooms(a="x."), a="V")) == []
+
+
+def test_a_job_begins_on_gpus_of_one_model() -> None:
+    both = {"a": "VV", "b": "AA"}
+    assert begin([job("A", 2, "ab")], of(rooms(a="x.", b="x."), **both)) == []
+    assert begin([job("A", 2, "ab")], of(rooms(a="x.", b=".."), **both)) == ["A"]
+    assert begin([job("A", 1, "ab")], of(rooms(a="x.", b="x."), **both)) == ["A"]
+    # who takes the one does not take the other
+    first = job("A", 2, "a")
+    assert begin([first, job("B", 2, "a")], of(rooms(a="...."), a="VAAV")) == ["A", "B"]
+    assert begin([first, job("B", 1, "a")], of(rooms(a="x.."), a="VAV")) == []
+    # those that are divided into instances are had by name
+    assert begin([job("A", 1, "a")], of({"a": queue.Room(("",))}, a=["A MIG"])) == []  # type: ignore[arg-type]
+    # of several models by name
+    named = replace(job("A", 2, "ab"), terms=tuple((host, Terms(models=("V", "A"))) for host in "ab"))
+    assert begin([named], of(rooms(a="x.", b="x."), **both)) == ["A"]
+    # one that fits on several models only never fits
+    wide = job("A", 3, "ab", tried=False)
+    assert begin([wide], of(rooms(a="xx", b="x."), **both)) == ["A"]
+    assert begin([wide], of(rooms(a="xx", b="x."), a="VV", b="VV")) == []
 
 
 def test_an_exclusive_job_begins_on_a_host_without_others() -> None:

@@ -167,6 +167,17 @@ def test_when_a_job_is_tried_again(
         assert state.retry(policy, record, JobState(end), code, "") == (delay, ("a",))
 
 
+def test_a_host_that_was_lost_may_be_back_for_the_attempt_after_the_next() -> None:
+    policy = Policy(restart=Restart.ON_FAILURE, backoff_limit=9)
+    lost = {"delay": 1, "left_out": ["a", "b"], "lost": "b"}
+    record = state.reduce((Event(0.0, state.SUBMITTED, "", {"id": "abc"}), Event(1.0, state.RESTARTING, "", lost)))
+    assert (record.left_out, record.lost) == (("a", "b"), "b")
+    for host, left_out in (("", ("a",)), ("c", ("a", "c")), ("b", ("a", "b"))):
+        found = state.retry(policy, record, JobState.FAILED, 1, host)
+        assert found is not None
+        assert found.left_out == left_out
+
+
 @pytest.mark.parametrize(
     ("steps", "most"),
     [

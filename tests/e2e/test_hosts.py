@@ -212,7 +212,7 @@ def test_slots_that_are_taken(cluster: Cluster, name: str) -> None:
     assert "other" not in [row[0] for row in cluster.call("list")[0]["rows"]]
     # What is free is given.
     small = cluster.submit(cluster.spec("small", "hostname", np=2))
-    assert small["shares"] == [{"host": "n3", "ranks": 2, "slots": ["slot-0", "slot-1"]}]
+    assert small["shares"] == [{"host": "n3", "ranks": 2, "slots": ["slot-0", "slot-1"], "choice": None}]
     assert cluster.ended("small")["state"] == "SUCCEEDED"
     cluster.call("delete", name="small")
     # Who waits is told the same, and has its turn.

@@ -2,12 +2,14 @@
 
 import re
 import signal
+import subprocess
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from taco_launch.model.jobs import Policy, Restart
+from tests.conftest import eventually
 from tests.e2e.cluster import Cluster
 from tests.e2e.test_hosts import NO_WAIT, nothing_left, running
 from tests.e2e.test_launchers import kept, path
@@ -133,3 +135,31 @@ def test_two_jobs_that_meet_at_one_port(cluster: Cluster, name: str) -> None:
     assert cluster.ended("waits")["state"] == "SUCCEEDED"
     for gone in ("waits", "other"):
         cluster.call("delete", name=gone)
+
+
+def test_a_port_that_somebody_took_is_named_with_who_has_it(cluster: Cluster, name: str) -> None:
+    """Between the look at it and the start of rank 0."""
+    there = cluster.made.folder / name
+    listens = "import socket, sys, time; kept = socket.create_server(('', int(sys.argv[1]))); time.sleep(60)"
+    binds = (
+        f"import os, pathlib, socket, time; there = pathlib.Path('{there}'); port = os.environ['MASTER_PORT'];"
+        " there.write_text(port);\nwhile there.exists(): time.sleep(0.1)\nsocket.create_server(('', int(port)))"
+    )
+    script = f'[ $RANK = 0 ] || exec sleep 60; exec {cluster.python} -c "{binds}"'
+    cluster.submit(cluster.spec(name, "sh", "-c", script, np=4, launcher="env"))
+    eventually(lambda: there.exists() and there.read_text())
+    port = there.read_text()
+    thief = subprocess.Popen([*cluster.made.inside(0), cluster.python, "-c", listens, port])
+    try:
+        eventually(lambda: f":{int(port):04X} " in cluster.sh("cat /proc/net/tcp"))
+        there.unlink()
+        job = cluster.ended(name)
+    finally:
+        thief.kill()
+        thief.wait()
+    assert (job["state"], job["exit_code"], job["first_failure"]["rank"]) == ("FAILED", 1, 0), job
+    assert [finding["signature"] for finding in job["findings"]] == ["port-in-use"]
+    assert re.search(
+        rf"; port {port} of n1, where its ranks meet, is in use by process \d+ \(python3\S* of root\)", job["reason"]
+    )
+    nothing_left(cluster, 3)

@@ -122,7 +122,13 @@ def test_the_hcas_are_those_near_the_chosen_gpus() -> None:
             exclusive=exclusive,
             **DECLARED,
         )
-        made = plan.dry_run(spec, {}, lambda _missing: {}, lambda _missing: (facts, ()), root=True, explain=True).plan
+        found = plan.dry_run(spec, {}, lambda _missing: {}, lambda _missing: (facts, ()), root=True, explain=True)
+        plain = plan.dry_run(spec, {}, lambda _missing: {}, lambda _missing: (facts, ()), root=True)
+        made = found.plan
+        assert (plain.plan, plain.notes) == (made, found.notes)
+        assert [note for note in found.notes if "near the GPUs that it gets" in note] == (
+            [] if exclusive or terms.get("topology") is False else list(found.notes)
+        )
         (token,) = (token for token in made.tokens if token.text.startswith("NCCL_IB_HCA="))
         assert ("have others nearer" in token.why) == (token.text.count("mlx5_") < len(mesh("dgx1v").topology.nics))
         return token.text

@@ -14,7 +14,7 @@ from taco_launch.model.hardware import Gid
 from taco_launch.model.hosts import Network
 from taco_launch.model.jobs import Asked
 from taco_launch.model.profiles import Entry, Profile
-from tests.core.planned import FAR, missing, plan, settings, told
+from tests.core.planned import FAR, missing, own, plan, settings, told
 from tests.facts.fleet import hca, mapped, network, roce, with_hcas
 from tests.launch.machines import (
     EIGHT,
@@ -84,26 +84,26 @@ def test_names_that_differ_are_given_host_by_host() -> None:
     hosts = (rails(1, names=(0, 1)), with_hcas("gpu2", hca("ibp27s0"), hca("ibp155s0", pci="0000:9b:00.0")))
     found = made(*hosts)
     assert "NCCL_IB_HCA" not in line(found)
-    assert dict(found.host_env)["gpu2"] == (("NCCL_IB_HCA", "=ibp27s0:1,ibp155s0:1"),)
+    assert own(found)["gpu2"] == (("NCCL_IB_HCA", "=ibp27s0:1,ibp155s0:1"),)
     assert any(text.startswith("NCCL_IB_HCA differs from host to host (gpu1 =mlx5_0:1") for text in said(found))
     # what the user gives, or a profile that has no word of it, goes before
     mine = made(*hosts, env=(("NCCL_IB_HCA", "=mlx5_0"),))
     other = made(*hosts, profile=Profile("p", (Entry(("-np", "{np}"), "ranks"),)))
-    assert mine.host_env == other.host_env == made(*hosts, asked=Asked(transport="tcp")).host_env == ()
+    assert own(mine) == own(other) == own(made(*hosts, asked=Asked(transport="tcp"))) == {}
     assert not [text for text in (*said(mine), *said(other)) if "differs from host to host" in text]
 
 
 def test_interfaces_that_differ_are_a_network_for_mpi_and_a_name_for_each_nccl() -> None:
-    own = [with_hcas(f"gpu{n}", network=network(name, f"10.0.0.{n}/24")) for n, name in ((1, "eth0"), (2, "ens3f0"))]
-    found = made(*own)
+    differ = [with_hcas(f"gpu{n}", network=network(name, f"10.0.0.{n}/24")) for n, name in ((1, "eth0"), (2, "ens3f0"))]
+    found = made(*differ)
     assert "NCCL_SOCKET_IFNAME" not in line(found)
-    assert dict(found.host_env) == {
+    assert own(found) == {
         "gpu1": (("NCCL_SOCKET_IFNAME", "=eth0"),),
         "gpu2": (("NCCL_SOCKET_IFNAME", "=ens3f0"),),
     }
     assert settings(found)["btl_tcp_if_include"] == settings(found)["oob_tcp_if_include"] == "10.0.0.0/24"
     assert missing(found) == []
-    guide = made(*own, profile=profile.load("ack", "", {}))
+    guide = made(*differ, profile=profile.load("ack", "", {}))
     assert any("the names differ (gpu1 eth0, gpu2 ens3f0)" in text for text in said(guide))
 
 
@@ -118,7 +118,7 @@ def test_an_interface_that_is_named_and_not_there_is_told() -> None:
 def test_the_index_of_the_inventory_wins_and_is_doubted() -> None:
     found = made(bond(1), bond(2, 4), nccl="2.9.9", network=Network(gid_index=3))
     assert line(found)["NCCL_IB_GID_INDEX"] == "3"
-    assert found.host_env == ()
+    assert own(found) == {}
     assert [text for text in said(found) if "at 5 on gpu2: is it still right?" in text] == said(found)
     assert said(made(bond(1), bond(2), nccl="2.9.9", network=Network(gid_index=3))) == []
 

@@ -13,7 +13,7 @@ from taco_launch.model.facts import HostFacts
 from taco_launch.model.hardware import Topology
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.plans import LaunchPlan
-from tests.core.planned import FAR, plan, told
+from tests.core.planned import FAR, own, plan, told
 from tests.facts.fleet import hca, with_hcas
 from tests.launch.machines import line, rails, why, with_peers
 from tests.placement.machines import mesh
@@ -49,7 +49,7 @@ def test_captured_machines(path: Path) -> None:
     ]
     found = half(facts(hosts, [links] * 2, gpus))
     assert line(found)[NAME] == "=" + ",".join(f"{name}:1" for name in case["hcas"])
-    assert found.host_env == ()
+    assert own(found) == {}
     told_why = why(found, f"{NAME}=")
     assert case.get("why", "") in told_why
     assert ("nearer" in told_why) == (len(case["hcas"]) < len(listed))

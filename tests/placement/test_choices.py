@@ -13,7 +13,7 @@ from taco_launch.errors import PlacementError
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.hardware import Topology
 from taco_launch.placement.bandwidth import DEFAULT
-from taco_launch.placement.gpus import best_rings, choose
+from taco_launch.placement.gpus import choose
 from taco_launch.placement.mesh import Mesh, mesh_of
 from tests.placement.machines import ABOUT, mesh
 
@@ -65,7 +65,7 @@ def test_nothing_is_better_than_what_is_chosen(name: str, data: st.DataObject) -
     assert all("; it " in lost.why for lost in found.alternatives)
     # the same question, however it is put
     assert choose(count, sorted(free, reverse=True), on) == found
-    assert choose.__globals__["_choose"].__wrapped__(count, tuple(sorted(free)), on) == found
+    assert choose.__globals__["_choose"].__wrapped__(count, tuple(sorted(free)), on, True) == found
 
 
 @given(st.sampled_from(sorted(ABOUT)), st.data())
@@ -86,12 +86,20 @@ def test_without_a_matrix_the_lowest_indices() -> None:
     )
 
 
+def test_with_topology_off_the_lowest_indices_and_what_they_are_worth() -> None:
+    """The guide's second way: GPU 4 is reached from 1 and 3 over no NVLink."""
+    assert choose(4, (0, 1, 3, 4, 5, 6, 7), mesh("dgx1v"), topology=False) == GpuChoice(
+        (0, 1, 3, 4), (0, 3, 1, 4), 6, 162,
+        "the lowest free indices, topology is off: ring 0-3-1-4: NV2, NV1, SYS, NV2: slowest link 6 GB/s",
+    )  # fmt: skip
+    assert choose(2, (5, 3, 1), topology=False).why == "the lowest free indices: topology is off"
+
+
 def test_hosts_of_more_gpus_than_are_worked_out() -> None:
     links = tuple(tuple("X" if one == other else "NV6" for other in range(17)) for one in range(17))
     large = mesh_of(Topology(tuple(f"GPU{gpu}" for gpu in range(17)), (), links), DEFAULT)
     found = choose(3, (16, 2, 9, 4), large)
     assert (found.gpus, found.why) == ((2, 4, 9), "the lowest free indices: there are more than 16 GPUs")
-    assert best_rings(large, (0, 1)) == ()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which hosts come first where leaves and rings are known; without them nothing changes."""
+"""Which hosts come first where leaves are known, and how few suffice."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from taco_launch.errors import PlacementError
 from taco_launch.model.plans import HostSlots, Share, Wanted
 from taco_launch.placement import place
-from taco_launch.placement.gpus import best_rings, choose
 from taco_launch.placement.leaves import arranged
-from tests.placement.machines import mesh
 
 LEAVES = st.sampled_from(["a", "b", "c", "d", None])
 HOSTS = st.lists(st.tuples(st.integers(0, 4), LEAVES), max_size=9).map(
@@ -100,27 +98,40 @@ def test_hosts_to_be_left_out_come_last_whatever_their_leaf() -> None:
     assert taken(6, "gpu0", "gpu5", "gpu6") == ["1", "2", "3", "4", "5", "6"]
 
 
-def test_hosts_with_the_fastest_ring_of_as_many_gpus_come_first() -> None:
-    dgx = mesh("dgx1v")
-    free = {"gpu1": (0, 1, 4, 6), "gpu2": (0, 1, 2, 3, 4), "gpu3": tuple(range(8)), "gpu4": (0, 1, 6)}
-    hosts = [HostSlots(name, len(gpus), 8, rings=best_rings(dgx, gpus)) for name, gpus in free.items()]
-    hosts.append(HostSlots("gpu5", 8))
+@given(HOSTS, st.integers(1, 20))
+def test_one_host_where_one_suffices_else_the_fewest_of_the_leaves(hosts: list[HostSlots], np: int) -> None:
+    if not _suffice(Wanted(np), hosts):
+        return
+    found = place(Wanted(np), hosts)
+    taken = [share.host for share in found.shares]
+    leaf = {entry.host: entry.leaf for entry in hosts}
+    able = [entry.host for entry in hosts if entry.slots >= np]
+    if able:
+        assert taken == able[:1]
+        return
+    order = list(leaf.values())
+    there = sorted(hosts, key=lambda entry: order.index(entry.leaf))
+    there = [entry for entry in there if entry.leaf in {leaf[host] for host in taken}]
+    fewest = next(
+        [entry.host for entry in few]
+        for count in range(1, len(there) + 1)
+        for few in combinations(there, count)
+        if sum(entry.slots for entry in few) >= np
+    )
+    assert taken == fewest
 
-    def taken(count: int, each: int, *out: str) -> list[str]:
-        return [share.host for share in place(Wanted(None, count, each, out), hosts).shares]
 
-    assert taken(1, 4) == ["gpu2"]
-    assert taken(4, 4) == ["gpu2", "gpu3", "gpu1", "gpu5"]
-    assert taken(2, 4, "gpu2") == ["gpu3", "gpu1"]
-    assert taken(2, 8) == ["gpu3", "gpu5"]
-    assert taken(3, 1) == ["gpu1", "gpu2", "gpu3"]
-    assert place(Wanted(hosts=1, slots_per_host=4), hosts).why.endswith("free, those with the fastest rings first")
-    assert [share.host for share in place(Wanted(6), hosts).shares] == ["gpu1", "gpu2"]
+def test_hosts_that_are_passed_over_for_fewer_ones() -> None:
+    hosts = [HostSlots("gpu1", 2, 8), HostSlots("gpu2", 4, 8), HostSlots("gpu3", 6, 8)]
 
+    def taken(np: int, *out: str, unit: int = 1) -> tuple[dict[str, int], bool]:
+        found = place(Wanted(np, left_out=out, unit=unit), hosts)
+        return {share.host: share.ranks for share in found.shares}, found.why.startswith("the fewest hosts")
 
-@given(st.sampled_from(["dgx1v", "a6000x8_bridges", "l40sx4", "p3_8xlarge"]), st.data())
-def test_the_best_rings_are_those_of_what_is_chosen(name: str, data: st.DataObject) -> None:
-    on = mesh(name)
-    free = tuple(sorted(data.draw(st.sets(st.sampled_from(range(len(on.matrix)))))))
-    chosen = [choose(count, free, on).bottleneck_gbps or 0.0 for count in range(1, len(free) + 1)]
-    assert list(best_rings(on, free)) == chosen
+    assert taken(2) == ({"gpu1": 2}, False)
+    assert taken(4) == ({"gpu2": 4}, True)
+    assert taken(7) == ({"gpu1": 2, "gpu3": 5}, True)
+    assert taken(9) == ({"gpu2": 4, "gpu3": 5}, True)
+    assert taken(12) == ({"gpu1": 2, "gpu2": 4, "gpu3": 6}, False)
+    assert taken(6, "gpu3") == ({"gpu1": 2, "gpu2": 4}, False)
+    assert taken(8, unit=4) == ({"gpu2": 4, "gpu3": 4}, False)

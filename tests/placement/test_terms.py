@@ -86,7 +86,8 @@ def test_the_reasons_of_a_refusal_name_what_the_hosts_lack() -> None:
         (2, host("..", (V100, V100)), host("..", (A100, A100)), ("a", V100)),  # one host: of one model
         (1, host("..", (V100, A100)), host("..", (A100, A100)), ("a", "")),
         (2, host("x.", (V100, V100)), host("..", (A100, A100)), ("b", A100)),
-        (2, host("..", (V100, A100)), host("..", (A100, A100)), ("ab", A100)),
+        (2, host("..", (V100, A100)), host("..", (A100, A100)), ("b", A100)),
+        (3, host("..", (V100, A100)), host("..", (A100, A100)), ("ab", A100)),
         (3, host("..", (V100, V100)), host("..", (V100, V100)), ("ab", "")),
         (3, host("..", (V100, V100)), host("..", (A100, A100)), None),
         (2, host("x.", (V100, V100)), host("x.", (A100, A100)), False),  # when one of them ends
@@ -138,6 +139,7 @@ def test_hosts_take_the_same_gpus_where_that_costs_nothing() -> None:
     assert pick(4, range(8), v100, (0, 1, 4, 6)).gpus == (0, 1, 2, 3)  # a ring of those would be slower
     assert pick(4, range(8), v100, (0, 1)).gpus == (0, 1, 2, 3)
     assert pick(2, (3, 4, 5), None, (4, 5)).gpus == (4, 5)
+    assert pick(4, range(8), v100, (0, 1, 4, 6), topology=False).gpus == (0, 1, 4, 6)
 
 
 def test_what_is_free_on_all_hosts_that_take_as_many() -> None:

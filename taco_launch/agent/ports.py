@@ -1,0 +1,108 @@
+"""TCP ports of this host: one that is free, which somebody listens on and who, and whether another host's is reached."""
+
+import contextlib
+import errno
+import os
+import pwd
+import re
+import socket
+from pathlib import Path
+from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence
+
+from taco_launch.errors import HostError
+
+# The kernel gives any port that is free; another job may have it, and not listen there yet.
+_TRIES = 64
+_REACH_SECONDS = 3.0
+# proc(5), /proc/net/tcp: number, local address and port, remote ones, state (TCP_LISTEN of the kernel's tcp_states.h),
+# queues, timer, retransmits, user, timeout, inode.
+_LISTENS = re.compile(
+    r" *\d+: [0-9A-F]+:(?P<port>[0-9A-F]{4}) [0-9A-F]+:[0-9A-F]{4} 0A \S+ \S+ \S+ +(?P<uid>\d+) +\d+ (?P<inode>\d+)"
+)
+
+
+class _Listener(NamedTuple):
+    port: int
+    uid: int
+    inode: str
+
+
+def free(allowed: Optional[Sequence[int]], is_leased: Callable[[int], bool]) -> int:
+    """Give a TCP port that is free now, for the ranks' rendezvous, of the `allowed` (first, last) if there are such.
+
+    None that another job has (`is_leased`), which may not listen there yet. The last ones first, as mpirun and MPI begin
+    with the first; at another of their second half each time, for two jobs that start together would be given the same.
+
+    Raises:
+        HostError: all allowed ports are taken.
+    """
+    candidates: List[int] = [0] * _TRIES
+    if allowed is not None:
+        candidates = list(range(allowed[1], allowed[0] - 1, -1))
+        skip = int.from_bytes(os.urandom(4), "big") % ((len(candidates) + 1) // 2)
+        candidates = candidates[skip:] + candidates[:skip]
+    for port in candidates:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            found = int(probe.getsockname()[1])
+            if not is_leased(found):
+                return found
+    which = "port" if allowed is None else f"port from {allowed[0]} to {allowed[1]}"
+    raise HostError(
+        f"no {which} is free on {socket.gethostname()}",
+        hint="widen network.port_range, or see who has them: ss -ltnp",
+    )
+
+
+def taken(allowed: Optional[Sequence[int]]) -> List[int]:
+    """Give those of the `allowed` TCP ports (first, last) that somebody listens on, none where any may be taken."""
+    if allowed is None:
+        return []
+    return sorted({each.port for each in _listeners() if allowed[0] <= each.port <= allowed[1]})
+
+
+def heard(ports: Sequence[int]) -> List[int]:
+    """Give those of the TCP ports that somebody listens on."""
+    return [port for port in taken((min(ports), max(ports))) if port in ports] if ports else []
+
+
+def listener(port: int) -> str:
+    """Say who listens on a TCP port: `process 4711 (python3 of ann)`; "" where nobody does."""
+    found = [each for each in _listeners() if each.port == port]
+    if not found:
+        return ""
+    inodes = {f"socket:[{each.inode}]" for each in found}
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if any(os.readlink(file) in inodes for file in process.glob("fd/*")):
+                name = (process / "comm").read_text("utf-8", "replace").strip()
+                return f"process {process.name} ({name} of {_user(process.stat().st_uid)})"
+    return f"a process of {_user(found[0].uid)}"
+
+
+def unreachable(address: str, port: int) -> str:
+    """Say why a port of another host, which nobody listens on yet, cannot be reached from here; "" where it can.
+
+    A host that is reached refuses the connection; whoever is between does not answer, or says so.
+    """
+    try:
+        with socket.create_connection((address, port), _REACH_SECONDS):
+            return "somebody listens there already"
+    except socket.timeout:
+        return f"no answer within {_REACH_SECONDS:g} s: a firewall may be between"
+    except OSError as error:
+        return "" if error.errno == errno.ECONNREFUSED else error.strerror or str(error)
+
+
+def _listeners() -> Iterator[_Listener]:
+    for family in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), open(f"/proc/net/{family}", encoding="ascii") as lines:
+            for match in filter(None, map(_LISTENS.match, lines)):
+                yield _Listener(int(match["port"], 16), int(match["uid"]), match["inode"])
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

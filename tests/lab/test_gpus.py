@@ -1,0 +1,272 @@
+"""Jobs on two hosts of eight V100: which GPUs the guide's jobs get, and the same benchmark under every launcher."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import eventually
+from tests.lab.conftest import LabUser, lab_with_image
+
+# The first test waits for the hosts to be set up.
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+
+BENCHMARK = ("python3", "/opt/benchmark/pytorch_synthetic_benchmark.py", "--threads", "1")
+TINY = (
+    "--model", "tiny", "--image-size", "32", "--batch-size", "2",
+    "--num-warmup-batches", "1", "--num-batches-per-iter", "1", "--num-iters", "2",
+)  # fmt: skip
+# The guide's models with as little to do as they take.
+SMALL = (
+    "--image-size", "32", "--batch-size", "2",
+    "--num-warmup-batches", "0", "--num-batches-per-iter", "1", "--num-iters", "1",
+)  # fmt: skip
+# arena submit mpi --gpus=1 --workers=4 ... "mpirun --allow-run-as-root -np 4 -bind-to none -map-by slot -x NCCL_DEBUG=INFO ..."
+GUIDES_JOB = ("--workers", "4", "--gpus", "1", "--profile", "ack", "--interface", "eth0")
+# What a rank sees, and then its command.
+SEEN = ("sh", "-c", 'echo "sees $CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES as $LOCAL_RANK"; exec "$@"', "sh")
+# As cube-studio has people write it.
+CUBE_STUDIO = (
+    'echo "host $RANK of $WORLD_SIZE at $MASTER_PORT: $CUDA_VISIBLE_DEVICES"; exec python3 -m torch.distributed.launch '
+    "--nproc_per_node=2 --nnodes=$WORLD_SIZE --node_rank=$RANK --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT "
+)
+TABLE = "RANKS  IMG/SEC  IMG/SEC PER RANK  LINEAR SPEEDUP\n"
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Two hosts that are set up, and a person's inventory of them."""
+
+    lab: LabUser
+    folder: Path
+    inventory: str
+
+    def __call__(self, *args: str, **more: Any) -> "subprocess.CompletedProcess[str]":
+        return self.lab.taco("-i", self.inventory, *args, **more)
+
+    def ok(self, *args: str, **more: Any) -> str:
+        """Give what a command that has to succeed printed."""
+        done = self(*args, **more)
+        assert done.returncode == 0, (args, done.stdout, done.stderr)
+        return done.stdout
+
+    def job(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.ok("get", name, "--json"))
+        return found
+
+    def uuids(self, host: str, gpus: Sequence[int]) -> str:
+        """Give the UUIDs of GPUs as the host's own nvidia-smi has them, in its order."""
+        listed = re.findall(r"UUID: (GPU-[0-9a-f-]+)", self.lab.inside(host, "nvidia-smi", "-L").stdout)
+        assert len(listed) == 8
+        return ",".join(listed[gpu] for gpu in gpus)
+
+    def place(self, *args: str, **more: Any) -> dict[str, Any]:
+        """Ask `place`, which asks no host."""
+        done = self.lab.taco("place", "--gpus", "4", "--json", *args, **more)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    with lab_with_image(tmp_path_factory, "gpus", "--hosts", "2", "--gpus", "v100x8") as lab:
+        made = Hosts(lab, tmp_path_factory.mktemp("gpus"), f"lab:{lab.name}")
+        made.ok("setup", "--yes", seconds=280)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def captured(hosts: Hosts) -> str:
+    """What the first host tells of itself, in a file."""
+    file = hosts.folder / "gpu1.json"
+    file.write_text(hosts.ok("facts", "gpu1", "--json"))
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def default(hosts: Hosts) -> Hosts:
+    """The same hosts by an inventory that has them as the guide's label `default` does."""
+    said = json.loads(hosts.ok("inventory", "--json"))
+    keys = {name: str(hosts.lab.folder / name) for name in ("id_ed25519", "known_hosts")}
+    file = hosts.folder / "default.yaml"
+    text = {
+        "cluster": said["cluster"],
+        "container": {"image": said["container"]["image"]},
+        "ssh": {"user": "root", "identity_file": keys["id_ed25519"], "known_hosts": keys["known_hosts"]},
+        "defaults": {"topology": "off"},
+        "hosts": {host["name"]: {"address": host["address"], "slots": 8} for host in said["hosts"]},
+    }
+    file.write_text(json.dumps(text))
+    return Hosts(hosts.lab, hosts.folder, str(file))
+
+
+@pytest.fixture
+def taken(hosts: Hosts) -> Iterator[None]:
+    """GPU 2 of the first host is another job's, so that the lowest four that are free are not all linked by NVLinks."""
+    hosts.ok("submit", "--name", "other", "--np", "1", "-H", "gpu1", "--gpu-ids", "2", "--", "sleep", "600")
+    eventually(lambda: hosts.job("other")["state"] == "RUNNING", 30, "the other job to run")
+    yield
+    hosts.ok("delete", "other")
+
+
+@pytest.mark.parametrize("model", ["vgg16", "resnet50"])
+@pytest.mark.usefixtures("taken")
+def test_the_guides_jobs_with_and_without_topology(hosts: Hosts, default: Hosts, captured: str, model: str) -> None:
+    by_links, output = placed(hosts, f"pytorch-topo-4-{model}", (*BENCHMARK, "--model", model, *SMALL), "--gputopology")
+    assert f"gpu1/0 | Model: {model}\n" in output
+    assert re.search(r"gpu1/0 \| Total img/sec on 4 GPU\(s\): [0-9.]+ \+-[0-9.]+\n", output)
+    assert by_links == hosts.place("--topology", captured, "--free", "0,1,3-7")
+    assert (by_links["gpus"], by_links["bottleneck_gbps"]) == ([4, 5, 6, 7], 25)
+    assert by_links["why"].startswith("ring 4-7-6-5: NV2, NV2, NV2, NV1: slowest link 25 GB/s")
+    # by the option, and by what stands in the place of the guide's label ack.node.gpu.schedule=default
+    off = (default, ()) if model == "resnet50" else (hosts, ("--no-gputopology",))
+    lowest, _output = placed(off[0], f"pytorch-4-{model}", ("true",), *off[1])
+    predicted = hosts.place("--topology", captured, "--free", ",".join(map(str, lowest["gpus"])))
+    figures = ("gpus", "ring", "bottleneck_gbps", "sum_gbps")
+    assert (
+        [lowest[name] for name in figures]
+        == [predicted[name] for name in figures]
+        == [[0, 1, 3, 4], [0, 3, 1, 4], 6, 162]
+    )
+    assert predicted["why"] == "ring 0-3-1-4: NV2, NV1, SYS, NV2: slowest link 6 GB/s"
+    assert lowest["why"] == f"the lowest free indices, topology is off: {predicted['why']}"
+
+
+def placed(hosts: Hosts, name: str, command: Sequence[str], *options: str) -> tuple[dict[str, Any], str]:
+    """Run one of the guide's jobs, see that all tell of the same GPUs, and give what is told of them and its output."""
+    job = (*GUIDES_JOB, *options)
+    planned = json.loads(hosts.ok("run", *job, "--exclude", "gpu1:2", "--dry-run", "--explain", "--json", "--", "true"))
+    output = hosts.ok("run", "--name", name, *job, "--", *SEEN, *command)
+    found = hosts.job(name)
+    assert [(share["host"], share["ranks"]) for share in found["shares"]] == [("gpu1", 4)]
+    choice: dict[str, Any] = found["shares"][0]["choice"]
+    assert choice == planned["choices"]["gpu1"]
+    wide = hosts.ok("get", name, "-o", "wide")
+    ring = "-".join(map(str, choice["ring"]))
+    assert re.search(
+        rf"^chosen +{','.join(map(str, choice['gpus']))} +{ring} +{choice['bottleneck_gbps']:g} ", wide, re.MULTILINE
+    )
+    instances = [f"{name}-launcher", *(f"{name}-worker-{number}" for number in range(4))]
+    assert re.findall(rf"^{name} +SUCCEEDED +MPIJOB +\S+ +(\S+) +gpu1$", wide, re.MULTILINE) == instances
+    seen = hosts.uuids("gpu1", choice["gpus"])
+    assert sorted(line for line in output.splitlines() if "| sees " in line) == [
+        f"gpu1/{rank} | sees PCI_BUS_ID {seen} as {rank}" for rank in range(4)
+    ]
+    hosts.ok("delete", name)
+    return choice, output
+
+
+def test_place_reads_what_nvidia_smi_prints_there(hosts: Hosts, captured: str) -> None:
+    matrix = hosts.lab.inside("gpu1", "nvidia-smi", "topo", "-m").stdout
+    told = hosts.place("--topology", "-", "--model", "Tesla V100-SXM2", input=matrix)
+    assert told == hosts.place("--topology", captured)
+    assert (told["gpus"], [lost["gpus"] for lost in told["alternatives"]]) == (
+        [0, 1, 2, 3],
+        [[4, 5, 6, 7], [0, 3, 4, 7]],
+    )
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "torchrun", "env", "env --per-host"])
+def test_the_benchmark_gives_one_table(hosts: Hosts, launcher: str) -> None:
+    each = 1 if "--per-host" in launcher else 2
+    np, gpus = str(2 * each), (0, 3)[:each]
+    where = ("--np", np, "-H", f"gpu1:{each},gpu2:{each}", "--launcher", *launcher.split())
+    table = hosts.ok("bench", "run", "--name", launcher.replace(" --", "-"), *where, "--", *SEEN, *BENCHMARK, *TINY)
+    assert re.fullmatch(rf"{TABLE} +{np} +[0-9.]+ +[0-9.]+ +-\n", table), table
+    name = f"{launcher.replace(' --', '-')}-np{np}"
+    output = hosts.ok("logs", name)
+    sample = json.loads(hosts.lab.taco("bench", "parse", "-", "--json", input=output).stdout)
+    assert measured(sample["rows"]) == [(int(np), True, True)], sample
+    same_lines(output, "gpu1/0", int(np))
+    assert sorted(line for line in output.splitlines() if "| sees " in line) == [
+        f"gpu{host}/{each * (host - 1) + local} | sees PCI_BUS_ID {hosts.uuids(f'gpu{host}', gpus)} as {local}"
+        for host in (1, 2)
+        for local in range(each)
+    ]
+    hosts.ok("delete", name)
+
+
+def measured(rows: Sequence[dict[str, Any]]) -> list[tuple[int, bool, bool]]:
+    return [(row["np"], row["img_per_sec"] > 0, row["img_per_sec_per_rank"] > 0) for row in rows]
+
+
+def same_lines(output: str, rank: str, count: int) -> None:
+    """See that a rank wrote the benchmark's lines, as every launcher has them."""
+    lines = [line.partition(" | ")[2] for line in output.splitlines() if line.startswith(f"{rank} | ")]
+    told = [re.sub(r"[0-9]+\.[0-9]", "V", line) for line in lines[lines.index("Model: tiny") :]]
+    assert told == [
+        "Model: tiny",
+        "Batch size: 2",
+        f"Number of GPUs: {count}",
+        "No GPU is used: the ranks are CPU ranks",
+        "Running warmup...",
+        "Running benchmark...",
+        "Iter #0: V img/sec per GPU",
+        "Iter #1: V img/sec per GPU",
+        "Img/sec per GPU: V +-V",
+        f"Total img/sec on {count} GPU(s): V +-V",
+    ]
+
+
+def test_the_line_of_cube_studio(hosts: Hosts) -> None:
+    """One process for each host, which starts one for each of its GPUs: RANK and WORLD_SIZE count hosts, then ranks."""
+    line = CUBE_STUDIO + " ".join((*BENCHMARK[1:], *TINY))
+    job = ("--launcher", "env", "--per-host", "--hosts", "2", "--slots-per-host", "2")
+    output = hosts.ok("run", "--name", "cube", *job, "--", "bash", "-c", line)
+    assert sorted(told for told in output.splitlines() if "| host " in told) == [
+        f"gpu{1 + host}/{host} | host {host} of 2 at 23456: {hosts.uuids(f'gpu{1 + host}', (0, 3))}" for host in (0, 1)
+    ]
+    same_lines(output, "gpu1/0", 4)
+    assert [(share["host"], share["ranks"], len(share["slots"])) for share in hosts.job("cube")["shares"]] == [
+        ("gpu1", 1, 2),
+        ("gpu2", 1, 2),
+    ]
+    hosts.ok("delete", "cube")
+
+
+def test_the_line_of_arena(hosts: Hosts) -> None:
+    """--workers=3 --gpus=1, of which the master is one: as in the guide it is on one host and two workers on another."""
+    script = 'echo "WORLD_SIZE: $WORLD_SIZE, CURRENT_RANK: $RANK"; exec "$@"'
+    job = ("--launcher", "env", "--workers", "3", "--gpus", "1", "-H", "gpu1:1,gpu2:2")
+    hosts.ok("submit", "--name", "pytorch-dist", *job, "--", "sh", "-c", script, "sh", *BENCHMARK, *TINY)
+    hosts.ok("wait", "pytorch-dist")
+    where = {"master-0": "gpu1", "worker-0": "gpu2", "worker-1": "gpu2"}
+    told = hosts.ok("get", "pytorch-dist")
+    assert re.findall(r"^pytorch-dist +SUCCEEDED +PYTORCHJOB +\S+ +pytorch-dist-(\S+) +(\S+)$", told, re.MULTILINE) == [
+        *where.items()
+    ]
+    for rank, instance in enumerate(where):
+        log = hosts.ok("logs", "pytorch-dist", "--instance", f"pytorch-dist-{instance}")
+        assert log.splitlines()[0].endswith(f"WORLD_SIZE: 3, CURRENT_RANK: {rank}")
+        assert ("Total img/sec on 3 GPU(s)" in log) == (rank == 0)
+    assert re.search(r"^pytorch-dist +3 +0 +SUCCEEDED +pytorchjob ", hosts.ok("top", "job"), re.MULTILINE)
+    hosts.ok("delete", "pytorch-dist")
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "env"])
+def test_the_first_rank_that_fails_stands_at_the_end(hosts: Hosts, launcher: str) -> None:
+    fails = "for line in $(seq 30); do echo line $line; done; sleep 1; exit 7"
+    script = f"[ $RANK = 3 ] && {{ {fails}; }}; trap 'echo ended; exit 1' TERM; sleep 60 & wait"
+    job = ("--np", "4", "-H", "gpu1:2,gpu2:2", "--launcher", launcher)
+    done = hosts("run", "--name", f"fails-{launcher}", *job, "--", "sh", "-c", script)
+    assert done.returncode == 7, done.stderr
+    lines = [f"  line {number}" for number in range(11, 31)]
+    log = f"gpu2:/var/lib/taco-launch/jobs/fails-{launcher}/logs/rank-3.0.log"
+    *_, reason = [line for line in done.stderr.splitlines() if line.startswith(f"job fails-{launcher}: FAILED after ")]
+    assert ": rank 3 on gpu2 exited with code 7" in reason
+    assert done.stderr.splitlines()[-22:] == [
+        f"the last lines of rank 3 on gpu2 ({log}):",
+        *lines,
+        f"its log: taco-launch -i {hosts.inventory} logs fails-{launcher} (that rank alone: --rank 3)",
+    ]
+    told = hosts.ok("get", f"fails-{launcher}")
+    assert "\n".join([f"LAST LINES OF RANK 3 on gpu2 ({log}):", *lines]) in told
+    host, path = log.split(":")
+    assert hosts.lab.inside(host, "tail", "-n", "1", path).stdout == "line 30\n"
+    hosts.ok("delete", f"fails-{launcher}")

@@ -174,6 +174,7 @@ def _begun(
 
 def _print_dry_run(settings: Settings, matrix: "Matrix", specs: "dict[Cell, JobSpec]", access: "Access") -> None:
     """Show the runs in their order, and the line of each workload and variant at its largest size."""
+    from taco_launch.cli import plan_tables
     from taco_launch.cli.run import planned
 
     seed = measuring.new_seed() if matrix.seed is None else matrix.seed
@@ -187,7 +188,7 @@ def _print_dry_run(settings: Settings, matrix: "Matrix", specs: "dict[Cell, JobS
             render.warning(settings, f"{shown.cell(cell)}: {warning}")
         for note in found.notes:
             settings.talk(f"{shown.cell(cell)}: {note}")
-        lines.append((cell, render.plan_lines(found.plan, specs[cell].launcher)))
+        lines.append((cell, plan_tables.lines(found.plan, specs[cell].launcher)))
     if settings.output in ("json", "yaml"):
         _print_data(settings, seed, steps, lines)
         return

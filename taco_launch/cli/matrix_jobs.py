@@ -27,10 +27,11 @@ _Way = tuple[str, str]
 
 @dataclass(frozen=True)
 class Prepared:
-    """The job of each cell of a matrix, without a name, and what is known of their hosts."""
+    """The job of each cell of a matrix, without a name, what is known of their hosts, and which sizes they are too few for."""
 
     specs: "dict[Cell, JobSpec]"
     around: "Surroundings"
+    lacking: str
 
 
 def prepared(
@@ -55,11 +56,13 @@ def prepared(
         around.look()
     # A variant's hosts are the same with every workload.
     found = cells(matrix, {variant: slots(spec, around.facts) for (_workload, variant), spec in jobs.items()})
+    lacking = ""
     if found.dropped:
         sizes = ", ".join(str(ranks) for ranks in sorted({cell.ranks for cell in found.dropped}))
-        render.warning(settings, f"left out, for want of slots: {sizes} ranks")
+        lacking = f"left out, for want of slots: {sizes} ranks"
+        render.warning(settings, lacking)
     specs = {cell: replace(jobs[cell.workload, cell.variant], name="", np=cell.ranks) for cell in found.cells}
-    return Prepared(specs, around)
+    return Prepared(specs, around, lacking)
 
 
 def _jobs(settings: Settings, matrix: "Matrix", hosts: tuple[str, ...]) -> "dict[_Way, JobSpec]":

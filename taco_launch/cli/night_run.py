@@ -118,7 +118,7 @@ def _measured(settings: "Settings", found: "Any", night: str, options: dict[str,
     steps = order(tuple(specs), found.repeats, found.warm_ups, seed)
     logs = measuring.ladders_folder()
     plan = ladders.Plan(one, steps, specs, matrix_jobs.reader(found), logs / one.id, found.time_budget)
-    asked = nightly.Asked(night, found, options["deadline"], Rules(min_effect=found.min_effect))
+    asked = nightly.Asked(night, found, options["deadline"], Rules(min_effect=found.min_effect), made.lacking)
     with (
         open_history(measuring.history_path(options["db"])) as history,
         measuring.endings(),

@@ -136,6 +136,11 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes:
     """Have nights no longer started: those named, or the only one that there is.
 
     Whatever else is in the crontab stays as it is, and so does what the nights have measured. One that runs goes on.
+
+    \b
+    Examples:
+      taco-launch nightly uninstall taco --dry-run
+      taco-launch nightly uninstall taco --yes
     """
     from taco_launch.flows import night_record
 
@@ -175,7 +180,13 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.pass_context
 def status(ctx: click.Context, names: tuple[str, ...]) -> int:
-    """Show the nights that are installed: when each last ran, how it ended, when it is next. With NAME: its entry too."""
+    """Show the nights that are installed: when each last ran, how it ended, when it is next. With NAME: its entry too.
+
+    \b
+    Examples:
+      taco-launch nightly status
+      taco-launch nightly status taco --json
+    """
     from datetime import datetime
 
     from taco_launch.flows import night_status as flow
@@ -211,12 +222,17 @@ def status(ctx: click.Context, names: tuple[str, ...]) -> int:
 @talk_options
 @click.argument("matrix")
 @measuring.db_option
-@click.option("--name", expose_value=False)
-@click.option("--deadline", type=Seconds(0), expose_value=False)
-@click.option("--keep-logs", type=Seconds(1), expose_value=False)
+@click.option("--name", expose_value=False, help="As of nightly run: what it has to take.")
+@click.option("--deadline", type=Seconds(0), expose_value=False, help="As of nightly run: what it has to take.")
+@click.option("--keep-logs", type=Seconds(1), expose_value=False, help="As of nightly run: what it has to take.")
 @click.pass_context
 def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
-    """Say whether a night could begin: what `install` tries out as cron would start it, with the night's own options."""
+    """Say whether a night could begin: what `install` tries out as cron would start it, with the night's own options.
+
+    \b
+    Example:
+      taco-launch -i cluster.yaml nightly check taco
+    """
     from taco_launch.bench.estimates import require
     from taco_launch.flows import night_check as flow
     from taco_launch.inventory.matrix_file import load

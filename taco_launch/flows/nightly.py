@@ -32,7 +32,7 @@ _NIGHTS = 20
 class Asked:
     """A night as it is asked for.
 
-    `deadline` is how many seconds a cluster that is busy, or a host that does not answer, is waited for; `rules` are the
+    `remark` is what is to be told of it whatever comes ("" for nothing), `deadline` how many seconds a cluster that is busy, or a host that does not answer, is waited for; `rules` are the
     judge's.
     """
 
@@ -40,6 +40,7 @@ class Asked:
     matrix: Matrix
     deadline: float
     rules: Rules
+    remark: str = ""
 
 
 def run(
@@ -61,7 +62,7 @@ def run(
         KeyboardInterrupt: somebody ended it; the job that ran is ended, too.
         TacoLaunchError: the history cannot be read or written.
     """
-    notes: list[str] = []
+    notes = [asked.remark] if asked.remark else []
 
     def note(text: str) -> None:
         notes.append(text)

@@ -12,12 +12,13 @@ from taco_launch.bench.differences import Difference
 from taco_launch.bench.estimates import percent
 from taco_launch.bench.judge import Verdict, VerdictKind
 from taco_launch.bench.runs import Cell
+from taco_launch.bench.tables import number
 from taco_launch.errors import FAILED, HOST_FAILED, REGRESSED
 
 # So many causes stand in the one line; the summary has all.
 _TOLD = 2
-# What a name or a reason must not mean in Markdown.
-_MARKS = re.compile(r"([\\`*_\[\]<>|#])")
+# What a name or a reason must not mean in Markdown; the rest is left as it is, since summaries are read as text, too.
+_MARKS = re.compile(r"([\\`*<>|]|(?<=\])\()")
 # What a person wants to see first.
 _ORDER = (
     VerdictKind.REGRESSION,
@@ -245,7 +246,7 @@ def _change(one: Judged) -> str:
 
 
 def _value(value: float | None, unit: str) -> str:
-    return "" if value is None else f"{value:.4g} {unit}"
+    return "" if value is None else f"{number(value)} {unit}"
 
 
 def _cause(one: Difference) -> str:

@@ -149,7 +149,7 @@ def _of_key(key: Any) -> list[str]:
 
 
 def _run_rows(position: int, run: "Run", *, wide: bool) -> list[list[str]]:
-    repeat = f"warm-up {run.repeat}" if run.warm_up else str(run.repeat)
+    repeat = "warm-up" if run.warm_up else str(run.repeat + 1)
     front = [str(position + 1), *_words(run.cell), repeat, f"{run.seconds:.0f}s", _folded(run.hosts)]
     if not run.readings:
         return [[*front, f"no sample: {run.why}", run.log]]

@@ -26,6 +26,10 @@ from taco_launch.cli.options import (
 from taco_launch.errors import FAILED, INTERRUPTED, TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from taco_launch.bench.history import History, Ladder
+    from taco_launch.bench.matrix import Matrix
     from taco_launch.bench.summary import Summary
     from taco_launch.cli.options import Settings
     from taco_launch.flows.night_record import Last
@@ -73,7 +77,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
 
     \b
     Exit codes: 0 nothing got slower, 6 something did, 5 the cluster is not fit (broken, busy, or it does not answer),
-    1 it failed: a cell has no sample, or it runs already.
+    1 it failed: a cell has no sample, or it runs already, 130 somebody ended it.
     """
     from taco_launch.bench.estimates import require
     from taco_launch.flows.night_install import check_name
@@ -102,7 +106,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     return code
 
 
-def _measured(settings: "Settings", found: "Any", night: str, options: dict[str, Any]) -> "Summary":
+def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[str, Any]) -> "Summary":
     from taco_launch.bench.history import LadderKind, open_history
     from taco_launch.bench.judge import Rules
     from taco_launch.bench.ladder import order
@@ -154,7 +158,7 @@ def _alone(place: Path, night: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _kept(place: Path, begun: "Last", night: str) -> "Iterator[Any]":
+def _kept(place: Path, begun: "Last", night: str) -> "Iterator[Callable[[Last], None]]":
     """Keep that a night runs, and how it ended however that was; what is given takes how it ended well."""
     from taco_launch.bench.summary import Outcome
     from taco_launch.flows import night_record
@@ -218,18 +222,20 @@ def baseline() -> None:
 @measuring.db_option
 @click.pass_context
 def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
-    """List the nights of MATRIX (its file, or its name) that count, the newest first.
+    """List the nights of MATRIX, its file or its name, that count, the newest first.
 
     \b
     Example:
       taco-launch nightly baseline show taco
     """
     from taco_launch.bench.history import open_history
+    from taco_launch.inventory.matrix_file import load
     from taco_launch.model.codec import to_json
 
     settings = settings_of(ctx)
+    name = load(matrix, os.environ).name if Path(matrix).is_file() else matrix
     with open_history(measuring.history_path(db), create=False) as history:
-        found = history.baseline(matrix, settings.load().cluster)
+        found = history.baseline(name, settings.load().cluster)
     if settings.output in ("json", "yaml"):
         render.data({"nights": [to_json(one) for one in found]}, settings.output)
         return
@@ -244,15 +250,19 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
 def accept(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
     """Have the night LADDER count in the baseline, whatever was judged of it: it was a false alarm.
 
+    LADDER is an id, the beginning of one, or `last`, the newest of all ladders.
+
     \b
-    Example:
+    Examples:
       taco-launch nightly baseline accept taco-3fa2c1
+      taco-launch nightly baseline accept last
     """
     from taco_launch.bench.history import open_history
 
     with open_history(measuring.history_path(db), create=False) as history:
-        history.accept(_night(history, ladder).id)
-    settings_of(ctx).talk(f"what {ladder} measured counts in the baseline")
+        one = _night(history, ladder)
+        history.accept(one.id)
+    settings_of(ctx).talk(f"what {one.id} measured counts in the baseline")
 
 
 @baseline.command("reset")
@@ -262,6 +272,8 @@ def accept(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
 @click.pass_context
 def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
     """Have the baseline begin with the night LADDER: what it measured is the new normal, and nights before it do not count.
+
+    LADDER is as in `nightly baseline accept`. There is no verdict again until enough nights count: three, with ten values.
 
     \b
     Example:
@@ -273,18 +285,19 @@ def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
         one = _night(history, ladder)
         history.reset(one.started, one.matrix, one.cluster)
         history.accept(one.id)
-    settings_of(ctx).talk(f"the baseline of {one.matrix} begins with {ladder}")
+    settings_of(ctx).talk(f"the baseline of {one.matrix} begins with {one.id}")
 
 
-def _night(history: "Any", ladder: str) -> "Any":
+def _night(history: "History", ladder: str) -> "Ladder":
     from taco_launch.bench.history import LadderKind
+    from taco_launch.cli.history import named_ladder
 
-    one = history.ladder(ladder)
-    if one is None or one.kind is not LadderKind.NIGHT:
-        what = "no such ladder" if one is None else f"made by {one.kind.value}, not by nightly run"
-        raise UsageError(f"{ladder}: {what}", hint="taco-launch nightly status shows the last night")
+    one = named_ladder(history, ladder)
+    if one.kind is not LadderKind.NIGHT:
+        what = f"made by {one.kind.value}, not by nightly run"
+        raise UsageError(f"{one.id}: {what}", hint="taco-launch nightly status shows the last night")
     if one.ended is None:
-        raise UsageError(f"{ladder} has not ended")
+        raise UsageError(f"{one.id} has not ended")
     return one
 
 

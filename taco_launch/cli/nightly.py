@@ -60,7 +60,7 @@ nightly.add_command(night_run.baseline)
     "--deadline",
     type=Seconds(0),
     metavar="TIME",
-    help="How long a cluster that is busy is waited for. Default: as `nightly run`.",
+    help="How long a busy cluster, or a host that does not answer, is waited for. Default: as `nightly run`.",
 )
 @click.option(
     "--keep-logs",

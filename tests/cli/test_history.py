@@ -78,8 +78,8 @@ def test_show_tells_of_each_run_and_of_the_verdicts(db: str) -> None:
     lines = result.stdout.splitlines()
     assert lines[0] == "Ladder:  taco-000002"
     assert lines[4] == "Outcome: ok"
-    assert "1  horovod   tcp         16  warm-up 0   55s  gpu[1-2]  5 img/sec" in result.stdout
-    assert "7  horovod   rdma        16  2           55s  gpu[1-2]  no sample: job failed: exit code 1" in result.stdout
+    assert "1  horovod   tcp         16  warm-up   55s  gpu[1-2]  5 img/sec" in result.stdout
+    assert "7  horovod   rdma        16  3         55s  gpu[1-2]  no sample: job failed: exit code 1" in result.stdout
     assert "/var/lib/taco-launch/ladders/taco/r1.log" in result.stdout
     assert lines[-1].split() == ["horovod", "tcp", "16", "img/sec", "REGRESSION", "30", "%", "slower"]
     first = bench("show", db, "taco-000001").stdout

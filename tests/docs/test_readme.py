@@ -1,5 +1,6 @@
 """What README.md says is so: its first screen's commands run in a fresh copy, and its options exist."""
 
+import json
 import os
 import re
 import shlex
@@ -233,11 +234,37 @@ def test_every_option_that_stands_alone_exists(readme: str) -> None:
     assert named - known == set()
 
 
+def document(text: str, key: str) -> str:
+    """Give the one ```yaml block that begins with a key."""
+    (found,) = [block for language, block in _FENCE.findall(text) if language == "yaml" and block.startswith(f"{key}:")]
+    return found
+
+
+def test_the_matrix_is_what_its_ladder_shows(readme: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(document(readme, "name"))
+    (tmp_path / "scripts").symlink_to(ROOT / "scripts")
+    (shown,) = [one for one in consoles(readme) if one.command == "taco-launch bench ladder mine.yaml"]
+    counts = re.match(r"ladder mine-[0-9a-f]{6}: (\d+) cells, (\d+) runs, seed ", shown.output)
+    assert counts is not None
+    done = subprocess.run(
+        [sys.executable, "-m", "taco_launch", "bench", "ladder", "mine.yaml", "-H", "localhost:2", "--dry-run", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    runs = json.loads(done.stdout)["runs"]
+    cells = {(run["workload"], run["variant"], run["ranks"]) for run in runs}
+    assert (len(cells), len(runs)) == tuple(map(int, counts.groups()))
+    table = shown.output.partition("\nRANKS ")[2].splitlines()[0]
+    assert [name for name in table.split() if name != "LINEAR"][::2] == list(dict.fromkeys(run["variant"] for run in runs))
+
+
 def test_every_plan_is_as_it_is_shown(readme: str, tmp_path: Path) -> None:
     """Run each command with --dry-run, in a folder that has the README's inventory as hcc.yaml."""
     (tmp_path / "inventories").symlink_to(ROOT / "inventories")
-    (inventory,) = [block for language, block in _FENCE.findall(readme) if language == "yaml"]
-    (tmp_path / "hcc.yaml").write_text(inventory)
+    (tmp_path / "hcc.yaml").write_text(document(readme, "cluster"))
     shown = [*consoles(readme), *(Shown(span, "") for span in spans(readme) if span.startswith("taco-launch "))]
     plans = [one for one in shown if "--dry-run" in one.command and " run " in one.command]
     assert len(plans) > 3

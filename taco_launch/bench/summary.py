@@ -190,10 +190,10 @@ def _changed(summary: Summary) -> Iterator[str]:
 def _verdicts(summary: Summary) -> Iterator[str]:
     if not summary.judged:
         return
-    rows = ["| cell | verdict | tonight | baseline | change | why |", "|---|---|---|---|---|---|"]
+    rows = ["| cell | verdict | tonight | baseline | why |", "|---|---|---|---|---|"]
     for one in sorted(summary.judged, key=lambda one: _ORDER.index(one.verdict.kind)):
         values = (_value(value, one.unit) for value in (one.tonight, one.baseline))
-        cells = (one.name, one.verdict.kind.value, *values, _change(one), one.verdict.why)
+        cells = (one.name, one.verdict.kind.value, *values, one.verdict.why)
         rows.append(f"| {' | '.join(_plain(cell) for cell in cells)} |")
     yield "\n".join(("## Verdicts", "", *rows))
 

@@ -9,7 +9,7 @@ from taco_launch.bench.matrix import Kind, Workload
 from taco_launch.bench.parse import NoSample, parse
 from taco_launch.bench.runs import Metric, Reading
 
-_RATE = Metric("img/sec", "img/sec")
+RATE = Metric("img/sec", "img/sec")
 _NUMBER = re.compile(r"\+?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 
@@ -35,7 +35,7 @@ def _rate(kind: Kind, text: str, ranks: int | None) -> tuple[Reading, ...] | NoS
         return NoSample(f"the log is of kind {printed.value}, and the workload of kind {kind.value}")
     if ranks not in (None, sample.ranks):
         return NoSample(f"{ranks} ranks ran, but the log speaks of {sample.ranks}")
-    return (Reading(_RATE, sample.img_per_sec),)
+    return (Reading(RATE, sample.img_per_sec),)
 
 
 def _matched(workload: Workload, text: str) -> tuple[Reading, ...] | NoSample:

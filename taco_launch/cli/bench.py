@@ -23,10 +23,11 @@ from taco_launch.cli.workload import workload_of, workload_option
 from taco_launch.errors import FAILED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from taco_launch.bench.matrix import Workload
     from taco_launch.bench.parse import NoSample
-    from taco_launch.bench.runs import Cell, Reading
-    from taco_launch.bench.scaling import Row
+    from taco_launch.bench.runs import Cell, Reading, Run
     from taco_launch.flows.ladder import Measured, Plan
 
 # What a command line alone says has no name in a matrix.
@@ -148,9 +149,10 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
       taco-launch logs busbw | taco-launch bench parse - --workload nccl-tests --np 16
       taco-launch bench parse night.log --workload ./mine.yaml:latency
     """
-    from taco_launch.bench import scaling
     from taco_launch.bench.parse import NoSample
     from taco_launch.bench.parse import parse as parse_log
+    from taco_launch.bench.runs import Cell, Reading, Run
+    from taco_launch.bench.workloads import RATE
 
     if ranks is not None and workload is None:
         raise click.UsageError("--np is for --workload: without it the log says how many ranks ran", ctx)
@@ -160,7 +162,9 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
     if isinstance(sample, NoSample):
         click.echo(f"{log}: no sample: {sample.why}", err=True)
         return FAILED
-    _print(scaling.rows((sample,)), settings_of(ctx).output)
+    cell = Cell("", "", sample.ranks)
+    run = Run(cell, 0, False, "", 0.0, 0.0, (), "", (Reading(RATE, sample.img_per_sec),), "", "")
+    _print(settings_of(ctx).output, (cell,), (run,), {})
     return 0
 
 
@@ -183,12 +187,16 @@ def _parse_workload(settings: Settings, log: str, workload: "Workload", ranks: i
 
 def _show(settings: Settings, plan: "Plan", measured: "Measured") -> None:
     """Print how the rate grows with the number of ranks."""
+    _print(settings.output, tuple(plan.specs), measured.runs, {"ladder": plan.ladder.id})
+
+
+def _print(output: str, cells: "Sequence[Cell]", runs: "Sequence[Run]", more: dict[str, Any]) -> None:
     from taco_launch.bench import tables
 
-    found = tables.tables(tuple(plan.specs), measured.runs)
+    found = tables.tables(cells, runs)
     entries = sorted(found[0].entries, key=lambda entry: entry.cell.ranks) if found else []
-    if settings.output in ("json", "yaml"):
-        render.data({"ladder": plan.ladder.id, "rows": [tables.row_data(entry) for entry in entries]}, settings.output)
+    if output in ("json", "yaml"):
+        render.data({**more, "rows": [tables.row_data(entry) for entry in entries]}, output)
         return
     if not entries:
         return
@@ -196,22 +204,3 @@ def _show(settings: Settings, plan: "Plan", measured: "Measured") -> None:
     render.table(header, [tables.row(entry) for entry in entries], numbers=header)
     if any(len(entry.values) > 1 for entry in entries):
         click.echo(tables.legend(found))
-
-
-def _print(rows: "tuple[Row, ...]", output: str) -> None:
-    from taco_launch.bench import scaling
-
-    if output in ("json", "yaml"):
-        render.data(scaling.to_json(rows), output)
-        return
-    header = ["RANKS", "IMG/SEC", "IMG/SEC PER RANK", "LINEAR SPEEDUP"]
-    cells = [
-        [
-            str(row.np),
-            f"{row.img_per_sec:.1f}",
-            f"{row.img_per_sec_per_rank:.1f}",
-            "-" if row.linear_speedup is None or row.np == 1 else f"{row.linear_speedup:.2%}",
-        ]
-        for row in rows
-    ]
-    render.table(header, cells, numbers=header)

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -246,25 +247,25 @@ for path in (sys.argv[1], sys.argv[2]):
 
 
 @pytest.mark.parametrize("writes", [False, True])
-def test_who_may_not_write_reads_all_the_same(tmp_path: Path, *, writes: bool) -> None:
+def test_who_may_not_write_reads_all_the_same(*, writes: bool) -> None:
     with ExitStack() as stack:
-        with open_history(tmp_path / "history.db") as history:
+        # pytest's own folders are root's alone, and other tests have theirs in them
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp")))
+        with open_history(folder / "history.db") as history:
             history.merge(ladder(1), [(0, run(1.0))])
         if writes:  # what is new lies in a file of its own then
-            stack.enter_context(open_history(tmp_path / "history.db")).add(ladder(1).id, 1, run(2.0))
-        _reads(tmp_path, 2 if writes else 1)
+            stack.enter_context(open_history(folder / "history.db")).add(ladder(1).id, 1, run(2.0))
+        _reads(folder, 2 if writes else 1)
 
 
-def _reads(tmp_path: Path, count: int) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o555)
-    (tmp_path / "history.db").chmod(0o444)
+def _reads(folder: Path, count: int) -> None:
+    folder.chmod(0o555)
+    (folder / "history.db").chmod(0o444)
     try:
-        argv = (sys.executable, "-c", NOBODY, str(tmp_path / "history.db"), str(tmp_path / "new" / "history.db"))
+        argv = (sys.executable, "-c", NOBODY, str(folder / "history.db"), str(folder / "new" / "history.db"))
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     finally:
-        for folder in (tmp_path, *tmp_path.parents[:2]):
-            folder.chmod(0o700)
+        folder.chmod(0o700)
     read, here, new = done.stdout.splitlines() or (done.stderr, "", "")
     assert read == str(count)
     assert "cannot be written to" in here

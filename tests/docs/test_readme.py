@@ -15,6 +15,7 @@ import click
 import pytest
 
 from taco_launch.cli.main import cli
+from taco_launch.inventory.matrix_file import parse
 
 pytestmark = pytest.mark.docs
 
@@ -236,7 +237,8 @@ def test_every_option_that_stands_alone_exists(readme: str) -> None:
 
 def document(text: str, key: str) -> str:
     """Give the one ```yaml block that begins with a key."""
-    (found,) = [block for language, block in _FENCE.findall(text) if language == "yaml" and block.startswith(f"{key}:")]
+    blocks: list[tuple[str, str]] = _FENCE.findall(text)
+    (found,) = [block for language, block in blocks if language == "yaml" and block.startswith(f"{key}:")]
     return found
 
 
@@ -246,19 +248,28 @@ def test_the_matrix_is_what_its_ladder_shows(readme: str, tmp_path: Path) -> Non
     (shown,) = [one for one in consoles(readme) if one.command == "taco-launch bench ladder mine.yaml"]
     counts = re.match(r"ladder mine-[0-9a-f]{6}: (\d+) cells, (\d+) runs, seed ", shown.output)
     assert counts is not None
+    ladder = (sys.executable, "-m", "taco_launch", "bench", "ladder")
     done = subprocess.run(
-        [sys.executable, "-m", "taco_launch", "bench", "ladder", "mine.yaml", "-H", "localhost:2", "--dry-run", "--json"],
+        [*ladder, "mine.yaml", "-H", "localhost:2", "--seed", "0", "--dry-run", "--json"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    runs = json.loads(done.stdout)["runs"]
+    runs = json.loads(done.stdout)["runs"]  # with seed 0 as listed
     cells = {(run["workload"], run["variant"], run["ranks"]) for run in runs}
     assert (len(cells), len(runs)) == tuple(map(int, counts.groups()))
-    table = shown.output.partition("\nRANKS ")[2].splitlines()[0]
-    assert [name for name in table.split() if name != "LINEAR"][::2] == list(dict.fromkeys(run["variant"] for run in runs))
+    columns = shown.output.partition("\nRANKS ")[2].splitlines()[0].replace(" LINEAR", "").split()
+    assert columns[::2] == list(dict.fromkeys(run["variant"] for run in runs))
+
+
+def test_the_workloads_that_stand_alone_are_a_matrix_s(readme: str) -> None:
+    alone = [span for span in spans(readme) if span.startswith("{kind: ")]
+    assert len(alone) == 2
+    for span in alone:
+        matrix = f"{{name: a, workloads: {{a: {span}}}, sizes: [1], variants: {{a: }}}}"
+        parse(matrix.encode(), "README.md", {})
 
 
 def test_every_plan_is_as_it_is_shown(readme: str, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int,
 
 @click.group()
 def bench() -> None:
-    """Run benchmarks and read their logs."""
+    """Measure workloads, compare ways to run them, and see what was measured."""
 
 
 for verb in (ladder, *history.VERBS, *history_files.VERBS):

@@ -39,10 +39,13 @@ Examples:
   taco-launch submit --name night -- python3 train.py
   taco-launch logs -f night
   taco-launch bench run --np 1,2 -- python3 scripts/pytorch_synthetic_benchmark.py --model tiny
+  taco-launch -i hosts.yaml bench ladder taco
+  taco-launch -i hosts.yaml nightly install taco --at 02:30
 
 \b
-Exit codes: 0 ok, 1 failed (or no such job), 2 usage or inventory, 3 drift, 4 cannot be placed, 5 a host failed, 130 Ctrl-C;
-run and wait give the job's own (signal n: 128+n), 125 when no rank ever ran, 124 when --timeout or --stall-timeout did.
+Exit codes: 0 ok, 1 failed (or no such job), 2 usage or inventory, 3 drift, 4 cannot be placed, 5 a host failed,
+6 a night found something slower, 130 Ctrl-C; run and wait give the job's own (signal n: 128+n), 125 when no rank ever
+ran, 124 when --timeout or --stall-timeout did.
 """
 
 

@@ -23,7 +23,7 @@ from taco_launch.cli.options import (
     settings_of,
     talk_options,
 )
-from taco_launch.errors import FAILED, INTERRUPTED, TacoLaunchError, UsageError
+from taco_launch.errors import FAILED, INTERRUPTED, HostError, TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,8 +132,11 @@ def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[s
         cleared = nightly.clear_logs(history, found.name, inventory.cluster, logs, before)
         if cleared:
             settings.talk(f"logs of {cleared} nights were removed")
-        head = settings.head(access)
-        return nightly.run(head, inventory, plan, asked, history, around, os.environ, teller)
+        try:
+            head = settings.head(access)
+            return nightly.run(head, inventory, plan, asked, history, around, os.environ, teller)
+        except HostError as error:
+            return nightly.unfit(plan, asked, error.message)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from taco_launch.bench.ladder import again
 from taco_launch.bench.matrix import Matrix
 from taco_launch.bench.runs import Cell, Circumstances, Key, Metric, Run
 from taco_launch.bench.summary import Judged, Outcome, Summary, cell_name
+from taco_launch.errors import HostError
 from taco_launch.facts import health
 from taco_launch.flows import ladder as ladders
 from taco_launch.flows import seeing
@@ -58,7 +59,7 @@ def run(
     What it measured counts in the baseline of later nights where nothing got slower and each cell has a sample.
 
     Raises:
-        HostError: the head was lost before anything was measured.
+        HostError: the head cannot be reached, or was lost before anything was measured.
         KeyboardInterrupt: somebody ended it; the job that ran is ended, too.
         TacoLaunchError: the history cannot be read or written.
     """
@@ -69,14 +70,18 @@ def run(
         tell.say(text)
 
     one = plan.ladder
-    summary = Summary(asked.name, one.matrix, one.cluster, one.id, one.started, one.started, logs=str(plan.logs))
+    summary = _begun(plan, asked)
     _end_broken(head, history, one, note)
-    unfit = _faults(inventory, around) or _wait_for_room(head, inventory, plan, asked.deadline, note)
-    if unfit:
-        return replace(summary, ended=time.time(), unfit=unfit, notes=tuple(notes))
+    why = _faults(inventory, around) or _wait_for_room(head, inventory, plan, asked.deadline, note)
+    if why:
+        return replace(summary, ended=time.time(), unfit=why, notes=tuple(notes))
     history.begin(one)
     night = _Night(head, plan, asked, history, around, environ, replace(tell, say=note))
-    judged, measured = night.measure()
+    try:
+        judged, measured = night.measure()
+    except HostError:
+        history.end(one.id, Outcome.NOT_FIT.value)
+        raise
     green = history.last_green(one.matrix, one.cluster)
     summary = replace(
         summary,
@@ -94,6 +99,16 @@ def run(
     if measured.outcome == ladders.INTERRUPTED:
         raise KeyboardInterrupt
     return summary
+
+
+def unfit(plan: ladders.Plan, asked: Asked, why: str) -> Summary:
+    """Give the summary of a night that could not measure anything, and why."""
+    return replace(_begun(plan, asked), ended=time.time(), unfit=why, notes=(asked.remark,) if asked.remark else ())
+
+
+def _begun(plan: ladders.Plan, asked: Asked) -> Summary:
+    one = plan.ladder
+    return Summary(asked.name, one.matrix, one.cluster, one.id, one.started, one.started, logs=str(plan.logs))
 
 
 def clear_logs(history: History, matrix: str, cluster: str, folder: Path, before: float) -> int:

@@ -231,7 +231,7 @@ def _verdict(cell: _Cell, rules: Rules, fresh: float) -> Verdict:
     against = f"against {'the drift of ' if known.slope else ''}{len(known.nights)} nights"
     why = f"{percent(change)} {against}"
     if cell.suspected(rules):
-        why = f"{_side(cell, cell.tonight)} by {why}"
+        why = f"{_side(cell, cell.tonight)}: {why}"
         if not series.fresh:
             return Verdict(key, VerdictKind.NO_SAMPLE, change, p, f"{why}, but measuring it again gave no number")
         again = f"measured again {_times(series.fresh)}"
@@ -239,12 +239,12 @@ def _verdict(cell: _Cell, rules: Rules, fresh: float) -> Verdict:
         if p <= rules.level and abs(change.value) >= rules.min_effect:
             side = _side(cell, cell.fresh)
             kind = VerdictKind.IMPROVEMENT if side == "better" else VerdictKind.REGRESSION
-            return Verdict(key, kind, change, p, f"{side} by {percent(change)} {against}, {again}: {_since(cell)}")
+            return Verdict(key, kind, change, p, f"{side}: {percent(change)} {against}, {again}: {_since(cell)}")
         why += f", but {percent(change)} when {again}"
     if known.slope:
         total = known.slope * (len(known.nights) - 1)
         change = Interval(math.expm1(total), None, None)
-        why = f"{_side(cell, total)} by {percent(change)} in {len(known.nights)} nights, little by little, by no step"
+        why = f"{_side(cell, total)}: {percent(change)} in {len(known.nights)} nights, little by little, by no step"
         return Verdict(key, VerdictKind.DRIFT, change, cell.p_drift, why)
     if abs(change.value) >= rules.min_effect:
         why += ": the nights differ too much to be sure"

@@ -76,7 +76,7 @@ class Surroundings:
 
 def _commit(folder: str) -> str:
     """Give the commit of a folder's files, `-dirty` behind it where they differ from it; "" where it has none."""
-    line = ("git", "--no-optional-locks", "-C", folder, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    line = ("git", "--no-optional-locks", "-C", folder, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
     try:
         told = subprocess.run(line, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):

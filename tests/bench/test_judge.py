@@ -56,28 +56,28 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
             950,
             None,
             "no sample",
-            "worse by -4.9 % [?, ?] against 20 nights, but measuring it again gave no number",
+            "worse: -4.9 % [?, ?] against 20 nights, but measuring it again gave no number",
         ),
         (
             FLAT,
             950,
             952,
             "regression",
-            f"worse by -4.8 % {AGAINST}, {AGAIN}: {NEW}",
+            f"worse: -4.8 % {AGAINST}, {AGAIN}: {NEW}",
         ),
         (
             FLAT,
             1050,
             1060,
             "improvement",
-            f"better by +6.0 % {AGAINST}, {AGAIN}: {NEW}",
+            f"better: +6.0 % {AGAINST}, {AGAIN}: {NEW}",
         ),
         (
             FLAT,
             960,
             999,
             "ok",
-            "worse by -3.9 % [?, ?] against 20 nights, but -0.1 % [?, ?] when measured again 10 times",
+            "worse: -3.9 % [?, ?] against 20 nights, but -0.1 % [?, ?] when measured again 10 times",
         ),
         (FLAT, 960, 1050, "ok", None),  # the other side was not suspected
         (FLAT, 980, None, "ok", "-1.9 % [?, ?] against 20 nights: less than the 3 % that matter"),
@@ -86,7 +86,7 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
             970,
             975,
             "ok",
-            f"worse by -2.9 % {AGAINST}, but -2.5 % [?, ?] when {AGAIN}: {LESS}",
+            f"worse: -2.9 % {AGAINST}, but -2.5 % [?, ?] when {AGAIN}: {LESS}",
         ),
         (
             baseline(*[1000 + 80 * (-1) ** at for at in range(10)]),
@@ -100,28 +100,28 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
             945,
             945,
             "regression",
-            f"worse by -5.2 % {AGAINST}, {AGAIN}: a step that the last accepted night shows too",
+            f"worse: -5.2 % {AGAINST}, {AGAIN}: a step that the last accepted night shows too",
         ),
         (
             SLOW,
             1000 * 0.997**20,
             None,
             "drift",
-            "worse by -5.6 % in 20 nights, little by little, by no step",
+            "worse: -5.6 % in 20 nights, little by little, by no step",
         ),
         (
             SLOW,
             890,
             890,
             "regression",
-            "worse by -5.5 % [?, ?] against the drift of 20 nights, measured again 10 times: a step besides the drift",
+            "worse: -5.5 % [?, ?] against the drift of 20 nights, measured again 10 times: a step besides the drift",
         ),
         (
             baseline(*[1000 * 1.003**at for at in range(20)]),
             1000 * 1.003**20,
             None,
             "drift",
-            "better by +5.8 % in 20 nights, little by little, by no step",
+            "better: +5.8 % in 20 nights, little by little, by no step",
         ),
         # a step among the accepted nights is no drift
         (baseline(*[1000] * 10, *[960] * 10), 962, None, "ok", None),
@@ -150,7 +150,7 @@ def _without_bounds(text: str) -> str:
 def test_a_time_is_worse_when_it_grows() -> None:
     found = one(FLAT, night(1050, 2), night(1060, 1, 10), higher=False)
     assert found.kind is VerdictKind.REGRESSION
-    assert found.why.startswith("worse by +6.0 % ")
+    assert found.why.startswith("worse: +6.0 % ")
     assert one(FLAT, night(950, 2), night(950, 1, 10), higher=False).kind is VerdictKind.IMPROVEMENT
 
 

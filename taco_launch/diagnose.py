@@ -5,7 +5,8 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from taco_launch.model.jobs import Finding
 from taco_launch.signatures.entry import Kind, Signature
-from taco_launch.signatures.lines import LINE, SAID, around, clean, label, with_following
+from taco_launch.signatures.filling import MOST_SHOWN, filled, values_of
+from taco_launch.signatures.lines import LINE, SAID, around, clean, ended, label, says, with_following
 from taco_launch.signatures.mpirun import LAUNCHER, RANKS
 from taco_launch.signatures.nccl import NCCL
 from taco_launch.signatures.slurm import SLURM
@@ -23,7 +24,6 @@ _OVERLAP = 4096
 # A thousand hosts that fail alike need not be listed one by one.
 _MOST_HOSTS = 16
 _MOST_FINDINGS = 64
-_MOST_SHOWN = 200
 # A text of several lines whose key stands in millions of lines without the rest is given up after so many lines.
 _MOST_IN_VAIN = 1 << 20
 # A text that programs survive is at the end of its log if no more than so many lines follow, or so many at most
@@ -36,8 +36,6 @@ _MOST_RANKS = 4096
 # A cause that stands so many lines above the error that ends a rank's log was survived: tracebacks are shorter.
 _FAR = 200
 
-# A part of a text that is told only if a value is known: [[value?then]] or [[value?then||else]].
-_PART = re.compile(r"\[\[(?P<name>\w+)\?(?P<then>.*?)(?:\|\|(?P<other>.*?))?\]\]")
 # What ends a program, whatever it says; and what says that one goes on.
 _RAISED = re.compile(r"(?:[\w.]*(?:Error|Exception): |[^\r\n]*error while loading shared libraries)")
 _GOES_ON = re.compile(r"(?i)warning\b|\b(?:re)?trying\b|\bwaiting\b")
@@ -104,11 +102,11 @@ class Scan:
         names = {match.finding.signature for _log, match in self._found}
         with_host = {match.finding.signature for _log, match in self._found if match.finding.host}
         explained = {(log, match.finding.line) for log, match in self._found if match.kind is Kind.CAUSE}
-        ended = self._ended()
+        ends = self._ended()
         told = [
             match
             for log, match in self._found
-            if (not _handled(match) or id(match) in ended)
+            if (not _handled(match) or id(match) in ends)
             and _goes_with(_ENTRIES[match.finding.signature], names)
             and (match.finding.host or match.finding.signature not in with_host)
             # An error whose text is a known one need not be told twice.
@@ -136,22 +134,24 @@ class Scan:
         return tuple(match.finding for match in self.matches())
 
     def _ended(self) -> Set[int]:
-        """Give the ids of the errors that ended a rank, which it did not survive: of each host the last."""
+        """Give the ids of the errors that ended a rank, which it did not survive: of each host the last, or the first that torch marks."""
         failures = [(log, match) for log, match in self._found if _fails(match) and not _handled(match)]
-        ended: Dict[Tuple[int, str], Match] = {}
+        last: Dict[Tuple[int, str], Match] = {}
         for log, match in sorted(self._found, key=lambda entry: (entry[0], entry[1].finding.line)):
-            if not _handled(match):
+            known = last.get((log, match.finding.host))
+            # After the first that is known to have ended its rank the others raise because they lost it.
+            if not _handled(match) or (known is not None and ended(known.label)):
                 continue
             if match.label:
                 counts = self._since(log, match) <= (_LAST_OF_RANK if self._failed or failures else _LAST_LINES)
             else:
                 counts = self._counts(log, match, failures, known=True)
             if counts:
-                ended[log, match.finding.host] = match
-        return {id(match) for match in list(ended.values())[:_MOST_HOSTS]}
+                last[log, match.finding.host] = match
+        return {id(match) for match in list(last.values())[:_MOST_HOSTS]}
 
     def _since(self, log: int, match: Match) -> int:
-        """Give how many lines a rank has said since its error; none where the log does not tell ranks apart."""
+        """Give how many lines a rank has said since its error; none where the log does not tell ranks apart, or torch marks it."""
         return self._after.get((log, match.label), (0, 0))[1]
 
     def _counts(self, log: int, match: Match, failures: Sequence[Tuple[int, Match]], *, known: bool) -> bool:
@@ -217,7 +217,8 @@ class Scan:
             words = seen[-_BLOCK // 64 :].strip() or seen.strip()
             if words:
                 self._lengths[self._log] = self.lines - seen.count("\n", len(seen.rstrip())) + seen.endswith("\n")
-                self.last_words = clean(words[words.rfind("\n") + 1 :])[1].strip()[-_MOST_SHOWN:]
+                line = next(filter(says, reversed(words.split("\n"))), "")
+                self.last_words = clean(line)[1].strip()[-MOST_SHOWN:] or self.last_words
 
     def _listen(self, seen: str, number: int) -> None:
         """Count what ranks say after their errors, in a text that begins in line `number`."""
@@ -274,7 +275,7 @@ class Scan:
         self, entry: Signature, match: "re.Match[str]", host: str, rank: str, number: int, *, last_counts: bool
     ) -> None:
         """Note a text of a host, and of a rank if its label is known, that is new or takes the place of another."""
-        values, text, told = _values(match), match.string, self._hosts[entry.name]
+        values, text, told = values_of(match), match.string, self._hosts[entry.name]
         host = self._named(_host(values.pop("host", ""))) or host
         of = (self._log, entry.name, rank or host)
         place = self._places.get(of) if last_counts else None
@@ -285,10 +286,10 @@ class Scan:
         values = {name: self._named(value) for name, value in values.items()}
         if host:
             values["host"] = host
-        cause = _filled(entry.cause, values, "That host" if entry.cause.startswith("{host}") else "that host")
+        cause = filled(entry.cause, values, "That host" if entry.cause.startswith("{host}") else "that host")
         down = text.count("\n", 0, match.start())
-        finding = Finding(entry.name, cause, _filled(entry.next, values, "HOST"), host, number + down)
-        shown = text.split("\n")[down].strip()[: 2 * _MOST_SHOWN]
+        finding = Finding(entry.name, cause, filled(entry.next, values, "HOST"), host, number + down)
+        shown = text.split("\n")[down].strip()[: 2 * MOST_SHOWN]
         found = (self._log, Match(finding, entry.kind, shown, rank))
         if rank:
             self._after[self._log, rank] = (finding.line, 0)
@@ -313,13 +314,6 @@ _ENTRIES = {entry.name: entry for entry in TABLE}
 _OF_RANKS_ENDS = {entry.name for entry in (*RANKS, *SLURM)}
 _OF_MPIRUN_AND_SSH = {entry.name for entry in (*LAUNCHER, *SSH)}
 _SPEAK_LATE = {entry.name for entry in (*NCCL, *SYSTEM, *SLURM) if "CANCELLED" not in entry.pattern}
-
-
-class _Filling(Dict[str, str]):
-    """The values of a text; what the log does not name is a question mark."""
-
-    def __missing__(self, name: str) -> str:
-        return "?"
 
 
 def explain(lines: Iterable[str]) -> Tuple[Finding, ...]:
@@ -347,21 +341,6 @@ def _cut(block: str) -> int:
             break
         at = newline
     return at + 1 if at < len(block) else len(block) - _OVERLAP
-
-
-def _values(match: "re.Match[str]") -> Dict[str, str]:
-    """Give the groups by name. One that ends in a digit is another place for the same value."""
-    values: Dict[str, str] = {}
-    for name, value in match.groupdict().items():
-        if value:
-            values.setdefault(name.rstrip("0123456789"), value[:_MOST_SHOWN])
-    return values
-
-
-def _filled(text: str, values: Mapping[str, str], no_host: str) -> str:
-    """Put values into a text of the table, and leave out its parts that need one that is not known."""
-    text = _PART.sub(lambda part: (part["then"] if part["name"] in values else part["other"]) or "", text)
-    return text.format_map(_Filling({"host": no_host, **values}))
 
 
 def _goes_with(entry: Signature, names: Set[str]) -> bool:

@@ -283,19 +283,20 @@ def verdict(
     first_failure: Optional[RankEnd],
     launcher_code: int,
     cut_short: Optional[Tuple[JobState, int, str]] = None,
+    processes: int = 1,
 ) -> Tuple[JobState, int, str]:
     """Say how a job ended: (state, exit code, reason).
 
     `started` counts the ranks that started; `launcher_code` is the launcher's return code, -n for signal n;
     `cut_short` is the answer already settled when we ended the job ourselves (a stop, a deadline). The job's exit code
-    is the first failing rank's, or 125 when no rank ever ran.
+    is the first failing rank's, or 125 when no rank ever ran. `processes` share each slot.
     """
     if cut_short is not None:
         return cut_short
     if started == 0:
         return JobState.FAILED, NO_JOB, f"the launcher {_ending(launcher_code)} before any rank started"
     if first_failure is not None:
-        where = f"rank {first_failure.rank} on {first_failure.host}"
+        where = f"rank {numbered(first_failure.rank, processes)} on {first_failure.host}"
         how = first_failure.reason or ending(first_failure.exit_code)
         return JobState.FAILED, first_failure.exit_code, f"{where} {how}"
     if launcher_code:
@@ -314,6 +315,11 @@ def explained(reason: str, started: int, findings: Sequence[Finding], last_words
     if findings:
         return reason if started else f"no rank started: {findings[0].cause}"
     return f"{reason}; its last words: {last_words}" if last_words else reason
+
+
+def numbered(rank: int, processes: int) -> str:
+    """Tell a rank by its number; where `processes` of them share each slot, by the RANK and PROCESS_INDEX that they have."""
+    return str(rank) if processes == 1 else f"{rank // processes}, process {rank % processes}"
 
 
 def ending(exit_code: int) -> str:

@@ -5,9 +5,9 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 from taco_launch import state
 from taco_launch.agent import records
 from taco_launch.agent.folders import JobFolder
-from taco_launch.agent.why import blamed, explained, last_lines
+from taco_launch.agent.why import Told, blamed, explained, last_lines
 from taco_launch.model.codec import to_json
-from taco_launch.model.jobs import Finding, JobSpec, JobState, RankEnd
+from taco_launch.model.jobs import JobSpec, JobState, RankEnd
 
 
 class End(NamedTuple):
@@ -33,17 +33,18 @@ class End(NamedTuple):
 def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: End) -> None:
     """Append the event; `folder` is that of the attempt. What the caller brought is removed with the last one."""
     failure = state.culprit(blamed(folder, end.failures), end.code)
-    job_state, code, reason = state.verdict(end.np, len(end.started), failure, end.code, end.cut_short)
-    findings: Tuple[Finding, ...] = ()
+    each = spec.procs_per_gpu
+    job_state, code, reason = state.verdict(end.np, len(end.started), failure, end.code, end.cut_short, each)
+    told = Told((), 0)
     if job_state is JobState.FAILED:
         first = end.started.get(0, end.here)
         ended_itself = end.cut_short is None
-        reason, findings = explained(folder, reason, failure, len(end.started), first, ended_itself=ended_itself)
+        reason, told = explained(folder, reason, failure, len(end.started), first, ended_itself=ended_itself)
     reason = "; ".join(filter(None, (reason, *end.notes)))
     data: Dict[str, Any] = {}
     host = end.lost_host
     if failure and not end.cut_short:
-        log, lines = last_lines(folder, spec, failure)
+        log, lines = last_lines(folder, spec, failure, told.line)
         data, host = {"rank": failure.rank, "host": failure.host, "log": log, "lines": lines}, failure.host
     again = state.retry(spec.policy, records.record(folder), job_state, code, host, hung=end.hung)
     if again is not None:
@@ -51,7 +52,7 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: End) -
         more = {"delay": again.delay, "left_out": again.left_out, "lost": lost, "exit_code": code}
         events.add(state.RESTARTING, reason, **data, **more)
         return
-    if findings:
-        data["findings"] = to_json(findings)
+    if told.findings:
+        data["findings"] = to_json(told.findings)
     folder.caller.unlink(missing_ok=True)
     records.ended(events, job_state, code, reason, **data)

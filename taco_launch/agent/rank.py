@@ -14,13 +14,12 @@ import subprocess
 import sys
 import termios
 import time
-from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.agent import logs, processes
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.protocol import Line
-from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, QUOTED, SIGNAL_BASE
+from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, quoted
 from taco_launch.launch.env import rank_env, rank_of
 from taco_launch.launch.separator import unescape
 
@@ -58,11 +57,15 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
     return _Rank(guard, rank, log, terminating=terminating).run([unescape(word) for word in command], environment)
 
 
-def _advice(program: str) -> str:
+def _advice(program: str, path: Optional[str]) -> str:
     """Say what a program that is not there may have been meant as."""
     if len(program.split()) > 1:
-        return f" ({QUOTED})"
-    if "/" not in program and Path(program).is_file():
+        return f" ({quoted(program)})"
+    import shutil  # noqa: PLC0415 - no rank that can run needs it
+
+    if program == "python" and shutil.which("python3", path=path) is not None:
+        return " (python3 is there: type that)"
+    if "/" not in program and os.path.isfile(program):  # noqa: PTH113 - Path.is_file raises for a name that is too long
         by_python = f"python3 {program}, or " if program.endswith(".py") else ""
         return f" (it lies in this folder: {by_python}./{program})"
     return ""
@@ -122,7 +125,7 @@ class _Rank:
                 command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=write_end, stderr=write_end
             )
         except OSError as error:
-            why = f"cannot run {command[0]!r}: {error.strerror}{_advice(command[0])}"
+            why = f"cannot run {command[0]!r}: {error.strerror}{_advice(command[0], environment.get('PATH'))}"
             self._log.write(f"taco-launch: {why}\n".encode("utf-8", "backslashreplace"))
             self._log.close()
             return self._report(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE, why)

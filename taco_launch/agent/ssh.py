@@ -22,6 +22,8 @@ _PUT = (
     ' && chmod 600 "$part" && mv -f "$part" "$1" || { rm -f "$part"; exit 1; }'
 )
 _PUT_SECONDS = 60.0
+# So says the Python of a host where the agent is not, or only a part of it, which it takes for a script.
+_NO_AGENT = ("can't open file", "SyntaxError")
 
 
 def argv(host: str, agent: str, *words: str) -> Tuple[str, ...]:
@@ -54,6 +56,11 @@ def ask(hosts: Sequence[str], agent: str, *words: str, seconds: float) -> List[T
 
     with ThreadPoolExecutor(max(1, min(len(hosts), MOST_AT_ONCE))) as pool:
         return list(zip(hosts, pool.map(one, hosts)))
+
+
+def lacks_agent(said: str) -> bool:
+    """Say by the last words of an operation whether the host has not got this agent yet."""
+    return any(word in said for word in _NO_AGENT)
 
 
 def last_line(said: bytes) -> str:

@@ -122,8 +122,19 @@ class _Order:
             had = sorted(choice.gpus) if choice is not None else mine[: self._count]
         elif choice is not None and sorted(choice.gpus) != had:  # others were faster: what is left
             choice = self._pick(had)
+        if choice is None:
+            choice = self._only([number for number in had if number < self._slots.gpus])
         slots = [self._slots.names[number] for number in had]
         return {"slots": slots, "choice": to_json(choice), "near": self._near(had)}
+
+    def _only(self, had: Sequence[int]) -> Optional[GpuChoice]:
+        """Say what GPUs are worth to which there was no other set; those of a whole host, where nvidia-smi has told that before."""
+        mesh = self._mesh(ask=len(had) < self._slots.gpus) if had else None
+        if mesh is None:
+            return None
+        from taco_launch.placement.picks import only  # noqa: PLC0415 - only where the links are known
+
+        return only(had, mesh)
 
     def _near(self, had: Sequence[int]) -> Near:
         """Say which HCAs are near the GPUs of a job that leaves others of them to other jobs, as far as it is known."""
@@ -135,8 +146,8 @@ class _Order:
         mesh = self._mesh()
         return () if mesh is None else nearest_first(mesh.topology, gpus)
 
-    def _mesh(self) -> Optional["Mesh"]:
+    def _mesh(self, *, ask: bool = True) -> Optional["Mesh"]:
         from taco_launch.agent import topology  # noqa: PLC0415 - only for some of the GPUs
 
         uuids, models = self._slots.uuids, self._slots.models
-        return topology.mesh(self._state, uuids, models) if uuids else None
+        return topology.mesh(self._state, uuids, models, ask=ask) if uuids else None

@@ -12,9 +12,12 @@ from taco_launch.placement.bandwidth import DEFAULT, figures_of
 from taco_launch.placement.mesh import Mesh, mesh_of
 
 
-def mesh(state: Path, uuids: Sequence[str], models: Sequence[str]) -> Optional[Mesh]:
-    """Give the links of the GPUs, None where nvidia-smi does not tell them; `state` is the folder where they are kept."""
-    found = _topology(state, uuids)
+def mesh(state: Path, uuids: Sequence[str], models: Sequence[str], *, ask: bool = True) -> Optional[Mesh]:
+    """Give the links of the GPUs, None where nvidia-smi does not tell them; `state` is the folder where they are kept.
+
+    Without `ask` only what is kept already.
+    """
+    found = _topology(state, uuids, ask=ask)
     return None if found is None else mesh_of(found, figures_of(models[0] if models else "") or DEFAULT)
 
 
@@ -25,18 +28,20 @@ def told(state: Path) -> Tuple[Tuple[str, ...], Optional[Topology]]:
     return tuple(gpu.model for gpu in listed), found
 
 
-def _topology(state: Path, uuids: Sequence[str]) -> Optional[Topology]:
-    found = read(_matrix(state, uuids))
+def _topology(state: Path, uuids: Sequence[str], *, ask: bool = True) -> Optional[Topology]:
+    found = read(_matrix(state, uuids, ask=ask))
     return found if isinstance(found, Topology) and len(found.gpus) == len(uuids) else None
 
 
-def _matrix(state: Path, uuids: Sequence[str]) -> str:
+def _matrix(state: Path, uuids: Sequence[str], *, ask: bool) -> str:
     path = state / "topology.json"
     of = {"boot": facts.boot_id(), "gpus": list(uuids)}
     with contextlib.suppress(OSError, ValueError, AttributeError):
         kept = records.read_json(path) or {}
         if {name: kept.get(name) for name in of} == of:
             return str(kept["matrix"])
+    if not ask:
+        return ""
     try:
         told = gpus.matrix()
     except HostError:

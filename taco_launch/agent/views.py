@@ -14,8 +14,6 @@ from taco_launch.model.rows import decoded, encoded
 
 # nvidia-smi alone has 30 seconds on a host.
 _SLOTS_SECONDS = 40.0
-# So says the Python of a host where the agent is not, or only a part of it, which it takes for a script.
-_NO_AGENT = ("can't open file", "SyntaxError")
 
 Frames = Iterable[Any]
 
@@ -77,7 +75,7 @@ def _slots_here(agent: str, words: Sequence[str]) -> Union[Dict[str, Any], str]:
 def _slots_there(host: str, agent: str, words: Sequence[str]) -> Union[Dict[str, Any], str]:
     """Ask another host; one that has not got this agent yet is given it first, as at the start of a job."""
     ((_host, answer),) = ssh.ask([host], agent, "slots", *words, seconds=_SLOTS_SECONDS)
-    if not (isinstance(answer, str) and any(word in answer for word in _NO_AGENT)):
+    if not (isinstance(answer, str) and ssh.lacks_agent(answer)):
         return answer
     put = ssh.Put(host, agent)
     problem = put.problem()

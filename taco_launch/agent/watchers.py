@@ -40,8 +40,8 @@ class Watchers:
             self._watches.pop(wish).close()
         for wish in wishes:
             if wish not in self._watches:
-                self._watches[wish] = _Watch(wish)
-            self._watches[wish].step(self._agent, now)
+                self._watches[wish] = _Watch(wish, self._agent)
+            self._watches[wish].step(now)
 
     def descriptors(self) -> List[int]:
         """Give what can be read when there is something new."""
@@ -72,10 +72,12 @@ class Watchers:
 
 
 class _Watch:
-    def __init__(self, wish: Wish) -> None:
+    def __init__(self, wish: Wish, agent: str) -> None:
         self.occupancy: Optional[Occupancy] = None
         self.problem = ""
-        self._wish = wish
+        self._wish, self._agent = wish, agent
+        self._put: Optional[ssh.Put] = None
+        self._may_put = wish.host != HERE
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._errors: Optional[ssh.Errors] = None
         self._rest = b""
@@ -90,10 +92,12 @@ class _Watch:
             return -1
         return self._process.stdout.fileno()
 
-    def step(self, agent: str, now: float) -> None:
+    def step(self, now: float) -> None:
         """Begin, or begin again, where it is time."""
-        if self._process is None and now >= self._again_at:
-            self._begin(agent, now)
+        if self._put is not None:
+            self._look_at_put(self._put)
+        if self._put is None and self._process is None and now >= self._again_at:
+            self._begin(now)
         elif self._process is not None and self.occupancy is None and now - self._since > _FIRST_WORDS_SECONDS:
             self._ended(f"said nothing within {_FIRST_WORDS_SECONDS:g} s")
 
@@ -118,7 +122,7 @@ class _Watch:
             except ValueError as error:
                 self._ended(str(error))
                 return
-            self.problem, self._pause = "", _RETRY_SECONDS[0]
+            self.problem, self._pause, self._may_put = "", _RETRY_SECONDS[0], self._wish.host != HERE
 
     def nudge(self) -> None:
         """Have it look at once."""
@@ -128,6 +132,9 @@ class _Watch:
 
     def close(self) -> None:
         """End it: a watch ends with its stdin, and ssh by a signal besides."""
+        if self._put is not None:
+            self._put.close()
+            self._put = None
         if self._process is None:
             return
         for stream in (self._process.stdin, self._process.stdout):
@@ -138,10 +145,10 @@ class _Watch:
         self._process.wait()
         self._process = None
 
-    def _begin(self, agent: str, now: float) -> None:
+    def _begin(self, now: float) -> None:
         host, size, gpus = self._wish
         words = ("watch", *occupancy.arguments(size, gpus))
-        argv = program.argv(agent, *words) if host == HERE else ssh.argv(host, agent, *words)
+        argv = program.argv(self._agent, *words) if host == HERE else ssh.argv(host, self._agent, *words)
         self._errors, self._rest, self._since = ssh.Errors(), b"", now
         try:
             self._process = subprocess.Popen(
@@ -166,6 +173,25 @@ class _Watch:
         said = self._errors.last_line() if self._errors is not None else ""
         self.close()
         self.occupancy = None
-        self.problem = why or said or "the look at its slots ended"
+        if not why and self._may_put and ssh.lacks_agent(said):  # no job has been on that host
+            self._may_put = False
+            try:
+                self._put = ssh.Put(self._wish.host, self._agent)
+            except OSError as error:
+                said = f"the agent cannot be put there: {error}"
+            else:
+                return
+        self._fail(why or said)
+
+    def _look_at_put(self, put: ssh.Put) -> None:
+        problem = put.problem()
+        if problem is not None:
+            put.close()
+            self._put = None
+        if problem:
+            self._fail(f"the agent cannot be put into {put.folder}: {problem}")
+
+    def _fail(self, why: str) -> None:
+        self.problem = why or "the look at its slots ended"
         self._again_at = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, _RETRY_SECONDS[1])

@@ -2,7 +2,7 @@
 
 import socket
 from dataclasses import replace
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
 from taco_launch import state
 from taco_launch.agent import logs, records
@@ -10,20 +10,31 @@ from taco_launch.agent.folders import JobFolder
 from taco_launch.diagnose import Scan, is_consequence
 from taco_launch.model.jobs import CleanUp, Finding, JobSpec, RankEnd
 from taco_launch.signatures.entry import Kind
+from taco_launch.signatures.lines import says
+from taco_launch.signatures.signals import UNFORESEEN, by_signal
 
 _MOST = 8
 _MOST_SHOWN = 200
 # Of the rank that failed first: what stands in the job's record.
 _LAST_LINES, _LAST_BYTES, _LAST_CHARACTERS = 20, 1 << 14, 1000
+# Of those, so many stand up to the line that tells why, where that is further up.
+_TELLING_LINES = 15
 # With these mpirun says that a rank failed, which the job's reason says already.
 _BANNERS = ("rank-exited", "rank-exited-255", "rank-command-not-found", "rank-not-executable", "rank-failed")
 _BY_TORCHRUN = ("torchrun-child-failed",)  # in a rank's own log it may be all that there is
 
 
-def why(folder: JobFolder, rank: int, host: str, *, ended_itself: bool) -> Tuple[Finding, ...]:
+class Told(NamedTuple):
+    """What is known of a failure, the first first, and the line of the rank's own log in which that stands, 0 where none is."""
+
+    findings: Tuple[Finding, ...]
+    line: int
+
+
+def why(folder: JobFolder, rank: int, host: str, *, ended_itself: bool, exit_code: int = 0) -> Told:
     """Give what the logs tell of the failure, of each its first and its last MiB; the first failure first.
 
-    `rank` is the one to blame, on `host`. Where we ended the job (`ended_itself` is false) what its ranks said when they
+    `rank` is the one to blame, on `host`, and `exit_code` how it ended, 128 + n for signal n. Where we ended the job (`ended_itself` is false) what its ranks said when they
     were ended is left out. Hosts are told by their names in the job's spec.
 
     Raises:
@@ -34,16 +45,24 @@ def why(folder: JobFolder, rank: int, host: str, *, ended_itself: bool) -> Tuple
     by_mpirun = spec.launcher == "mpirun"  # else each host has a launcher of its own
     on_head = by_mpirun or any(one.name == host and spec.is_here(one) for one in spec.hosts)
     launcher = folder.launcher if on_head else folder.launcher_on(host)
+    own: Optional[Tuple[Finding, ...]] = None
     for stem, where in ((folder.rank(rank), host), (launcher, "" if by_mpirun else host)):
         scan.begin(where)
         head, between, tail = logs.ends(stem)
         scan.feed(head)
         scan.skip(between)
         scan.feed(tail)
+        own = scan.findings() if own is None else own  # before anything is read of the launcher's
     kinds = {Kind.NOTE} if ended_itself else {Kind.NOTE, Kind.OUTCOME, Kind.FALLBACK}
-    found = [match.finding for match in scan.matches() if match.kind not in kinds]
     banners = (*_BANNERS, *_BY_TORCHRUN) if spec.launcher == "torchrun" else _BANNERS
-    return tuple(finding for finding in found if finding.signature not in banners)[:_MOST]
+    told = [match for match in scan.matches() if match.kind not in kinds and match.finding.signature not in banners]
+    found = [match.finding for match in told]
+    killed = by_signal(state.numbered(rank, spec.procs_per_gpu), host, exit_code) if ended_itself else None
+    if killed is not None and killed.signature not in {finding.signature for finding in found}:
+        causes = sum(match.kind is Kind.CAUSE for match in told)
+        if not found or killed.signature in UNFORESEEN:
+            found.insert(causes, killed)
+    return Told(tuple(found[:_MOST]), found[0].line if found and found[0] in (own or ()) else 0)
 
 
 def blamed(folder: JobFolder, ends: Sequence[RankEnd]) -> Tuple[RankEnd, ...]:
@@ -53,22 +72,25 @@ def blamed(folder: JobFolder, ends: Sequence[RankEnd]) -> Tuple[RankEnd, ...]:
 
 def explained(
     folder: JobFolder, reason: str, failure: Optional[RankEnd], started: int, first: str, *, ended_itself: bool
-) -> Tuple[str, Tuple[Finding, ...]]:
+) -> Tuple[str, Told]:
     """Look into the logs of a job that failed; give its reason with what they tell, and the known texts in them.
 
     `failure` is the rank to blame, `first` the host of rank 0, `started` how many ranks started.
     """
     # Of a job that ran out of its time no rank is to blame; what the ranks wait for, Horovod tells by rank 0.
     rank, host = (failure.rank, failure.host) if failure else (0, first)
-    findings = why(folder, rank, host, ended_itself=ended_itself)
+    told = why(folder, rank, host, ended_itself=ended_itself, exit_code=failure.exit_code if failure else 0)
     if not ended_itself:
-        return reason, findings
-    words = logs.last_words(folder.rank(rank)).rstrip().rpartition("\n")[2].strip() if failure else ""
-    return state.explained(reason, started, findings, words[:_MOST_SHOWN]), findings
+        return reason, told
+    lines = logs.last_words(folder.rank(rank)).split("\n") if failure else []
+    words = next((line.strip() for line in reversed(lines) if says(line)), "")
+    return state.explained(reason, started, told.findings, words[:_MOST_SHOWN]), told
 
 
-def last_lines(folder: JobFolder, spec: JobSpec, end: RankEnd) -> Tuple[str, Tuple[str, ...]]:
+def last_lines(folder: JobFolder, spec: JobSpec, end: RankEnd, told_in: int = 0) -> Tuple[str, Tuple[str, ...]]:
     """Give where the log of a rank lies on its host (HOST:PATH), and its last lines; nothing where it wrote none.
+
+    Where line `told_in`, counted from 1, tells why it failed and is none of them, most of them are those up to it.
 
     `folder` is that of the attempt, on the head, where there is a copy of every log.
     """
@@ -81,6 +103,16 @@ def last_lines(folder: JobFolder, spec: JobSpec, end: RankEnd) -> Tuple[str, Tup
     kept = here or spec.policy.clean_up is not CleanUp.ALL
     path = (stem if here or not kept else JobFolder(folder.path).rank(end.rank)).with_name(found[-1][1].name)
     where = end.host if kept else spec.head
+    if told_in:
+        head, between, tail = logs.ends(stem)
+        before = head.count("\n")
+        more = before + between + tail.count("\n") + (not (tail or head).endswith("\n")) - told_in
+        if more >= _LAST_LINES:
+            text, last = (head, told_in) if told_in <= before else (tail, told_in - before - between)
+            shown = text.split("\n")[max(last - _TELLING_LINES, 0) : last]
+            end_of = (tail or head).rstrip("\n").split("\n")[_TELLING_LINES + 1 - _LAST_LINES :]
+            lines = (*shown, f"[taco-launch: {more - len(end_of)} lines left out]", *end_of)
+            return f"{where}:{path}", tuple(line.rstrip("\r")[:_LAST_CHARACTERS] for line in lines)
     begin = max(logs.tail(stem, _LAST_LINES), logs.size(stem) - _LAST_BYTES)
     reader = logs.Reader(stem, begin)
     text = b"".join(iter(reader.read, b"")).decode("utf-8", "replace")

@@ -3,10 +3,13 @@
 import shlex
 from collections.abc import Sequence
 
+from taco_launch.cli import nested
 from taco_launch.command import shell
+from taco_launch.launch.inner import inner
 
 # Arena's types of jobs, and their short names.
-_TYPES = frozenset(("et", "etjob", "horovod", "horovodjob", "mpi", "mpijob", "pytorch", "pytorchjob", "tf", "tfjob"))
+_TORCHS = frozenset(("pytorch", "pytorchjob"))
+_TYPES = _TORCHS | frozenset(("et", "etjob", "horovod", "horovodjob", "mpi", "mpijob", "tf", "tfjob"))
 _EXAMPLE = "python3", "train.py"
 _ENV = "--env"
 _CODE = "nothing fetches the code: copy it yourself to where the ranks run, or put it into the image"
@@ -35,7 +38,7 @@ def slip(verb: str, own: Sequence[str], words: Sequence[str], behind: Sequence[s
     given, rest = _read(words)
     if rest and rest[0] in _TYPES and not alone:
         env = [word for option, value in given if option == _ENV for word in ("-x", value)]
-        typed = _typed(verb, (*own, *env), behind or rest[-1:])
+        typed = _typed(verb, (*own, *env), behind or rest[-1:], torch=rest[0] in _TORCHS)
         line = f"{rest[0]!r} would be taken for the program: jobs have no type here. Type: {typed}"
         left = [option for option, _value in given if option != _ENV]
         return "\n  ".join((line, *(f"left out: {_told(option)}" for option in dict.fromkeys(left))))
@@ -63,11 +66,20 @@ def _told(option: str) -> str:
     return f"{option}: {_OTHERS[option]}" if option in _OTHERS else f"{option} {_PROGRAMS}"
 
 
-def _typed(verb: str, options: Sequence[str], command: Sequence[str]) -> str:
-    """Give a job's line, its command out of the quotes where it is one word of several."""
+def _typed(verb: str, options: Sequence[str], command: Sequence[str], *, torch: bool) -> str:
+    """Give a job's line, its command out of the quotes where it is one word of several.
+
+    With `torch`, workers are counted, named and told their ranks as those of a PyTorchJob.
+    """
     try:
         program = shlex.split(command[0]) if len(command) == 1 else list(command)
     except ValueError:  # a quote that does not end
         program = []
-    runs = program if len(program) > 1 else _EXAMPLE
-    return f"{verb} {shell((*options, '--', *runs))}"
+    runs = tuple(program) if len(program) > 1 else _EXAMPLE
+    if not torch or "--launcher" in options:
+        return nested.line(verb, options, runs)
+    if inner(runs) is None:
+        return nested.line(verb, ("--launcher", "env", *options), runs)
+    # Each worker starts the line once; a shell puts $RANK in, where the line has it.
+    once = ("bash", "-c", command[0]) if len(command) == 1 and "$" in command[0] else runs
+    return f"{verb} {shell(('--launcher', 'env', '--per-host', *options, '--', *once))}"

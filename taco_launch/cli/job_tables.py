@@ -17,6 +17,7 @@ from taco_launch.state import FOR_SLOTS, PLACED, RESTARTING, SUSPENDED, most_att
 if TYPE_CHECKING:
     from taco_launch.flows.follow import Job
     from taco_launch.flows.seeing import Node
+    from taco_launch.model.choices import GpuChoice
 
 _NONE = "N/A"
 _TRAINERS = {"mpirun": "MPIJOB", "torchrun": "PYTORCHJOB", "env": "PYTORCHJOB"}
@@ -110,9 +111,13 @@ def one_job(job: "Job", now: float, *, wide: bool) -> str:
         ("PRIORITY", str(row.priority) if row.priority else _NONE),
         ("TRAINING DURATION", duration),
     )
-    start = [spec.name, row.state.value, _TRAINERS[spec.launcher], _age(row, now)]
+    state, more = row.state.value, [_TRAINERS[spec.launcher], _age(row, now)]
     placed = () if record.state.waits else instances(spec, record)  # where an earlier attempt was is over
-    parts = [[*start, part.name, part.host or _NONE] for part in placed] or [[*start, _NONE, _NONE]]
+    blamed = record.first_failure.rank if record.state is JobState.FAILED and record.first_failure else None
+    parts = [
+        [spec.name, f"{state} (first)" if blamed in part.ranks else state, *more, part.name, part.host or _NONE]
+        for part in placed
+    ] or [[spec.name, state, *more, _NONE, _NONE]]
     blocks = [
         _headed(header),
         columns(["NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE"], parts),
@@ -184,13 +189,15 @@ def _more(job: "Job", row: JobRow) -> list[tuple[str, str]]:
 
 
 def _choices(job: "Job") -> str:
-    """Say why the job has these GPUs of its hosts, where there were others."""
+    """Say which GPUs of its hosts the job has, how they are linked, and why these; hosts that are alike together."""
     from taco_launch.cli import choice_tables
+    from taco_launch.inventory.ranges import fold
 
-    shares = () if job.record.state.waits else job.record.shares
-    return "\n\n".join(
-        f"GPUS of {share.host}:\n{choice_tables.text(share.choice)}" for share in shares if share.choice is not None
-    )
+    alike: dict[GpuChoice, list[str]] = {}
+    for share in () if job.record.state.waits else job.record.shares:
+        if share.choice is not None:
+            alike.setdefault(share.choice, []).append(share.host)
+    return "\n\n".join(f"GPUS of {fold(hosts)}:\n{choice_tables.text(choice)}" for choice, hosts in alike.items())
 
 
 def _attempt(job: "Job") -> str:

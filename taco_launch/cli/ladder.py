@@ -187,7 +187,7 @@ def _print_dry_run(settings: Settings, matrix: "Matrix", specs: "dict[Cell, JobS
         for warning in found.plan.warnings:
             render.warning(settings, f"{shown.cell(cell)}: {warning}")
         for note in found.notes:
-            settings.talk(f"{shown.cell(cell)}: {note}")
+            settings.talk(f"note: {shown.cell(cell)}: {note}")
         lines.append((cell, plan_tables.lines(found.plan, specs[cell].launcher)))
     if settings.output in ("json", "yaml"):
         _print_data(settings, seed, steps, lines)

@@ -13,12 +13,14 @@ from taco_launch.cli import (
     execute,
     explain,
     facts,
+    foreign,
     inventory,
     jobs,
     knobs,
     lab,
     logs,
     metrics,
+    nested,
     nightly,
     place,
     render,
@@ -31,7 +33,7 @@ from taco_launch.cli import (
 )
 from taco_launch.cli.options import Settings, inventory_option, output_options, settings_of, talk_options
 from taco_launch.command import as_typed
-from taco_launch.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError
+from taco_launch.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError, UsageError
 
 _EPILOG = """\b
 Examples:
@@ -52,6 +54,33 @@ ran, 124 when --timeout or --stall-timeout did.
 class _Verbs(click.Group):
     """The verbs; what fails is told while it is known which inventory was named."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options that stand before the verb.
+
+        Raises:
+            UsageError: one of them is another tool's.
+        """
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise foreign.told(error) from None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb.
+
+        Raises:
+            TacoLaunchError: it is a launcher; with the line as it is typed here.
+        """
+        if self.get_command(ctx, args[0]) is None:
+            from taco_launch.launch.inner import inner
+
+            if inner(args) is not None:
+                typed = nested.line(f"{settings_of(ctx).typed} run", (), args)
+                raise UsageError(f"{args[0]} is no verb; taco-launch starts the ranks itself", hint=typed)
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb.
 
@@ -60,6 +89,8 @@ class _Verbs(click.Group):
         """
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise foreign.told(error) from None
         except TacoLaunchError as error:
             error.hint = error.hint and as_typed(error.hint, settings_of(ctx).typed)
             raise

@@ -15,6 +15,7 @@ import click
 from taco_launch.cli.options import Settings, colour_wanted, settings_of
 from taco_launch.command import as_typed
 from taco_launch.model.codec import to_json
+from taco_launch.state import numbered
 
 if TYPE_CHECKING:
     from taco_launch.diagnose import Match
@@ -196,21 +197,24 @@ def ending(settings: Settings, found: "Job") -> None:
     took = f" after {age(training)}" if record.ended and training is not None else ""
     failed = record.state.value in ("FAILED", "LOST")
     say = replace(settings, quiet=settings.quiet and not failed).talk  # -q says errors all the same
-    how = f"{click.style(record.state.value, fg=colour)}{took}"
-    say(f"job {found.spec.name}: {how}: {printable(one_line(record.reason))}")
+    state = click.style(record.state.value, fg=colour) + took
+    say(f"job {found.spec.name}: {state}: {printable(one_line(record.reason))}")
     for name, text in told(record):
         say(f"{name.lower()}: {printable(text)}")
-    hung = hang(record)
-    if hung:
+    if hung := hang(record):
         say(f"it hung: {printable(hung)}")
-    if failed and record.first_failure is not None and record.first_failure.lines:
-        end = record.first_failure
-        settings.talk(f"the last lines of rank {end.rank} on {end.host} ({printable(end.log)}):")
+    end, stalled = record.first_failure, record.stalled.ranks if record.stalled else ()
+    if failed and end is not None and end.lines:
+        number = numbered(end.rank, found.spec.procs_per_gpu)
+        settings.talk(f"the last lines of rank {number} on {end.host} ({printable(end.log)}):")
         for line in end.lines:
             settings.talk(f"  {printable(line)}")
     if failed and record.attempt:  # one that never had a place has no log
-        rank = f" (that rank alone: --rank {record.first_failure.rank})" if record.first_failure else ""
-        settings.talk(f"its log: {settings.typed} logs {found.spec.name}{rank}")
+        odd = end.rank if end else stalled[0].rank if stalled else None
+        alone = "" if odd is None else f" (that rank alone: --rank {odd})"
+        settings.talk(f"its log: {settings.typed} logs {found.spec.name}{alone}")
+        if stalled:
+            settings.talk(f"what each rank did: {settings.typed} get {found.spec.name}")
 
 
 def told(record: "JobRecord") -> list[tuple[str, str]]:

@@ -194,7 +194,7 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Access", out: str,
     for warning in launch.warnings:
         render.warning(settings, warning)
     for note in found.notes:
-        settings.talk(note)
+        settings.talk(f"note: {note}")
     if out:
         for path in plan.write_files(launch, spec, out):
             settings.talk(f"wrote {path}")

@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.cli import arena
+from taco_launch.cli import arena, foreign, nested
 from taco_launch.cli.completion import complete_host_list
 from taco_launch.cli.gpu_options import gpu_options, narrowed
 from taco_launch.cli.options import Settings, complete_file, local_names
 from taco_launch.cli.person import person
 from taco_launch.cli.policy import ending_options, policy_of
 from taco_launch.cli.sizes import sizes_of
-from taco_launch.errors import QUOTED, UsageError
+from taco_launch.errors import UsageError, quoted
 
 if TYPE_CHECKING:
     from taco_launch.model.hosts import Host, Inventory
     from taco_launch.model.jobs import JobSpec
     from taco_launch.model.profiles import Profile
 
+# Of a line in quotes, no more letters than these.
+_MOST_SHOWN = 60
 LAUNCHERS = ("mpirun", "torchrun", "env")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -32,7 +34,11 @@ class JobCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Refuse what stands before `--` and is no option: it would be taken for the program."""
         split = args.index("--") if "--" in args else len(args)
-        before, behind = args[:split], args[split + 1 :]
+        before, behind = [flag for word in args[:split] if (flag := self._flag(word))], args[split + 1 :]
+        args = [*before, *args[split:]]
+        if not ctx.resilient_parsing:
+            foreign.refuse(ctx, before)
+            ctx.meta[nested.OWN] = self._words(ctx, before, lax=True, without="inventory")[0]
         if any(param.name == "host_count" for param in self.params) and not ctx.resilient_parsing:
             slip = arena.slip(ctx.command_path, *self._words(ctx, before, lax=True), behind, alone=len(args) == 1)
             if slip is not None:
@@ -47,12 +53,26 @@ class JobCommand(click.Command):
                 )
         return super().parse_args(ctx, args)
 
-    def _words(self, ctx: click.Context, args: list[str], *, lax: bool = False) -> tuple[list[str], tuple[str, ...]]:
-        """Give the options, and the words that are no option's; with `lax` also options that there are not."""
+    def _flag(self, word: str) -> str:
+        """Give a flag without the value that Arena's flags take (--gputopology=true); "" where that leaves none."""
+        name, _sign, value = word.partition("=")
+        flag = next((one for one in self.params if isinstance(one, click.Option) and name in one.opts), None)
+        if flag is None or not flag.is_flag or value not in ("true", "false"):
+            return word
+        return name if value == "true" else next(iter(flag.secondary_opts), "")
+
+    def _words(
+        self, ctx: click.Context, args: list[str], *, lax: bool = False, without: str = ""
+    ) -> tuple[list[str], tuple[str, ...]]:
+        """Give the options, and the words that are no option's; with `lax` also options that there are not.
+
+        `without` names one to leave out.
+        """
         parser = self.make_parser(ctx)
         parser.ignore_unknown_options = lax
         found, _, _ = parser.parse_args(list(args))
         words = found.get("command")  # or click's own word for nothing
+        found.pop(without, None)
         return list(self._typed(found)), tuple(words) if isinstance(words, (tuple, list)) else ()
 
     def _typed(self, found: Mapping[str, Any]) -> Iterator[str]:
@@ -176,7 +196,7 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
     interface = options["interface"]
     env, mca = _knobs(options)
     hosts = narrowed(inventory, _hosts(inventory, ",".join(options["hosts"]) if options["hosts"] else None), options)
-    return JobSpec(
+    spec = JobSpec(
         name=name,
         command=command,
         hosts=hosts,
@@ -203,6 +223,10 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
         exclusive=bool(options.get("exclusive")),
         **size,
     )
+    context = click.get_current_context()
+    verb = context.command_path.partition(" ")[2]
+    nested.refuse(spec, f"{settings.typed} {verb}", context.meta[nested.OWN], options)
+    return spec
 
 
 def _refuse_a_line(command: tuple[str, ...]) -> None:
@@ -212,8 +236,13 @@ def _refuse_a_line(command: tuple[str, ...]) -> None:
         return
     import shutil
 
-    if shutil.which(program) is None and not Path(program).is_file():
-        raise UsageError(f"no program has the name {program!r}", hint=QUOTED)
+    # Path.is_file raises where no file can have such a name: a line in quotes may be longer than any.
+    if shutil.which(program) is None and not os.path.isfile(program):  # noqa: PTH113
+        raise UsageError(f"no program has the name {_in_short(program)}", hint=quoted(program))
+
+
+def _in_short(program: str) -> str:
+    return repr(program if len(program) <= _MOST_SHOWN else f"{program[:_MOST_SHOWN]}...")
 
 
 def _launcher(options: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Reads captured outputs from files, folders and standard input, as far as they can be captures at all."""
 
 import os
+import select
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,12 +12,14 @@ from taco_launch.errors import UsageError
 STDIN = Path("-")
 # A folder of captures is text; what is larger than this was named by mistake.
 MAX_FILE, MAX_FILES = 16 << 20, 10_000
+# A pipe that a shell makes has its writer from the beginning, or in a moment.
+_WRITER_SECONDS = 10.0
 
 
 def read(paths: Sequence[Path], stdin: IO[bytes]) -> tuple[tuple[tuple[str, bytes], ...], tuple[tuple[str, str], ...]]:
     """Give (path below what was named, content) of all files in `paths`, and (path, why not) of those left out.
 
-    Only files in folders are left out. `-` is `stdin`; a pipe is read to its end. Symbolic links inside a folder are
+    Only files in folders are left out. `-` is `stdin`; a pipe, as `<(...)` is, is read to its end. Symbolic links inside a folder are
     followed to files only, so that a copy of sysfs cannot lead round in a circle.
 
     Raises:
@@ -52,12 +55,27 @@ def _files(folder: Path) -> Iterator[Path]:
 def _content(path: Path, *, pipe: bool = False) -> bytes:
     try:
         mode = path.stat().st_mode
-        if not (stat.S_ISREG(mode) or (pipe and stat.S_ISFIFO(mode))):
+        if pipe and stat.S_ISFIFO(mode):
+            return _of_pipe(path)
+        if not stat.S_ISREG(mode):
             raise UsageError(f"{path}: is no regular file")
         with path.open("rb") as file:
             return _limited(file, str(path))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
+
+
+def _of_pipe(path: Path) -> bytes:
+    """Read a pipe to its end, which one that nobody writes into never has."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        found = select.poll()
+        found.register(file, select.POLLIN)
+        came = found.poll(_WRITER_SECONDS * 1000)
+        first = file.raw.read(1)  # None where somebody may still write, b"" where nobody does
+        if not came and first == b"":
+            raise UsageError(f"{path}: is a pipe into which nobody wrote within {_WRITER_SECONDS:g} s")
+        os.set_blocking(file.fileno(), True)
+        return (first or b"") + _limited(file, str(path))
 
 
 def _limited(file: IO[bytes], name: str) -> bytes:

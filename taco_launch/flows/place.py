@@ -74,6 +74,10 @@ def place(source: Path, stdin: IO[bytes], count: int, free: Sequence[int] | None
         )
     _refuse_mig(name, chosen, machine.mig)
     figures, warning = _figures(name, next(iter(models), None), model)
+    links = machine.topology.links
+    strange = figures.strange(links[one][other] for one in known for other in known)
+    if model is not None and not models and strange:
+        warning = f"--model {model}: these GPUs are not linked by {strange}, as those in {name} are: another model?"
     choice = choose(count, chosen, mesh_of(machine.topology, figures))
     return Placed(choice, figures.told, warning)
 

@@ -8,8 +8,9 @@ from typing import Any
 from taco_launch.errors import UsageError
 from taco_launch.facts.distance import nearest, nearest_first
 from taco_launch.flows.jobs import for_elsewhere
+from taco_launch.inventory.ranges import fold
 from taco_launch.launch import plan
-from taco_launch.launch.env import relevant
+from taco_launch.launch.env import VISIBLE_GPUS, relevant
 from taco_launch.launch.found import over_ssh
 from taco_launch.launch.near_hcas import ports_of
 from taco_launch.launch.needs import free_slots, looks, needs, on_host, unused
@@ -19,7 +20,7 @@ from taco_launch.model.facts import HostFacts
 from taco_launch.model.hardware import Topology
 from taco_launch.model.job_facts import JobFacts, Near
 from taco_launch.model.jobs import JobSpec
-from taco_launch.model.plans import File, HostSlots, LaunchPlan, Placement, Share, wanted_of
+from taco_launch.model.plans import File, LaunchPlan, Placement, Share, wanted_of
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.bandwidth import DEFAULT, figures_of
 from taco_launch.placement.mesh import Mesh, mesh_of
@@ -48,7 +49,8 @@ class NearHcas:
 class Planned:
     """The plan, and what to know of it beside: `notes`, a sentence each, on what is only known when the job starts.
 
-    `choices` are (host, why these) of the hosts of which the job takes some GPUs, and not all; `nearest` is by host.
+    `choices` are (host, why these) of the hosts whose links between GPUs are known, or of whose GPUs it takes some;
+    `nearest` is by host.
     """
 
     plan: LaunchPlan
@@ -108,17 +110,22 @@ def dry_run(
             hint="; ".join([*problems, ""]) + f"slots: 8 in the inventory, slots=8 in a hostfile, or -H {unknown}:8",
         )
     wrapper = ("agent", plan.wrapper_op(spec), spec.name, "--")
-    placed, _models = place_alike(wanted_of(spec), spec.hosts, free, _by_name(spec, known))
+    placed, models = place_alike(wanted_of(spec), spec.hosts, free, _by_name(spec, known))
+    if models:
+        spec = replace(
+            spec, hosts=tuple(replace(host, terms=replace(host.terms, models=models)) for host in spec.hosts)
+        )
     seen, choices = known, placed.shares
-    if _takes_some(placed, free) and (explain or links):
+    if links or (explain and _takes_some(placed, _by_name(spec, known))):
         seen = known if missing else told(("how GPUs are linked",))
         choices = explained(spec.hosts, placed, _by_name(spec, seen), _meshes(seen, links)).shares
-    known = replace(known, near=_near(spec, choices, _by_name(spec, seen), links))
+    pinned, chosen = _pinned(spec, placed, _by_name(spec, known))
+    known = replace(known, near=_near(spec, choices, _by_name(spec, seen), links), pinned=pinned)
     placement = plan.processes(spec, placed)
     port = (*plan.own_ports(spec), plan.ANY_PORT)[0]
     made = plan.plan(spec, "<id>", placement, known, wrapper, folder, port)
     made = replace(made, warnings=(*problems, *made.warnings))
-    notes = tuple(_notes(spec, placement, made, known, asked=bool(missing)))
+    notes = (*_of_gpus(spec, made, known, chosen), *_notes(spec, placement, made, known, asked=bool(missing)))
     if not explain:
         return Planned(made, notes=notes)
     return Planned(
@@ -138,10 +145,26 @@ def _by_name(spec: JobSpec, known: JobFacts) -> dict[str, Occupancy]:
     return {host.name: each for host, each in zip(spec.hosts, unused(spec, known), strict=True)}
 
 
-def _takes_some(placed: Placement, free: Sequence[HostSlots]) -> bool:
+def _takes_some(placed: Placement, found: Mapping[str, Occupancy]) -> bool:
     """Say whether a job takes some slots of a host, and not all."""
-    most = {entry.host: entry.all for entry in free}
-    return any(share.ranks < most[share.host] for share in placed.shares)
+    return any(share.ranks < len(found[share.host].slots) for share in placed.shares)
+
+
+def _pinned(
+    spec: JobSpec, placed: Placement, found: Mapping[str, Occupancy]
+) -> tuple[tuple[tuple[str, tuple[int, ...]], ...], tuple[str, ...]]:
+    """Give the GPUs of hosts of which a job may have some, and has all of these; and the hosts where it has some of them."""
+    terms = {host.name: host.terms for host in spec.hosts}
+    pinned, chosen = list[tuple[str, tuple[int, ...]]](), list[str]()
+    for share in placed.shares:
+        here = found[share.host]
+        every = allowed(terms[share.host], here)
+        gpus = tuple(number for number in every if number < here.gpus)
+        if gpus and share.ranks < len(every):
+            chosen.append(share.host)
+        elif 0 < len(gpus) < here.gpus:
+            pinned.append((share.host, gpus))
+    return tuple(pinned), tuple(chosen)
 
 
 def _meshes(known: JobFacts, links: Mapping[str, Topology]) -> dict[str, Mesh | None]:
@@ -190,6 +213,25 @@ def _nearest(
             among = tuple(used) or topology.nics
             rows = (NearHcas(rank, gpu, *nearest(topology, gpu, among)) for rank, gpu in enumerate(sorted(mine)))
             yield share.host, tuple(rows)
+
+
+def _of_gpus(spec: JobSpec, made: LaunchPlan, known: JobFacts, chosen: Sequence[str]) -> Iterator[str]:
+    """Say which GPUs of the job its line does not name, where it is not the user who says which ranks see."""
+    if VISIBLE_GPUS in {**dict(spec.env), **dict(known.environment or ())}:
+        return
+    first = "pasted as it is, its ranks see all of a host's GPUs, and take the first"
+    named = any(token.source == "launcher" and token.text.startswith(VISIBLE_GPUS) for token in made.tokens)
+    if chosen:
+        yield (
+            f"which GPUs of {fold(chosen)} the job gets is chosen when it starts, so the line does not name them: "
+            f"{first} (--gpu-ids says which it is to have)"
+        )
+    elif spec.launcher == "mpirun" and known.pinned and not named:
+        alike: dict[tuple[int, ...], list[str]] = {}
+        for host, gpus in known.pinned:
+            alike.setdefault(gpus, []).append(host)
+        told = "; ".join(f"{','.join(map(str, gpus))} on {fold(hosts)}" for gpus, hosts in alike.items())
+        yield f"the job's GPUs are not the same on all of its hosts ({told}), which a line of mpirun cannot say: {first}"
 
 
 def _notes(spec: JobSpec, placement: Placement, made: LaunchPlan, known: JobFacts, *, asked: bool) -> Iterator[str]:

@@ -44,17 +44,24 @@ def nodes(head: Head, inventory: Inventory) -> tuple[Node, ...]:
 
 
 def held(occupancy: Occupancy) -> str:
-    """Say who has the slots of a host: jobs with their owners, and processes that are not ours; "" where all are free."""
-    counts: dict[str, int] = {}
-    for slot in occupancy.slots:
+    """Say who has the slots of a host: jobs with their owners, and processes that are not ours; GPUs by their indices.
+
+    Nothing is said where all of them are free.
+    """
+    found: dict[str, list[int]] = {}
+    for number, slot in enumerate(occupancy.slots):
         if slot.holder is not None:
             owner = f" ({slot.holder.owner})" if slot.holder.owner else ""
             words = f"job {slot.holder.job}{owner}" if slot.holder.job else "a job"
         else:
             words = slot.foreign
         if words:
-            counts[words] = counts.get(words, 0) + 1
-    return ", ".join(f"{count} {words}" for words, count in counts.items())
+            found.setdefault(words, []).append(number)
+    told = []
+    for words, numbers in found.items():
+        gpus = ",".join(str(number) for number in numbers if number < occupancy.gpus)
+        told.append(f"{len(numbers)} {words}{f': GPU {gpus}' if gpus else ''}")
+    return "; ".join(told)
 
 
 def prune(head: Head, since: float, owner: str | None, *, dry_run: bool) -> tuple[tuple[JobRow, ...], tuple[str, ...]]:

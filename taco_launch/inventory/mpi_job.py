@@ -67,7 +67,7 @@ class _Manifest:
 
     def converted(self) -> Converted:
         if self._value["kind"] != "MPIJob":
-            self._faults.add(("kind",), "of Kubernetes' objects an MPIJob can be read, and no other")
+            self._faults.add(("kind",), "of Kubernetes' objects an MPIJob can be read, and no other", self._torchs())
             return Converted({}, {}, ())
         if "status" in self._value and self._at((*_LAUNCHER, "template")) is None:
             problem = "this is how a job stood, as `taco-launch get -o yaml` tells it, and no job file"
@@ -91,6 +91,21 @@ class _Manifest:
         self._container(_WORKER)
         unused = [path_of(loc) for loc in self._left(self._value, ())]
         return Converted(self._document, self._origin, (*self._notes, *unused))
+
+    def _torchs(self) -> str:
+        """Give the line of a job as a PyTorchJob has it, one process on each of its workers; "" for another object."""
+        if self._value["kind"] != "PyTorchJob":
+            return ""
+        replicas: Loc = ("spec", "pytorchReplicaSpecs")
+        counts = [self._at((*replicas, role, "replicas")) or 1 for role in self._at(replicas) or ()]
+        container: Loc = (*replicas, "Master", "template", "spec", "containers", 0)
+        gpus = self._at((*container, "resources", "limits", "nvidia.com/gpu")) or 1
+        if not all(isinstance(count, int) for count in (*counts, gpus)):
+            return ""
+        each = ("--per-host",) if gpus > 1 else ()  # else every GPU would have a process of its own
+        size = ("--workers", str(sum(counts)), "--gpus", str(gpus)) if counts else ()
+        words = [word for key in ("command", "args") for word in self._words((*container, key))]
+        return shell(("taco-launch", "submit", "--launcher", "env", *each, *size, "--", *(words or ("COMMAND",))))
 
     def _again(self) -> str:
         """Give the line that submits a job again of which `get` told: its size and its command, as far as they are there."""

@@ -57,15 +57,18 @@ def indices(text: str, option: str) -> tuple[int, ...]:
     """Read indices of GPUs, in ascending order.
 
     Raises:
-        SpecError: they are none.
+        SpecError: they are none, or one of them stands there twice.
     """
-    found: set[int] = set()
+    found: list[int] = []
     for word in text.split(","):
         match = _RANGE.fullmatch(word.strip())
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
         if last < first or last >= _MOST:
             raise _refused(option, text, _INDICES)
-        found.update(range(first, last + 1))
+        found += range(first, last + 1)
+    twice = next((index for index in found if found.count(index) > 1), None)
+    if twice is not None:
+        raise _refused(option, text, f"{twice} stands there twice, and an index counts once on each host")
     return tuple(sorted(found))
 
 

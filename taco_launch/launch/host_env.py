@@ -6,7 +6,7 @@ from typing import Dict, Iterable, Iterator, List, Tuple
 from taco_launch.launch import entries
 from taco_launch.launch.decide import Decisions
 from taco_launch.launch.env import GPU_ORDER, VISIBLE_GPUS
-from taco_launch.launch.replace import Option
+from taco_launch.launch.replace import Option, env_option
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement
@@ -43,12 +43,24 @@ def with_gpus(
 def _gpus(spec: JobSpec, placement: Placement, facts: JobFacts, *, order: bool) -> Iterator[Tuple[str, str, str]]:
     without = {host.name for host in spec.hosts if host.gpus == "none"}
     have = {known.host for known in facts.hosts if known.gpus} - without
+    pinned = dict(facts.pinned)
     for share in placement.shares:
-        uuids = [name for name in share.slots if is_gpu(name)]
-        if uuids or (share.slots and share.host in have):
-            yield share.host, VISIBLE_GPUS, ",".join(uuids)
-            if uuids and order:
+        names = [name for name in share.slots if is_gpu(name)] or [str(index) for index in pinned.get(share.host, ())]
+        if names or (share.slots and share.host in have):
+            yield share.host, VISIBLE_GPUS, ",".join(names)
+            if names and order:
                 yield share.host, GPU_ORDER, "PCI_BUS_ID"
+
+
+def typed_gpus(own: HostEnv, placement: Placement, facts: JobFacts) -> Tuple[Option, ...]:
+    """Give what a person types to have the ranks see the GPUs that are pinned: nothing where that is not alike on all hosts."""
+    if {host for host, _gpus in facts.pinned} != {share.host for share in placement.shares}:
+        return ()
+    alike = {tuple(pair for pair in pairs if pair[0] in (VISIBLE_GPUS, GPU_ORDER)) for _host, pairs in own}
+    if len(alike) != 1:
+        return ()
+    why = "the job's GPUs, as nvidia-smi counts them; here each host's own are set"
+    return tuple(env_option(name, value, "launcher", why) for name, value in alike.pop())
 
 
 def by_host(*values: Iterable[Tuple[str, str, str]]) -> HostEnv:

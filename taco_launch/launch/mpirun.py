@@ -8,7 +8,7 @@ from taco_launch.launch import entries
 from taco_launch.launch.asked import check_asked, check_once
 from taco_launch.launch.decide import Decisions, decide, hostfile_path, reached
 from taco_launch.launch.env import mark
-from taco_launch.launch.host_env import host_env, with_gpus
+from taco_launch.launch.host_env import host_env, typed_gpus, with_gpus
 from taco_launch.launch.remarks import Draft, remarks
 from taco_launch.launch.replace import given_options, replaced, tells_hosts
 from taco_launch.launch.separator import escape
@@ -56,10 +56,11 @@ def plan(
     if not tells_hosts(options, by_file=False):
         files = (File(hostfile_path(folder), _hostfile(spec, placement)),)
     of_gpus = with_gpus(host_env(spec, decisions), spec, placement, facts, options)
-    line_ = tuple(token.text for token in (*tokens, *command))
+    typed = (*tokens, *(token for option in typed_gpus(of_gpus, placement, facts) for token in option.tokens), *command)
+    line_ = tuple(token.text for token in typed)
     head = HostCommand(spec.head, tuple(executed), (line_,), tuple(range(placement.np)), tuple(env.items()))
     return LaunchPlan(
-        tokens=(*tokens, *command),
+        tokens=typed,
         commands=(head,),
         host_env=with_sockets(of_gpus, spec, placement, facts, decisions, options),
         files=files,

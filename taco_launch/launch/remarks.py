@@ -7,6 +7,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 from taco_launch.launch import entries
 from taco_launch.launch.decide import Decisions, decide, versions
 from taco_launch.launch.entries import LeftOut
+from taco_launch.launch.inner import inner
 from taco_launch.launch.network_remarks import network_remarks, some
 from taco_launch.launch.replace import Option, tells_hosts
 from taco_launch.launch.separator import taken
@@ -17,6 +18,15 @@ from taco_launch.model.plans import Placement
 _SINGLE_DASH = re.compile(r"-(?!np$|mca$|hostfile$)[a-z]{2}")
 _MPI_INCLUDES = ("btl_tcp_if_include", "oob_tcp_if_include", "prte_if_include")
 _INTERFACE = re.compile(r"=?[A-Za-z][\w.-]*$")  # one name, no list and no network
+# What tells a rank its place, as a variable, and as an option of torch's launchers with nothing behind it.
+_PLACE = re.compile(
+    r"\$\{?((LOCAL_|GROUP_|OMPI_COMM_WORLD_|OMPI_COMM_WORLD_LOCAL_)?RANK|(LOCAL_)?WORLD_SIZE|MASTER_(ADDR|PORT))\b"
+)
+_EMPTY = re.compile(
+    r"--(nnodes|nproc[-_]per[-_]node|node[-_]rank|master[-_](addr|port)|rank|local[-_]rank|world[-_]size)=$"
+)
+_SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
+_BY_A_SHELL = "bash -c 'PROGRAM --node_rank=$RANK ...' has them put in in each rank"
 _OTHER = "-"  # no interface's name
 _KNOBS = ("NCCL_", "HOROVOD_", "LIGHT_", "UCX_")
 Pairs = Sequence[Tuple[str, Optional[str]]]
@@ -58,6 +68,8 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
         *_openmpi5(draft.decisions, draft.options),
         *_overridden(draft.facts, draft.options),
         *(_taken(draft.spec) if by_mpirun else ()),
+        *_inside(draft.spec),
+        *_unread(draft.spec.command),
     ]
     given = draft.given if by_mpirun else ()
     mca = [(option.key[1], option.tokens[-1].text) for option in given if option.key[0] == "mca"]
@@ -187,6 +199,28 @@ def _taken(spec: JobSpec) -> Iterator[str]:
             f"{', '.join(mine)}: run by taco-launch your program gets it; in the pasted line mpirun takes it for its own "
             "(there: sh -c 'PROGRAM ...')"
         )
+
+
+def _inside(spec: JobSpec) -> Iterator[str]:
+    """Say what the one rank of a job that is a launcher has; where that cannot be meant it was refused."""
+    found = inner(spec.command)
+    if found is not None and not spec.per_host:
+        yield (
+            f"all that {found.name} starts shares this job's one slot, and its GPU "
+            "(--launcher env --per-host --slots-per-host N: once on each host, with N slots)"
+        )
+
+
+def _unread(command: Sequence[str]) -> Iterator[str]:
+    """Name the words that a shell in each rank was to put a rank's values into, and none does."""
+    if command[0].rpartition("/")[2] in _SHELLS:
+        return
+    words = [word for word in command if _PLACE.search(word)]
+    if words:
+        yield f"{some(words)}: no shell reads the command, and the program gets this as it stands ({_BY_A_SHELL})"
+    empty = [word for word in command if _EMPTY.match(word)]
+    if empty:
+        yield f"{some(empty)}: nothing stands behind the =; a variable was put in where you typed, not in each rank ({_BY_A_SHELL})"
 
 
 def _text(option: Option) -> str:

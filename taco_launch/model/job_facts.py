@@ -74,7 +74,8 @@ class JobFacts:
     value) of LD_LIBRARY_PATH, CUDA_VISIBLE_DEVICES and of what NCCL, Horovod, LightCC, Open MPI and UCX read, None where it is a container's
     that nobody has looked into. Versions are as the software says them: `4.1.4`. `between` is None where nobody has
     looked at the hosts. `daemon_ports` are those that the job's mpirun and its daemons have for themselves, of
-    `network.port_range`. `near` is by host, of those that the job has some GPUs of, and not all.
+    `network.port_range`. `near` is by host, of those that the job has some GPUs of, and not all; so are `pinned`, the
+    indices of the GPUs that a job will have whatever else runs: of a line that is only shown, when no slot is leased yet.
     """
 
     root: bool
@@ -86,3 +87,4 @@ class JobFacts:
     between: Optional[Between] = None
     daemon_ports: Tuple[int, ...] = ()
     near: Tuple[Tuple[str, Near], ...] = ()
+    pinned: Tuple[Tuple[str, Tuple[int, ...]], ...] = ()

@@ -185,7 +185,8 @@ class Finding:
     """A known text in a log: what it means and what to do.
 
     `signature` is the text's short name, `cause` one or two sentences, `next` what to type or change. `host` is the
-    host that the text is about, "" where it names none; `line` is the number of its line, counted from 1.
+    host that the text is about, "" where it names none; `line` is the number of its line, counted from 1 (0: no line
+    says so, the exit code does).
     """
 
     signature: str

@@ -1,5 +1,6 @@
 """A job that hangs: what its ranks' processes were seen doing, and for how long; and how that is said. Pure."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import List, Mapping, Optional, Sequence, Tuple
 
@@ -63,13 +64,22 @@ def look_every(after: float) -> float:
 
 
 def telling(ranks: Sequence[RankLook]) -> Tuple[RankLook, ...]:
-    """Put those first whose state tells most, then those that are silent for longest; give a bounded number of them."""
-    order = "".join(_STATES)
+    """Put those first whose state tells most, then those that do what the fewest do: the others wait for them.
 
-    def key(look: RankLook) -> Tuple[int, float, int]:
-        return order.index(look.state) if look.state in _STATES else len(order), -look.silent, look.rank
+    Of those that do the same the longest silent come first; a bounded number is given.
+    """
+    order = "".join(_STATES)
+    alike = Counter(map(_does, ranks))
+
+    def key(look: RankLook) -> Tuple[int, int, float, int]:
+        state = order.index(look.state) if look.state in _STATES else len(order)
+        return state, alike[_does(look)], -look.silent, look.rank
 
     return tuple(sorted(ranks, key=key)[:_MOST_RANKS])
+
+
+def _does(look: RankLook) -> Tuple[str, str, str]:
+    return look.program, look.state, look.where
 
 
 def doing(look: RankLook) -> str:
@@ -89,4 +99,7 @@ def reason(seconds: float, running: int, ranks: Sequence[RankLook]) -> str:
         words.append(f"rank {look.rank} on {look.host}{process}{last}")
     left = running - len(words)
     more = [f"{left} more rank{'s' if left > 1 else ''}"] if words and left > 0 else []
+    alike = {_does(look) for look in ranks[len(words) - 1 :]}  # the last one that is told, and the rest
+    if more and len(alike) == 1 and len(ranks) == running:
+        more = [f"{more[0]} like rank {ranks[len(words) - 1].rank}"]
     return "; ".join((f"{HANGS} for {seconds:.0f} s", *words, *more))

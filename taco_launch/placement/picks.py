@@ -35,17 +35,28 @@ def pick(
     return replace(alike, why=f"{alike.why}; free on all hosts of the job", alternatives=kept)
 
 
+def only(gpus: Sequence[int], mesh: Optional[Mesh]) -> Optional[GpuChoice]:
+    """Say what GPUs are worth that a job has for want of others; None where that is not known."""
+    if mesh is None or not gpus:
+        return None
+    found = choose(len(gpus), gpus, mesh)
+    return None if found.sum_gbps is None else replace(found, why=f"{found.why}; there is no other set")
+
+
 def explained(
     hosts: Sequence[Host], placement: Placement, found: Mapping[str, Occupancy], meshes: Mapping[str, Optional[Mesh]]
 ) -> Placement:
-    """Add to each share which GPUs it would have now, where there are several sets of them; `meshes` are by host."""
+    """Add to each share which GPUs it would have now: where there are several sets of them, or their links are known.
+
+    `meshes` are by host.
+    """
     by_name, both = {host.name: host for host in hosts}, shared(hosts, placement, found)
 
     def choice(share: Share) -> Optional[GpuChoice]:
         host, here = by_name[share.host], found[share.host]
         free = [number for number in allowed(host.terms, here) if number < here.gpus and here.slots[number].is_free]
-        if not 0 < share.ranks < len(free):
-            return None
+        if share.ranks >= len(free):
+            return only(free, meshes.get(host.name))
         return pick(share.ranks, free, meshes.get(host.name), both[share.ranks], host.terms.topology)
 
     return replace(placement, shares=tuple(replace(share, choice=choice(share)) for share in placement.shares))

@@ -18,6 +18,8 @@ _PREFIX = re.compile(
     r"|\[ *\d+\.\d+\] "  # dmesg
     r"|\[rank\d+\]: ?"  # torch
 )
+# What torch's excepthook puts before each line of an error that ends a rank, behind the label of the merged log.
+_OF_TORCH = re.compile(r"(?:[^\s/|]+/\d+ *\| ?|[^\n\[]{0,40}\[\d+(?:,\d+)?\]<std\w{3,4}>: ?)?(?P<rank>\[rank\d+\]:)")
 _SPEAKER = re.compile(
     r"(?P<nccl>[\w.-]+):\d+:\d+ \[|\[(?P<mpi>[\w.-]+):\d+\] |[A-Z][a-z]{2} [ \d]\d [\d:]{8} (?P<syslog>[\w.-]+) kernel:"
 )
@@ -49,10 +51,20 @@ def clean(line: str) -> Tuple[str, str]:
     return host, line
 
 
+def says(line: str) -> bool:
+    """Say whether there are words in a line: a ruler is none."""
+    return any(map(str.isalnum, line))
+
+
 def label(line: str) -> str:
     """Give what marks the lines of the rank that says a line, or nothing where no label does."""
-    match = SAID.match(line)
-    return (match.group("label") or match.group("tag")) if match else ""
+    match, torch = SAID.match(line), _OF_TORCH.match(line)
+    return f"{(match['label'] or match['tag']) if match else ''}{torch['rank'] if torch else ''}"
+
+
+def ended(marked: str) -> bool:
+    """Say whether an error whose lines are marked so ended its rank: torch marks only those that nobody has handled."""
+    return marked.endswith("]:")
 
 
 def around(block: str, start: int, position: int, end: int) -> str:

@@ -1,4 +1,4 @@
-"""What Open MPI's launcher says: mpirun 4.1 (ORTE) and 5.0 (PRRTE). From their help-*.txt files and from real runs."""
+"""What launchers say: mpirun 4.1 (ORTE) and 5.0 (PRRTE), from their help-*.txt files and real runs; torchrun of signals."""
 
 from taco_launch.signatures.entry import Kind, Signature
 
@@ -6,8 +6,20 @@ _ORTED = r"(?P<daemon>[\w.-]*(?:orted|prted)[\w.-]*)"
 _REMOTE = r"(?:[\s\S]{0,1500}?Remote host: +(?P<host>\S+))?"
 _NODE = r"(?=(?:[\s\S]{0,500}?Node: *(?P<host>\S+))?)"
 _RANK = r"Process name: \[.*,(?P<rank>\d+)\]\s+Exit code: +"
+# torchrun's own words of the rank that failed first on its host, up to the signal's number.
+_OR_BOX = (
+    r"|Root Cause \(first observed failure\):\s+\[0\]:\s+time[^\n]*\s+host +: (?:localhost\s|(?P<host2>\S+))\s*"
+    r"rank +: (?P<rank2>\d+)[^\n]*\s+exitcode +: -"
+)
 
 LAUNCHER = (
+    Signature(
+        "mpirun-inside",
+        ("does not support recursive calls",),
+        "A launcher was started inside a launcher: the program of a rank is mpirun itself, which refuses to run there.",
+        "Give the program alone, without mpirun and its options: taco-launch run --np 4 -- python3 train.py.",
+        r"(?:mpirun|mpiexec|orterun) does not support recursive calls",
+    ),
     Signature(
         "orted-not-on-path",
         ("orted: command not found", "prted: command not found", "orted: not found", "prted: not found"),
@@ -282,34 +294,36 @@ RANKS = (
     ),
     Signature(
         "rank-killed",
-        ("noticed that process rank ",),
+        ("noticed that process rank ", "Root Cause (first observed failure)"),
         "Rank {rank} on {host} was killed (signal 9): by the kernel for want of memory, or by somebody.",
         "On {host}: dmesg -T | grep -i 'killed process'. If it was memory: smaller batches, fewer data loader workers; "
         "in a container with --memory, more of it.",
-        r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal 9\b",
+        r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal 9\b" + _OR_BOX + r"9\b",
         kind=Kind.OUTCOME,
-        lines=2,
+        lines=9,
     ),
     Signature(
         "rank-bus-error",
-        ("noticed that process rank ",),
+        ("noticed that process rank ", "Root Cause (first observed failure)"),
         "Rank {rank} on {host} ended with a bus error, most often because /dev/shm was full.",
         "df -h /dev/shm where the ranks run. A container: docker run --shm-size=32g (shm_size in the inventory). The host: "
         "mount -o remount,size=32g /dev/shm, and remove what was left in it.",
-        r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal (?:7|10)\b",
+        r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal (?:7|10)\b"
+        + _OR_BOX
+        + r"(?:7|10)\b",
         kind=Kind.OUTCOME,
-        lines=2,
+        lines=9,
     ),
     Signature(
         "rank-crashed",
-        ("noticed that process rank ",),
+        ("noticed that process rank ", "Root Cause (first observed failure)"),
         "Rank {rank} on {host} crashed ({why}).",
         "Look at the stack above, if there is one. In Python: run it with -x PYTHONFAULTHANDLER=1. A library built for "
         "another CUDA, NCCL or CPU does this too.",
         r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal (?:4|6|8|11) "
-        r"\((?P<why>[^)]+)\)",
+        r"\((?P<why>[^)]+)\)" + _OR_BOX + r"(?:4|8|11) [^\n]*\((?P<why2>SIG\w+)\)",
         kind=Kind.OUTCOME,
-        lines=2,
+        lines=9,
     ),
     Signature(
         "rank-terminated",

@@ -55,10 +55,14 @@ TORCH = (
     Signature(
         "torchrun-child-failed",
         ("ChildFailedError",),
-        "torchrun ended because one of its ranks failed; it does not say why.",
+        "torchrun ended because [[rank?rank {rank} failed with exit code {code}||one of its ranks failed]]; it does not "
+        "say why.",
         "Read that rank's own lines before this point. For the trace in this place: @record of "
         "torch.distributed.elastic.multiprocessing.errors before main.",
+        r"ChildFailedError(?:[\s\S]{0,6000}?\nRoot Cause [\s\S]{0,400}?\n +rank +: (?P<rank>\d+)[\s\S]{0,100}?\n +exitcode +: "
+        r"(?P<code>-?\d+))?",
         kind=Kind.FALLBACK,
+        lines=60,
     ),
     Signature(
         "torch-without-nccl",
@@ -91,5 +95,16 @@ TORCH = (
         "collective under an 'if rank == 0'.",
         r"Detected mismatch between collectives on ranks\.?"
         r"(?: Rank (?P<rank>\d+) is running collective: (?P<what>\w+(?:\([^)\r\n]{0,120}\))?))?",
+    ),
+    Signature(
+        "torch-thread-at-exit",
+        ("terminate called without an active exception",),
+        "A thread of C++ was still at work on {host} when its program ended. Most often it is one of torch's gloo (as of "
+        "2.13), which lets go of a tensor after the last collective while Python ends. If nothing else is told here, the "
+        "rank's work was done; names and addresses of hosts have no part in it.",
+        "End the script with torch.distributed.destroy_process_group(), which waits for gloo's threads. "
+        "DistributedDataParallel keeps them even so: save and flush all, then os._exit(0). Where the rank has not come "
+        "to its end, see where it was: -x PYTHONFAULTHANDLER=1.",
+        kind=Kind.OUTCOME,
     ),
 )

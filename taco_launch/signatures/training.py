@@ -218,8 +218,8 @@ TRAINING = (
         ("Traceback (most recent call last)",),
         "The program raised {error}.",
         "Read the traceback that ends there: its last File line of your own is the place.",
-        r"(?m)^(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
-        r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|ChildFailed|"
+        r"(?m)^(?!\S*ChildFailedError)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
+        r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|"
         r"remote process exited))(?:: [^\r\n]*\S)?)",
         kind=Kind.OUTCOME,
         lines=60,

@@ -17,7 +17,7 @@ from taco_launch.agent import processes
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.logs import Reader
 from taco_launch.agent.protocol import Line
-from taco_launch.errors import QUOTED
+from taco_launch.errors import quoted
 from tests.agent.conftest import PYTHON, Family, Mail, held
 from tests.conftest import eventually
 
@@ -140,8 +140,9 @@ def test_it_ends_as_its_command_does(ranks: Ranks, script: str, reported: int, c
         (
             "python3 train.py",
             127,
-            f"cannot run 'python3 train.py': No such file or directory ({QUOTED})",
+            f"cannot run 'python3 train.py': No such file or directory ({quoted('')})",
         ),
+        ("x" * 300, 126, f"cannot run '{'x' * 300}': File name too long"),
     ],
 )
 def test_a_command_that_cannot_run(ranks: Ranks, command: str, code: int, why: str) -> None:
@@ -149,6 +150,14 @@ def test_a_command_that_cannot_run(ranks: Ranks, command: str, code: int, why: s
     assert guard.wait("exit") == report(code, why)
     assert process.wait(5) == code
     assert ranks.log == f"taco-launch: {why}\n".encode()
+
+
+def test_python3_is_there(ranks: Ranks, tmp_path: Path) -> None:
+    (tmp_path / "python3").symlink_to("/bin/true")
+    _process, guard = ranks.run("python", "x.py", shared={**SHARED, "PATH": str(tmp_path)})
+    assert guard.wait("exit") == report(
+        127, "cannot run 'python': No such file or directory (python3 is there: type that)"
+    )
 
 
 @pytest.mark.parametrize("missing", MPIRUN)

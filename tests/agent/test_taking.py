@@ -25,6 +25,7 @@ from tests.placement.machines import FOLDER
 
 __all__ = ["cluster"]
 UUIDS = tuple(f"GPU-{number}0000000-0000-0000-0000-000000000000" for number in range(8))
+NO_OTHER = ": slowest link 25 GB/s; there is no other set"
 EIGHT = tuple(replace(host, slots=8) for host in HOSTS)
 
 
@@ -61,7 +62,11 @@ def test_two_jobs_get_the_two_halves(cluster: Cluster, smi: Smi) -> None:
     assert (choice.ring, choice.bottleneck_gbps, len(choice.alternatives)) == ((0, 3, 2, 1), 25, 2)
     second, known = cluster.gang("b", 4, hosts=EIGHT[:1]).assemble(JobFacts(root=True), ignore)
     assert gpus(second) == {"n1": "4567"}
-    assert smi.calls.count("topo") == 1  # nothing was to be chosen for the second
+    assert smi.calls.count("topo") == 1
+    choice = second.shares[0].choice  # nothing was to be chosen for the second
+    assert choice is not None
+    assert (choice.gpus, choice.ring, choice.bottleneck_gbps) == ((4, 5, 6, 7), (4, 7, 6, 5), 25)
+    assert (choice.alternatives, choice.why[-len(NO_OTHER) :]) == ((), NO_OTHER)
     ((host, near),) = known.near
     assert (host, len(near), near[0]) == ("n1", 4, (("mlx5_2",), ("mlx5_3",), (), ("mlx5_0", "mlx5_1")))
 
@@ -203,8 +208,17 @@ def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
     other.release(gone=True)
 
 
-def test_jobs_without_a_choice_do_not_ask(cluster: Cluster, smi: Smi) -> None:
-    placement, known = cluster.gang("a", 8, hosts=EIGHT[:1]).assemble(JobFacts(root=True), ignore)
+def test_jobs_of_whole_hosts_do_not_ask(cluster: Cluster, smi: Smi) -> None:
+    """What was asked for an earlier job they have, too."""
+    whole, some = cluster.gang("a", 8, hosts=EIGHT[:1]), cluster.gang("b", 2, hosts=EIGHT[:1])
+    placement, known = whole.assemble(JobFacts(root=True), ignore)
     assert gpus(placement) == {"n1": "01234567"}
-    assert known.near == ()
+    assert (known.near, placement.shares[0].choice) == ((), None)
     assert "topo" not in smi.calls
+    cluster.end(whole)
+    assembled(some)
+    cluster.end(some)
+    choice = assembled(cluster.gang("c", 8, hosts=EIGHT[:1])).shares[0].choice
+    assert choice is not None
+    assert (len(choice.ring), choice.bottleneck_gbps, choice.alternatives) == (8, 50, ())
+    assert smi.calls.count("topo") == 1

@@ -1,6 +1,7 @@
 """Watches of hosts: what they tell, that they end and are begun again, that none is left."""
 
 import json
+import os
 import select
 import time
 from collections.abc import Iterator
@@ -126,6 +127,36 @@ def test_what_is_no_answer(watched: Watched, said: str, why: str) -> None:
     watched.say(said)
     eventually(lambda: watched.free(WISH) is None and watched.watchers.down())
     assert why in watched.watchers.down()[HERE]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_host_that_has_not_got_the_agent_is_given_it(
+    tmp_path: Path, broken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at the start of a job; once, where it cannot be put there."""
+    here, there = tmp_path / "state/agent", tmp_path / "state/jobs/.agents"
+    for folder in (here, there, tmp_path / "bin"):
+        folder.mkdir(parents=True)
+    (there / "lines").write_text(line("a", "") + "\n")
+    script = tmp_path / "bin/ssh"  # the other host is this one, without the head's own agent
+    full = 'case $last in *"wc -c"*) echo the disk is full >&2; exit 1; esac\n' if broken else ""
+    run = f'exec sh -c "$(printf %s "$last" | sed s#{here}/#/nowhere/#)"\n'
+    script.write_text(f"#!/bin/sh\nfor last; do :; done\n{full}{run}")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    found, wish = Watched(here), WISH._replace(host="n2")
+    try:
+        if broken:
+            eventually(lambda: found.free(wish) is None and found.watchers.down())
+            why = f"the agent cannot be put into {there}: the disk is full"
+            assert found.watchers.down() == {"n2": why}
+            eventually(lambda: found.free(wish) is None and "can't open file" in found.watchers.down()["n2"])
+            return
+        eventually(lambda: found.free(wish) is None and found.watchers.occupancies())
+        assert found.watchers.occupancies()[wish].free == 1
+        assert found.watchers.down() == {}
+    finally:
+        found.watchers.close()
 
 
 def test_a_host_that_says_nothing(watched: Watched) -> None:

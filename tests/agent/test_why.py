@@ -1,5 +1,6 @@
 """Why a job failed: from the beginning and the end of the log of the rank to blame, and of mpirun's own."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from taco_launch.agent import logs, records
 from taco_launch.agent.folders import JobFolder
-from taco_launch.agent.why import last_lines, why
+from taco_launch.agent.why import explained, last_lines, why
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import CleanUp, JobSpec, Policy, RankEnd
 from tests.agent.conftest import scratch
@@ -31,7 +32,7 @@ def _spec(folder: JobFolder) -> None:
 
 
 def told(folder: JobFolder, *, ended_itself: bool = True) -> list[tuple[str, str, int]]:
-    found = why(folder, 4, "gpu1", ended_itself=ended_itself)
+    found = why(folder, 4, "gpu1", ended_itself=ended_itself).findings
     return [(finding.signature, finding.host, finding.line) for finding in found]
 
 
@@ -57,7 +58,7 @@ def test_hosts_are_told_by_the_names_of_the_spec(folder: JobFolder, monkeypatch:
     pair = b"pair of MPI processes are unable to reach each other\n Process 1 ([[1,1],0]) is on host: vm\n"
     write(folder.launcher, pair + b" Process 2 ([[1,1],8]) is on host: 10.0.0.2\n BTLs attempted: self\n")
     write(folder.rank(4), b"ip-10-0-0-2:31:31 [0] NCCL WARN Duplicate GPU detected : rank 0 and rank 1\n")
-    found = why(folder, 4, "gpu2", ended_itself=True)
+    found = why(folder, 4, "gpu2", ended_itself=True).findings
     assert [(finding.signature, finding.host) for finding in found] == [
         ("nccl-gpu-shared", "gpu2"),
         ("mpi-unreachable", "gpu1"),
@@ -92,10 +93,10 @@ def test_what_a_rank_survived_is_not_why_it_ended(folder: JobFolder) -> None:
     write(folder.rank(4), early + end)
     assert told(folder) == [("python-exception", "gpu1", 4), ("command-not-found", "gpu1", 1)]
     write(folder.rank(5), early + b"step\n" * 100 + end)
-    found = why(folder, 5, "gpu1", ended_itself=True)
+    found = why(folder, 5, "gpu1", ended_itself=True).findings
     assert [(finding.signature, finding.line) for finding in found] == [("python-exception", 104)]
     write(folder.rank(6), OUT_OF_MEMORY + end.replace(b"mine", b"caught") + b"step\n" * 300 + end)
-    found = why(folder, 6, "gpu1", ended_itself=True)
+    found = why(folder, 6, "gpu1", ended_itself=True).findings
     assert [(finding.signature, finding.line) for finding in found] == [
         ("python-exception", 307),
         ("cuda-out-of-memory", 1),
@@ -172,3 +173,62 @@ def test_the_last_lines_of_a_rank_are_bounded(folder: JobFolder, data: bytes, li
         write(folder.rank(4), data)
     spec = records.read_spec(folder)
     assert last_lines(folder, spec, RankEnd(4, "gpu1", 1))[1] == lines
+
+
+@pytest.mark.parametrize(("before", "filler", "after"), [(3, 0, 40), (30, 0, 20), (30, 1 << 18, 40), (2, 0, 19)])
+def test_lines_that_tell_why_are_shown_where_others_follow(
+    folder: JobFolder, before: int, filler: int, after: int
+) -> None:
+    """Those of torch's launcher, which come after its ranks' own; also in a log that is looked at from both ends."""
+    error = b"[rank3]: Traceback (most recent call last):\n[rank3]: ValueError: NaN\n"
+    box = b"torchrun said\n" * (after - 1) + b"=====\n"
+    write(folder.rank(4), b"nothing\n" * 2 * filler + b"step\n" * before + error + box)
+    told = why(folder, 4, "gpu1", ended_itself=True)
+    assert [finding.signature for finding in told.findings] == ["python-exception"]
+    assert told.line == 2 * filler + before + 2
+    shown = last_lines(folder, records.read_spec(folder), RankEnd(4, "gpu1", 1), told.line)[1]
+    end = ["torchrun said"] * 3 + ["====="]
+    steps = ["step"] * min(before, 13)
+    if after < 20:
+        assert shown[-after - 1] == "[rank3]: ValueError: NaN"
+        return
+    assert list(shown) == [*steps, *error.decode().splitlines(), f"[taco-launch: {after - 4} lines left out]", *end]
+
+
+@pytest.mark.parametrize("launcher", ["env", "torchrun"])
+@pytest.mark.parametrize(
+    ("code", "said", "names"),
+    [
+        (137, b"step\n", ["rank-killed"]),
+        (135, b"step\n", ["rank-bus-error"]),
+        (139, b"step\n", ["rank-crashed"]),
+        (143, b"step\n", ["rank-terminated"]),
+        (130, b"step\n", []),
+        (1, b"step\n", []),
+        (137, OUT_OF_MEMORY, ["cuda-out-of-memory", "rank-killed"]),
+        (137, b"Traceback (most recent call last):\nValueError: mine\n", ["rank-killed", "python-exception"]),
+        (139, b"Fatal Python error: Segmentation fault\n", ["python-crashed"]),
+    ],
+)
+def test_a_signal_is_told_where_no_launcher_does(
+    folder: JobFolder, launcher: str, code: int, said: bytes, names: list[str]
+) -> None:
+    """The processes that share a slot are told by RANK and PROCESS_INDEX."""
+    spec = replace(records.read_spec(folder), launcher=launcher, procs_per_gpu=2)
+    records.write_spec(folder, spec)
+    write(folder.rank(3), said)
+    found = why(folder, 3, "gpu1", ended_itself=True, exit_code=code).findings
+    assert [finding.signature for finding in found] == names
+    assert all(
+        finding.cause.startswith("Rank 1, process 1 on gpu1 ") for finding in found if finding.signature[:5] == "rank-"
+    )
+    assert (
+        why(folder, 3, "gpu1", ended_itself=False, exit_code=code).findings
+        == found[: found[:1] != () and "cuda" in names[0]]
+    )
+
+
+def test_a_ruler_is_no_last_word(folder: JobFolder) -> None:
+    write(folder.rank(4), b"the end\n-----\n *** \n\n")
+    end = RankEnd(4, "gpu1", 1)
+    assert explained(folder, "failed", end, 1, "gpu1", ended_itself=True)[0] == "failed; its last words: the end"

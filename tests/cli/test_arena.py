@@ -8,8 +8,16 @@ from taco_launch.cli.arena import slip
 from tests.cli.test_cli import call
 
 ARENAS = shlex.split("--workers 2 --gpus 4 --env A=1 --tensorboard --mca a b --gdr -H h1")
+# As the guide on ACK's topology scheduling has it, in short.
+ACK = (
+    'mpirun --allow-run-as-root -np "4" -bind-to none -map-by slot -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH '
+    "--mca btl ^openib python x.py"
+)
 TYPED = (
-    (("submit", "pytorch", "--name=b", "python x.py -n 1"), "Type: taco-launch submit --name b -- python x.py -n 1\n"),
+    (
+        ("submit", "pytorch", "--name=b", "python x.py -n 1"),
+        "Type: taco-launch submit --launcher env --name b -- python x.py -n 1\n",
+    ),
     (
         ("submit", "mpijob", "--name=b", "--gpus=1", "--workers=3", "--image=i:1", "python x.py"),
         "Type: taco-launch submit --workers 3 --gpus 1 --name b -- python x.py\n",
@@ -30,6 +38,17 @@ TYPED = (
             "put it into the image\n  left out: --epochs is no option here; one of your program stands behind --\n"
         ),
     ),
+    (
+        ("submit", "mpi", "--name=b", "--gpus=1", "--workers=4", "--gputopology=true", ACK),
+        "Type: taco-launch submit --workers 4 --gpus 1 --name b --gputopology -x NCCL_DEBUG=INFO --mca btl '^openib' -- python x.py\n",
+    ),
+    (
+        ("submit", "pytorch", "--workers=2", "--gpus=2", "torchrun --nproc_per_node=2 --node_rank=$RANK x.py"),
+        (
+            "Type: taco-launch submit --launcher env --per-host --workers 2 --gpus 2 -- bash -c 'torchrun --nproc_per_node=2 "
+            "--node_rank=$RANK x.py'\n"
+        ),
+    ),
     (("run", "--env=A=1", "--", "true"), "No such option: --env: a variable is given by -x NAME=VALUE\n"),
     (
         ("run", "--image", "i:1", "--data=d:/d", "--logdir", "/d", "--", "true"),
@@ -40,7 +59,7 @@ TYPED = (
         ),
     ),
     (("run", "horovod", "--name", "b"), "Type: taco-launch run --name b -- python3 train.py\n"),
-    (("run", "pytorch", "python 'x.py"), "Type: taco-launch run -- python3 train.py\n"),
+    (("run", "pytorch", "python 'x.py"), "Type: taco-launch run --launcher env -- python3 train.py\n"),
 )
 
 

@@ -11,6 +11,7 @@ import pytest
 from taco_launch.cli import job_tables
 from taco_launch.flows.follow import Job
 from taco_launch.flows.seeing import Node
+from taco_launch.model.choices import GpuChoice
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import (
     Event,
@@ -173,10 +174,13 @@ def test_top_node_says_who_holds_what() -> None:
     lines = text(job_tables.top_nodes(NODES, wide=True)).splitlines()
     assert lines[0].endswith("GPU(Allocated)  HELD BY")
     assert [line.split("  ")[-1].strip() for line in lines[1:4]] == [
-        "2 job vgg16 (alice)",
+        "2 job vgg16 (alice): GPU 0,1",
         "1 job vgg16 (alice)",
-        "1 used by process 4711 (python3 of bob)",
+        "1 used by process 4711 (python3 of bob): GPU 0",
     ]
+    both = (SlotState("GPU-1", HELD), SlotState("GPU-2", replace(HELD, job="b")), SlotState("GPU-3", HELD))
+    shown = text(job_tables.top_nodes((replace(NODES[0], occupancy=gpus("a", *both)),), wide=True))
+    assert "  2 job vgg16 (alice): GPU 0,2; 1 job b (alice): GPU 1\n" in shown
 
 
 def test_top_node_without_gpus() -> None:
@@ -354,6 +358,15 @@ def test_wide_get() -> None:
     ):
         assert line in shown.splitlines(), line
     assert shown.splitlines()[-1].endswith("  running  a; b")
+
+
+def test_wide_get_shows_the_gpus_of_hosts_that_are_alike_once() -> None:
+    mine = GpuChoice((4, 5, 6, 7), (4, 7, 6, 5), 25, 175, "why these")
+    shares = (*(HostRanks(f"gpu{number}", 4, choice=mine) for number in (1, 2)), HostRanks("gpu3", 1))
+    shown = text(job_tables.one_job(job("dist", 9, JobState.RUNNING, 60, shares=shares), NOW, wide=True))
+    table = shown.partition("GPUS of gpu[1-2]:\n")[2].splitlines()
+    assert table[1].split() == ["chosen", "4,5,6,7", "4-7-6-5", "25", "175", "why", "these"]
+    assert shown.count("GPUS of") == 1
 
 
 def test_get_shows_a_hang_and_the_first_rank_to_fail() -> None:

@@ -90,7 +90,7 @@ def test_nothing_is_asked_where_all_is_declared(two: Path, monkeypatch: pytest.M
     monkeypatch.setattr("taco_launch.cli.options.Settings.head", refuse)
     result = call("-i", str(two), "run", "--dry-run", "--", "true")
     assert result.exit_code == 0
-    assert result.stderr.startswith("no host was asked: RDMA ports are looked for when the job starts")
+    assert result.stderr.startswith("note: no host was asked: RDMA ports are looked for when the job starts")
     assert call("-i", str(two), "run", "--dry-run", "--transport", "tcp", "--", "true").stderr == ""
 
 

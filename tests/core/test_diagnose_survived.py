@@ -64,6 +64,17 @@ def test_an_error_counts_after_which_its_rank_falls_silent(dress: str, after: in
     assert told == ["python-exception"] * found + ["rank-exited"] * failed
 
 
+@pytest.mark.parametrize("before", ["", "gpu2/1 | ", "[1,3]<stderr>:"])
+def test_an_error_that_torch_marks_ended_its_rank_whoever_goes_on(before: str) -> None:
+    """The first of a log counts, not one of the ranks that lost it; nor one that was handled."""
+    first = ["[rank3]: Traceback (most recent call last):", "[rank3]: ValueError: mine"]
+    other = ["[rank2]: Traceback (most recent call last):", "[rank2]: RuntimeError: lost it"]
+    handled = ["Traceback (most recent call last):", "KeyError: 'skipped'"]
+    lines = [*handled, "step", first[0], other[0], first[1], other[1], *["said by the launcher"] * 300]
+    found = explain([f"{before}{line}" for line in lines])
+    assert [finding.cause for finding in found] == ["The program raised ValueError: mine."]
+
+
 @pytest.mark.parametrize(("after", "found"), [(0, 1), (20, 1), (21, 0), (200, 0)])
 def test_an_error_without_a_label_counts_near_the_end_or_a_failure(after: int, found: int) -> None:
     lines = [*TRACEBACK, *["step"] * after]

@@ -26,6 +26,22 @@ def test_what_tells_most_comes_first() -> None:
     assert len(telling([RankLook(rank) for rank in range(1000)])) == 64
 
 
+def test_the_rank_that_does_what_no_other_does_comes_first() -> None:
+    """The others wait for it, though they are silent for longer."""
+    waits = [
+        RankLook(rank, 10 + rank, "python3", "S", "in futex_do_wait", 601.0, "step 2", "gpu1") for rank in range(3)
+    ]
+    odd = RankLook(3, 13, "python3", "S", "in hrtimer_nanosleep", 600.0, "step 2", "gpu2")
+    found = telling((*waits, odd))
+    assert found == (odd, *waits)
+    told = reason(601, 4, found)
+    assert (
+        "; rank 3 on gpu2: process 13 (python3) sleeps (S, in hrtimer_nanosleep), its last line: step 2; rank 0" in told
+    )
+    assert told.endswith("; 2 more ranks like rank 0")
+    assert reason(601, 5, found).endswith("; 3 more ranks")  # one was not seen
+
+
 @pytest.mark.parametrize(
     ("look", "words"),
     [

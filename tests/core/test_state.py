@@ -1,7 +1,6 @@
 """The fold of a job's events is total, its end is final, and the verdict is the table below."""
 
 import itertools
-import json
 
 import pytest
 from hypothesis import given, settings
@@ -9,8 +8,7 @@ from hypothesis import strategies as st
 
 from taco_launch import state
 from taco_launch.errors import FAILED, NO_JOB, OK
-from taco_launch.model.codec import to_json
-from taco_launch.model.jobs import Event, Finding, JobRecord, JobState, Policy, RankEnd, Restart, Transition
+from taco_launch.model.jobs import Event, JobRecord, JobState, Policy, RankEnd, Restart, Transition
 
 TIMES = st.floats(min_value=0, max_value=4e9)
 TERMINAL = [entry for entry in JobState if entry.is_terminal]
@@ -378,32 +376,3 @@ def end(rank: int, code: int, *, consequence: bool = False) -> RankEnd:
 def test_culprit(failures: list[RankEnd], launcher_code: int, rank: int | None) -> None:
     found = state.culprit(failures, launcher_code)
     assert (None if found is None else found.rank) == rank
-
-
-FOUND = Finding("ssh-refused", "gpu2 is up, but no sshd listens on its port 22.", "Start it.", "gpu2", 3)
-
-
-def test_findings_come_with_the_end_and_old_records_have_none() -> None:
-    end = {"state": "FAILED", "exit_code": 125}
-    assert state.reduce([Event(1.0, state.ENDED, "why", end)]).findings == ()
-    told = json.loads(json.dumps(to_json({**end, "findings": [FOUND]})))
-    assert state.reduce([Event(1.0, state.ENDED, "why", told)]).findings == (FOUND,)
-
-
-@pytest.mark.parametrize(
-    ("started", "findings", "reason"),
-    [
-        pytest.param(0, (FOUND, FOUND), f"no rank started: {FOUND.cause}", id="no-rank"),
-        pytest.param(0, (), "the launcher exited", id="nothing-known"),
-        pytest.param(1, (FOUND,), "the launcher exited", id="a-rank-ran"),
-    ],
-)
-def test_the_reason_is_the_cause_where_no_rank_started(
-    started: int, findings: tuple[Finding, ...], reason: str
-) -> None:
-    assert state.explained("the launcher exited", started, findings, "") == reason
-
-
-def test_what_was_written_last_where_nothing_known_was() -> None:
-    assert state.explained("rank 1 exited", 2, (), "bad lr") == "rank 1 exited; its last words: bad lr"
-    assert state.explained("rank 1 exited", 2, (Finding("s", "c", "n", "", 1),), "bad lr") == "rank 1 exited"

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -103,6 +105,25 @@ def test_the_choice_is_shown_before_anything_is_started(taco: Taco) -> None:
 
 
 @pytest.mark.usefixtures("v100")
+def test_gpus_that_are_sure_are_shown_and_named(taco: Taco) -> None:
+    """Where there is no other set: in the line, which can be pasted, with --explain, in `get` and in `top node`."""
+    sure = ("--np", "6", "--gpu-ids", "0,2,4-7")
+    dry = taco("run", *sure, "--dry-run", "--", *SHOW)
+    pasted = subprocess.run(["sh", "-c", dry.stdout], capture_output=True, text=True, check=True, env=taco.env)
+    assert pasted.stdout == "0,2,4,5,6,7\n" * 6
+    assert "note:" not in dry.stderr
+    row = r"chosen  0,2,4,5,6,7  0-[-\d]{9} +25 +\d+  ring .* slowest link 25 GB/s; there is no other set"
+    assert re.search(row, taco("run", *sure, "--dry-run", "--explain", "--", "true").stdout)
+    some = taco("run", "--np", "3", "--dry-run", "--", "true")
+    assert "note: which GPUs of localhost the job gets is chosen when it starts" in some.stderr
+    taco("submit", "--name", "sure", *sure, "--", "sleep", "60")
+    eventually(lambda: "RUNNING" in taco("get", "sure").stdout)
+    assert re.search(row, taco("get", "sure", "-o", "wide").stdout)
+    assert re.search(r"  6 job sure \(\S+\): GPU 0,2,4,5,6,7\n", taco("top", "node", "-o", "wide").stdout)
+    taco("stop", "--grace", "0", "sure")
+
+
+@pytest.mark.usefixtures("v100")
 def test_the_order_of_devices_is_nvidia_smis(taco: Taco) -> None:
     show = ("--", "sh", "-c", "echo $CUDA_DEVICE_ORDER")
     assert "| PCI_BUS_ID\n" in taco("run", "--np", "1", *show).stdout
@@ -119,4 +140,4 @@ def test_what_is_asked_for_and_not_there_is_told_by_host(taco: Taco) -> None:
     assert "localhost: 0 slots (GPU 0,1,2,3,4,5,6,7: Tesla V100-SXM2-16GB, not H100)" in other.stderr
     wrong = taco("run", "--np", "2", "--gpu-ids", "x", "--", "true")
     assert wrong.returncode == 2
-    assert "--gpu-ids: 1 fault\n  : 'x': indices of GPUs are written 0,2,4-7" in wrong.stderr
+    assert "--gpu-ids: 1 fault\n  'x': indices of GPUs are written 0,2,4-7" in wrong.stderr

@@ -1,5 +1,6 @@
 """What a dry run prints is what will be run."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from taco_launch.errors import PlacementError
 from taco_launch.flows import plan
 from taco_launch.inventory import profile
 from taco_launch.launch import mpirun
+from taco_launch.launch.plan import line
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.found import NOT_ASKED, Absent
 from taco_launch.model.hardware import Driver, Gpu, Gpus
@@ -95,8 +97,65 @@ def test_the_choice_is_that_of_the_hosts_as_they_are() -> None:
     assert told.plan == plain.plan
     ((host, choice),) = told.choices
     assert (host, choice.gpus, choice.bottleneck_gbps) == ("a", (4, 5, 6, 7), 25)
-    whole = plan.dry_run(replace(spec, np=7), {}, lambda _missing: {}, look, root=True, explain=True)
-    assert (whole.choices, len(asked)) == ((), 1)
+    pinned = plan.dry_run(replace(spec, np=7), {}, lambda _missing: {}, look, root=True, explain=True)
+    ((host, only),) = pinned.choices
+    assert (only.gpus, only.ring, only.bottleneck_gbps) == ((0, 2, 3, 4, 5, 6, 7), (0, 3, 2, 6, 5, 7, 4), 25)
+    assert (len(asked), only.alternatives) == (2, ())
+    all_of_it = replace(spec, np=8, hosts=(replace(hosts[0], terms=Terms()),))
+    whole = plan.dry_run(all_of_it, {}, lambda _missing: {}, look, root=True, explain=True)
+    assert (whole.choices, len(asked)) == ((), 2)
+    # Its links are known where it is asked for something else.
+    all_of_it = replace(all_of_it, hosts=(replace(hosts[0], slots=None, terms=Terms()),))
+    whole = plan.dry_run(all_of_it, {}, lambda _missing: {}, look, root=True, explain=True)
+    assert [len(choice.ring) for _host, choice in whole.choices] == [8]
+
+
+def lined(launcher: str, *terms: Terms, **more: Any) -> tuple[tuple[str, ...], list[str]]:
+    """Give the lines of a job on hosts with eight GPUs each, and the notes of its GPUs."""
+    hosts = tuple(Host(name, name, slots=8, terms=each) for name, each in zip("abc", terms, strict=False))
+    spec = JobSpec(
+        "job",
+        ("true",),
+        hosts,
+        head="a",
+        profile=AUTO,
+        container=Container("image"),
+        **{**DECLARED, "network": Network(interface="eth0", rdma="off"), "launcher": launcher, **more},
+    )
+    refuse: Any = lambda missing: pytest.fail(str(missing))  # noqa: E731
+    found = plan.dry_run(spec, {}, refuse, refuse, root=True)
+    lines = tuple(line(command) for command in found.plan.commands)
+    notes = [note for note in found.notes if "GPUs" in note]
+    return tuple(",".join(re.findall(r"(?<=CUDA_VISIBLE_DEVICES=)[0-9,]+", text)) for text in lines), notes
+
+
+def test_the_line_names_gpus_that_are_sure() -> None:
+    some = Terms(only=(0, 2, 4, 5, 6, 7))
+    assert lined("mpirun", some, np=6) == (("0,2,4,5,6,7",), [])
+    assert lined("mpirun", some, some, np=12) == (("0,2,4,5,6,7",), [])
+    assert lined("torchrun", some, Terms(without=(7,))) == (("0,2,4,5,6,7", "0,1,2,3,4,5,6"), [])
+    assert lined("env", Terms(only=(3,)), np=1) == (("3",), [])
+    assert lined("env", some, per_host=True, host_count=1, slots_per_host=6) == (("0,2,4,5,6,7",), [])
+    assert lined("mpirun", Terms(), Terms()) == (("",), [])  # whole hosts
+    assert lined("mpirun", some, env=(("CUDA_VISIBLE_DEVICES", "1"),)) == (("1",), [])
+    assert lined("mpirun", some, np=6, env=(("CUDA_DEVICE_ORDER", "FASTEST_FIRST"),))[0] == ("0,2,4,5,6,7",)
+
+
+@pytest.mark.parametrize(
+    ("terms", "more", "told"),
+    [
+        ((Terms(only=(0, 2, 4)), Terms(only=(0, 2, 4))), {"np": 4}, "which GPUs of b the job gets is chosen"),
+        ((Terms(), Terms()), {"slots_per_host": 3}, "which GPUs of a,b the job gets is chosen"),
+        ((Terms(without=(0, 1)),), {"np": 4}, "which GPUs of a the job gets is chosen"),
+        ((Terms(only=(2, 3)), Terms()), {}, r"not the same on all of its hosts \(2,3 on a\)"),
+        ((Terms(only=(0,)), Terms(only=(1,))), {}, r"\(0 on a; 1 on b\), which a line of mpirun cannot say"),
+    ],
+)
+def test_and_where_it_does_not_a_note_says_so(terms: tuple[Terms, ...], more: dict[str, Any], told: str) -> None:
+    found, (note,) = lined("mpirun", *terms, **more)
+    assert found == ("",)
+    assert re.search(told, note)
+    assert lined("mpirun", *terms, **more, env=(("CUDA_VISIBLE_DEVICES", "1"),)) == (("1",), [])
 
 
 def test_the_hcas_are_those_near_the_chosen_gpus() -> None:
@@ -126,9 +185,8 @@ def test_the_hcas_are_those_near_the_chosen_gpus() -> None:
         plain = plan.dry_run(spec, {}, lambda _missing: {}, lambda _missing: (facts, ()), root=True)
         made = found.plan
         assert (plain.plan, plain.notes) == (made, found.notes)
-        assert [note for note in found.notes if "near the GPUs that it gets" in note] == (
-            [] if exclusive or terms.get("topology") is False else list(found.notes)
-        )
+        near = [note for note in found.notes if "near the GPUs that it gets" in note]
+        assert len(near) == (0 if exclusive or terms.get("topology") is False else 1)
         (token,) = (token for token in made.tokens if token.text.startswith("NCCL_IB_HCA="))
         assert ("have others nearer" in token.why) == (token.text.count("mlx5_") < len(mesh("dgx1v").topology.nics))
         return token.text

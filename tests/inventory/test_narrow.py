@@ -53,17 +53,19 @@ def test_the_command_line_goes_before_the_inventorys_topology(asked: bool | None
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"gpu_ids": "0;2"}, "--gpu-ids: 1 fault\n  : '0;2': indices of GPUs are written 0,2,4-7"),
+        ({"gpu_ids": "0;2"}, "--gpu-ids: 1 fault\n  '0;2': indices of GPUs are written 0,2,4-7"),
         ({"gpu_ids": ""}, "indices of GPUs are written 0,2,4-7"),
         ({"gpu_ids": "3-1"}, "indices of GPUs are written 0,2,4-7"),
         ({"gpu_ids": "0,999"}, "indices of GPUs are written 0,2,4-7"),
-        ({"exclude": ("gpu2:x",)}, "--exclude: 1 fault\n  : 'x': indices of GPUs are written 0,2,4-7"),
+        ({"gpu_ids": "0,0"}, "--gpu-ids: 1 fault\n  '0,0': 0 stands there twice"),
+        ({"gpu_ids": "0-3,2"}, "2 stands there twice"),
+        ({"exclude": ("gpu2:x",)}, "--exclude: 1 fault\n  'x': indices of GPUs are written 0,2,4-7"),
         ({"exclude": ("gpu1:",)}, "indices of GPUs are written 0,2,4-7"),
         ({"exclude": ("gpu9",)}, "--exclude: 1 fault\n  column 1: 'gpu9': no such host in c.yaml"),
         ({"exclude": ("gpu[1-3]", "[fe80::3]")}, "no host is left"),
         (
             {"gpu_ids": "0", "exclude": ("gpu2:0",)},
-            "--gpu-ids: 1 fault\n  : '0': --exclude leaves none of these on gpu2",
+            "--gpu-ids: 1 fault\n  '0': --exclude leaves none of these on gpu2",
         ),
         ({"selectors": ("leaf",)}, "are written LABEL=VALUE"),
         ({"selectors": ("leef=a",)}, "no host has a label 'leef'; the hosts have leaf, rack (did you mean 'leaf'?)"),
@@ -79,4 +81,4 @@ def test_what_is_refused(asked: dict[str, Any], words: str) -> None:
 
 
 def test_indices_in_ascending_order() -> None:
-    assert indices(" 4-6, 0 ,5", "--gpu-ids") == (0, 4, 5, 6)
+    assert indices(" 4-6, 0 ,7", "--gpu-ids") == (0, 4, 5, 6, 7)

@@ -1,6 +1,13 @@
 """place: offline, of what nvidia-smi printed or facts; what cannot be placed is said, and nothing is guessed silently."""
 
+import io
 import json
+import os
+import shlex
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from taco_launch.cli.main import cli
 from taco_launch.errors import PlacementError, SpecError, UsageError
+from taco_launch.flows import captures
 from tests.placement.machines import ABOUT, FOLDER
 
 DGX1V = str(FOLDER / "dgx1v.txt")
@@ -56,6 +64,54 @@ def test_a_table() -> None:
     assert chosen.split()[:5] == ["chosen", "0,3", "0-3", "50", "50"]
     assert [line.split()[0] for line in lost[:2]] == ["lost", "lost"]
     assert "25 GB/s an NVLink, PCIe 3.0" in lost[-1]
+
+
+def test_a_pipe_is_read_as_long_as_somebody_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(captures, "_WRITER_SECONDS", 0.2)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    message = refused("--topology", str(pipe), "--gpus", "4").message
+    assert message == f"{pipe}: is a pipe into which nobody wrote within 0.2 s"
+    matrix = Path(DGX1V).read_bytes()
+
+    def write(pause: float) -> None:
+        with pipe.open("wb") as file:
+            for part in (matrix[:100], matrix[100:]):
+                time.sleep(pause)
+                file.write(part)
+                file.flush()
+
+    for pause in (0.0, 0.3):
+        writer = threading.Thread(target=write, args=(pause,))
+        writer.start()
+        assert captures.read((pipe,), io.BytesIO())[0] == (("pipe", matrix),)
+        writer.join()
+    made = f"cat {shlex.quote(DGX1V)} | exec {shlex.quote(sys.executable)} -m taco_launch place --topology /dev/fd/0 --gpus 4"
+    done = subprocess.run(["sh", "-c", made], capture_output=True, text=True, check=True)  # as <(...) is
+    assert "chosen  0,1,2,3" in done.stdout
+    endless = subprocess.Popen(["cat", "/dev/zero"], stdout=subprocess.PIPE)
+    assert endless.stdout is not None
+    with endless, endless.stdout as end:
+        message = refused("--topology", f"/dev/fd/{end.fileno()}", "--gpus", "4").message
+    assert message.endswith("more than 16 MiB, which no capture has")
+
+
+@pytest.mark.parametrize(
+    ("machine", "model", "link"),
+    [
+        ("dgx1v", "H100", "NV1"),
+        ("dgx1v", "A100", "NV1"),
+        ("dgx1v", "T4", "NV1"),
+        ("a100x8", "V100", "NV12"),
+        ("h100x8", "A100", "NV18"),
+        *((name, about["model"].removeprefix("NVIDIA "), "") for name, about in ABOUT.items()),
+    ],
+)
+def test_a_model_that_has_no_such_links(machine: str, model: str, link: str) -> None:
+    """Is taken at the user's word, and said."""
+    done = place("--topology", str(FOLDER / f"{machine}.txt"), "--gpus", "1", "--model", model)
+    told = f"warning: --model {model}: these GPUs are not linked by {link}, as those in "
+    assert (done.exit_code, done.stderr[: len(told)]) == (0, told if link else "")
 
 
 def test_standard_input_and_a_model_that_is_not_told() -> None:
@@ -141,7 +197,7 @@ def test_what_is_no_matrix(change: Any, message: str, tmp_path: Path) -> None:
         (("--gpus", "1", "--free", "0,8"), 2, "--free 8: the GPUs in"),
         (("--gpus", "1", "--free", "2-1"), 2, "'2-1': indices of GPUs are written 0,2,4-7"),
         (("--gpus", "1", "--free", "x"), 2, "'x': indices of GPUs are written 0,2,4-7"),
-        (("--gpus", "2", "--free", "1,1"), 4, "2 GPUs do not fit: free: 1"),
+        (("--gpus", "2", "--free", "1,1"), 2, "'1,1': 1 stands there twice"),
         (("--gpus", "1", "--model", "V10"), 2, "--model V10: what its links carry is not known"),
     ],
 )

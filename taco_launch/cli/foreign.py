@@ -1,0 +1,55 @@
+"""Options that other tools have and this one has not, and how the same is said here."""
+
+from collections.abc import Sequence
+
+import click
+
+_SET = "taco-launch tells every rank itself: leave it out"
+_PROFILE = "what mpirun is told beside the job stands in a profile; those that there are bind to none and map by slot (--profile)"
+_HOSTFILE = "a hostfile is an inventory: -i FILE"
+_PER_HOST = "ranks on each host are said by --slots-per-host N"
+_WDIR = "cd there before you type the line; in containers let the command begin with: env -C DIR"
+_LOG = "each rank's output is kept by itself: taco-launch logs NAME --rank N"
+# By its name without leading -, and with - for _: options of mpirun(1), horovodrun(1), torch/distributed/run.py and Arena.
+_OPTIONS = {
+    **dict.fromkeys(("bind-to", "map-by", "rank-by", "report-bindings", "display-map", "display-allocation"), _PROFILE),
+    **dict.fromkeys(("bind-to-core", "bind-to-none", "bycore", "byslot", "bynode"), _PROFILE),
+    "allow-run-as-root": "it is added where it is needed: leave it out",
+    **dict.fromkeys(
+        ("oversubscribe", "nooversubscribe"), "a host takes as many ranks as it has slots: -H HOST:SLOTS says how many"
+    ),
+    **dict.fromkeys(("hostfile", "machinefile", "default-hostfile"), _HOSTFILE),
+    **dict.fromkeys(("N", "npernode", "ppr", "nproc-per-node"), _PER_HOST),
+    **dict.fromkeys(("wdir", "wd"), _WDIR),
+    **dict.fromkeys(("tag-output", "timestamp-output", "output-filename"), _LOG),
+    "gmca": "an MCA parameter is given by --mca NAME VALUE",
+    "num-proc": "the number of ranks is said by --np N",
+    "nnodes": "the number of hosts is said by --hosts N",
+    **dict.fromkeys(("node-rank", "master-addr", "master-port", "use-env", "standalone"), _SET),
+    **dict.fromkeys(("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf"), _SET),
+    "max-restarts": "a job is tried again by --backoff-limit N",
+    "type": "jobs are found by their name alone, whatever they are: leave it out",
+    "loglevel": "-v says more, -q less",
+}
+
+
+def refuse(ctx: click.Context, words: Sequence[str]) -> None:
+    """Refuse a long option with one dash, as mpirun has them: its letters would be taken for options of their own.
+
+    Raises:
+        NoSuchOption: with the option as it was typed.
+    """
+    for word in words:
+        name = word.partition("=")[0]
+        if name.startswith("-") and not name.startswith("--") and len(name) > 2 and _known(name):
+            raise click.NoSuchOption(name, ctx=ctx)
+
+
+def told(error: click.NoSuchOption) -> click.UsageError:
+    """Give the error that says how it is said here; the same one where that is not known."""
+    how = _known(error.option_name)
+    return click.UsageError(f"No such option: {error.option_name}: {how}", error.ctx) if how else error
+
+
+def _known(option: str) -> str:
+    return _OPTIONS.get(option.lstrip("-").replace("_", "-"), "")

@@ -1,0 +1,51 @@
+"""A launcher as the first words of a job's command: which one it is, and whether it can run inside of ours."""
+
+from dataclasses import dataclass
+from typing import Optional, Sequence
+
+from taco_launch.model.jobs import JobSpec
+
+_KINDS = {"mpirun": "mpirun", "mpiexec": "mpirun", "orterun": "mpirun", "horovodrun": "horovodrun", "torchrun": "torch"}
+_MODULES = ("torch.distributed.launch", "torch.distributed.run")
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A launcher: its `name` as people say it, its `kind` (mpirun, horovodrun or torch), how many `words` name it."""
+
+    name: str
+    kind: str
+    words: int
+
+
+def inner(command: Sequence[str]) -> Optional[Inner]:
+    """Give the launcher that a command begins with; None where there is none, or nothing for it to start (--version).
+
+    What a shell is given (`sh -c '...'`) is not looked into.
+    """
+    name = command[0].rpartition("/")[2]
+    if name in _KINDS:
+        found = Inner(name, _KINDS[name], 1)
+    elif name.startswith("python") and "-m" in command[1:-1]:
+        at = list(command).index("-m")
+        if command[at + 1] not in _MODULES or any(not word.startswith("-") for word in command[1:at]):
+            return None
+        found = Inner(command[at + 1], "torch", at + 2)
+    else:
+        return None
+    rest = command[found.words :]
+    return found if len(rest) > 1 or any(not word.startswith("-") for word in rest) else None
+
+
+def clashes(spec: JobSpec, found: Inner) -> bool:
+    """Say whether a job that starts that launcher can only fail, or be as many jobs as it has ranks.
+
+    Open MPI refuses to be started by itself. Torch's launchers are made to be started once on each host; the others
+    start ranks on all hosts by themselves, and are right where there is one.
+    """
+    if spec.launcher == "mpirun" and found.kind == "mpirun":
+        return True
+    one_host = len(spec.hosts) == 1 or spec.host_count == 1
+    if spec.per_host:
+        return found.kind != "torch" and not one_host
+    return not (spec.np == 1 or (one_host and spec.slots_per_host == 1)) or spec.procs_per_gpu > 1

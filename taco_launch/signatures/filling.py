@@ -1,0 +1,31 @@
+"""The values that a known text holds, put into the cause and the next step that the table has for it; pure."""
+
+import re
+from typing import Dict, Mapping
+
+# Of a value no more characters are told.
+MOST_SHOWN = 200
+# A part of a text that is told only if a value is known: [[value?then]] or [[value?then||else]].
+_PART = re.compile(r"\[\[(?P<name>\w+)\?(?P<then>.*?)(?:\|\|(?P<other>.*?))?\]\]")
+
+
+class _Filling(Dict[str, str]):
+    """The values of a text; what the log does not name is a question mark."""
+
+    def __missing__(self, name: str) -> str:
+        return "?"
+
+
+def values_of(match: "re.Match[str]") -> Dict[str, str]:
+    """Give the groups by name. One that ends in a digit is another place for the same value."""
+    values: Dict[str, str] = {}
+    for name, value in match.groupdict().items():
+        if value:
+            values.setdefault(name.rstrip("0123456789"), value[:MOST_SHOWN])
+    return values
+
+
+def filled(text: str, values: Mapping[str, str], no_host: str) -> str:
+    """Put values into a text of the table, and leave out its parts that need one that is not known."""
+    text = _PART.sub(lambda part: (part["then"] if part["name"] in values else part["other"]) or "", text)
+    return text.format_map(_Filling({"host": no_host, **values}))

@@ -177,10 +177,11 @@ def test_the_benchmark_gives_one_table(hosts: Hosts, launcher: str) -> None:
     each = 1 if "--per-host" in launcher else 2
     np, gpus = str(2 * each), (0, 3)[:each]
     where = ("--np", np, "-H", f"gpu1:{each},gpu2:{each}", "--launcher", *launcher.split())
-    table = hosts.ok("bench", "run", "--name", launcher.replace(" --", "-"), *where, "--", *SEEN, *BENCHMARK, *TINY)
+    name = launcher.replace(" --", "-")
+    table = hosts.ok("bench", "run", "--name", name, *where, "--", *SEEN, *BENCHMARK, *TINY)
     assert re.fullmatch(rf"{TABLE} +{np} +[0-9.]+ +[0-9.]+ +-\n", table), table
-    name = f"{launcher.replace(' --', '-')}-np{np}"
-    output = hosts.ok("logs", name)
+    (log,) = (hosts.lab.state / "ladders").glob(f"{name}-[0-9a-f]*[0-9a-f]/*.log")
+    output = log.read_text()
     sample = json.loads(hosts.lab.taco("bench", "parse", "-", "--json", input=output).stdout)
     assert measured(sample["rows"]) == [(int(np), True, True)], sample
     same_lines(output, "gpu1/0", int(np))
@@ -189,7 +190,6 @@ def test_the_benchmark_gives_one_table(hosts: Hosts, launcher: str) -> None:
         for host in (1, 2)
         for local in range(each)
     ]
-    hosts.ok("delete", name)
 
 
 def measured(rows: Sequence[dict[str, Any]]) -> list[tuple[int, bool, bool]]:

@@ -159,20 +159,25 @@ def running(shell: str, *ops: Op) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 SLOW = 'echo x >"$1/begun"; sleep 0.5; echo x >"$1/finished"'
+HELD = 'echo x >"$1/begun"; until [ -e "$1/go" ]; do sleep 0.05; done; echo x >"$1/finished"'
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
 @each_shell
 def test_a_step_is_finished_though_its_batch_is_ended(shell: str, number: int, tmp_path: Path) -> None:
-    with running(shell, op(SLOW, str(tmp_path)), op(f"touch {tmp_path}/second")) as process:
+    with running(shell, op(HELD, str(tmp_path)), op(f"touch {tmp_path}/second")) as process:
         eventually((tmp_path / "begun").exists, 10, "the step to begin")
         os.killpg(process.pid, number)
         process.wait(10)
         # a second set-up waits until that step is over, and then plans anew
         waited = []
-        second = script([op('touch "$1/third"', str(tmp_path))]).encode()
-        done = subprocess.run(argv(shell), input=second, capture_output=True, timeout=20, check=True)
-    outcome = read(done.stdout.splitlines(keepends=True), MARKER, waits=lambda: waited.append(True))
+        with running(shell, op('touch "$1/third"', str(tmp_path))) as second:
+            assert second.stdout is not None
+            told = [second.stdout.readline()]
+            (tmp_path / "go").touch()
+            told += second.stdout
+        assert second.returncode == 0
+    outcome = read(told, MARKER, waits=lambda: waited.append(True))
     assert (outcome.whole, outcome.stale, outcome.ran, waited) == (True, True, (), [True])
     assert (tmp_path / "finished").exists()
     assert not (tmp_path / "second").exists()

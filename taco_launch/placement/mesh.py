@@ -2,13 +2,11 @@
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Dict, Sequence, Set, Tuple
+from typing import Dict, Sequence, Set, Tuple
 
+from taco_launch.model.hardware import Topology
 from taco_launch.placement.bandwidth import Figures
 from taco_launch.placement.rings import Matrix, Rings, rings
-
-if TYPE_CHECKING:  # it takes longer to import than all else here, and a job's start has nothing to do with it mostly
-    from taco_launch.model.hardware import Topology
 
 # How near an HCA is to a GPU, nearest first (facts/distance.py); what is farther counts for nothing.
 NEAR = ("PIX", "PXB", "PHB", "NODE")
@@ -22,7 +20,7 @@ class Mesh:
     stands for it: GPUs with one list of CPUs are at one node.
     """
 
-    topology: "Topology"
+    topology: Topology
     matrix: Matrix
     nodes: Tuple[str, ...]
     hcas: Tuple[Tuple[int, ...], ...]
@@ -51,7 +49,7 @@ class Mesh:
 
 
 @functools.lru_cache(maxsize=64)
-def mesh_of(topology: "Topology", figures: Figures) -> Mesh:
+def mesh_of(topology: Topology, figures: Figures) -> Mesh:
     """Make a host's matrix ready; hosts that are linked alike share what is worked out of it."""
     count = len(topology.gpus)
     links = [row[:count] for row in topology.links[:count]]

@@ -82,7 +82,7 @@ def merged(of_runs: Iterable[Circumstances]) -> Circumstances:
     for one in of_runs:
         for host, what, value in one.facts:
             values.setdefault((host, what), {})[value] = None
-    return Circumstances(tuple(sorted((*place, " / ".join(found)) for place, found in values.items())))
+    return Circumstances(tuple(sorted((*place, " / ".join(sorted(found))) for place, found in values.items())))
 
 
 _Values = dict[str, dict[str, str]]

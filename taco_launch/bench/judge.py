@@ -20,9 +20,13 @@ from taco_launch.bench.runs import Key
 
 
 class VerdictKind(Enum):
-    """What is said of a cell; only a regression makes a night fail."""
+    """What is said of a cell; only a regression makes a night fail.
+
+    UNSURE is what differed twice by what matters, where the nights of the baseline differ too much among themselves.
+    """
 
     OK = "ok"
+    UNSURE = "unsure"
     REGRESSION = "regression"
     IMPROVEMENT = "improvement"
     DRIFT = "drift"
@@ -241,6 +245,12 @@ def _verdict(cell: _Cell, rules: Rules, fresh: float) -> Verdict:
             kind = VerdictKind.IMPROVEMENT if side == "better" else VerdictKind.REGRESSION
             return Verdict(key, kind, change, p, f"{side}: {percent(change)} {against}, {again}: {_since(cell)}")
         why += f", but {percent(change)} when {again}"
+        if (
+            abs(change.value) >= rules.min_effect
+            and not known.slope
+            and _side(cell, cell.fresh) == _side(cell, cell.tonight)
+        ):
+            return Verdict(key, VerdictKind.UNSURE, change, p, f"{why}: the nights differ too much to be sure")
     if known.slope:
         total = known.slope * (len(known.nights) - 1)
         change = Interval(math.expm1(total), None, None)

@@ -11,6 +11,7 @@ _CHILDREN = {
     VerdictKind.REGRESSION: "failure",
     VerdictKind.NO_SAMPLE: "error",
     VerdictKind.NO_VERDICT_YET: "skipped",
+    VerdictKind.UNSURE: "skipped",
 }
 
 

@@ -22,6 +22,7 @@ _MARKS = re.compile(r"([\\`*<>|]|(?<=\])\()")
 # What a person wants to see first.
 _ORDER = (
     VerdictKind.REGRESSION,
+    VerdictKind.UNSURE,
     VerdictKind.DRIFT,
     VerdictKind.NO_SAMPLE,
     VerdictKind.IMPROVEMENT,
@@ -30,6 +31,7 @@ _ORDER = (
 )
 _WORDS = {
     VerdictKind.REGRESSION: "slower",
+    VerdictKind.UNSURE: "that may have changed",
     VerdictKind.DRIFT: "drifting",
     VerdictKind.NO_SAMPLE: "without a sample",
     VerdictKind.IMPROVEMENT: "faster",
@@ -200,6 +202,8 @@ def _verdicts(summary: Summary) -> Iterator[str]:
 
 def _next(summary: Summary) -> Iterator[str]:
     steps = []
+    if summary.unfit:
+        steps.append("nothing was judged, and the baseline is as it was: the same can be run again at any time")
     if summary.green and summary.outcome is Outcome.REGRESSION:
         steps.append(f"`taco-launch bench diff {summary.green} {summary.ladder}`: everything that differs")
     if summary.of(VerdictKind.REGRESSION):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -128,6 +128,9 @@ def _written(target: Path | None, *, force: bool) -> Iterator[IO[bytes]]:
 @click.option("--variant", metavar="NAME", help="With --workload: what was measured, such as tcp.")
 @click.option("--np", "ranks", type=click.IntRange(min=1), metavar="N", help="With --workload: the number of ranks.")
 @click.option("--hosts", metavar="HOSTS", help="With --workload: where it ran, such as gpu[1-4].")
+@click.option(
+    "--baseline", is_flag=True, help="Nights that count in the baseline of the other history count here, too."
+)
 @talk_options
 @click.argument("logs", metavar="FILE...", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @click.pass_context
@@ -138,15 +141,14 @@ def import_(
     *,
     db: Path | None,
     workload: str | None,
-    name: str | None,
-    variant: str | None,
-    ranks: int | None,
-    hosts: str | None,
+    baseline: bool,
+    **of: Any,
 ) -> int:
     """Add FILEs to the history: exports of another history, or logs of a benchmark that somebody else ran.
 
     Exports (JSON or CSV) are merged by the ids of their ladders: what is here already stays, and the same file twice
-    adds nothing. With --workload each FILE is a log of one run, - is standard input, and all of them are repeats of one
+    adds nothing. Nights count in no baseline here, since they may be of other machines of the same names, unless
+    --baseline has them count. With --workload each FILE is a log of one run, - is standard input, and all of them are repeats of one
     cell; a log without a whole result adds nothing at all, and says why.
 
     \b
@@ -158,21 +160,21 @@ def import_(
     from taco_launch.bench.exchange import read
     from taco_launch.bench.history import open_history
 
-    of_logs = {"--name": name, "--variant": variant, "--np": ranks, "--hosts": hosts}
+    of_logs = {"--name": of["name"], "--variant": of["variant"], "--np": of["ranks"], "--hosts": of["hosts"]}
     if workload is None:
         given = [option for option, value in of_logs.items() if value is not None]
         if given:
             raise UsageError(f"{given[0]} is for logs", hint=f"--workload {FORM} says what they are of")
         entries = [entry for log in logs for entry in read(Path(log))]
-    elif variant is None:
+    elif of["variant"] is None:
         raise UsageError("--workload needs --variant", hint="--variant NAME: what was measured, such as tcp")
     else:
-        entries = [_of_logs(logs, workload, name, variant, ranks, hosts)]
+        entries = [_of_logs(logs, workload, **of)]
     new = 0
     with open_history(measuring.history_path(db)) as history:
         for ladder, runs in entries:
             if workload is None or history.ladder(ladder.id) is None:  # a log that came by standard input has no time
-                new += history.merge(ladder, runs)
+                new += history.merge(replace(ladder, accepted=ladder.accepted and baseline), runs)
     here = sum(len(entry.runs) for entry in entries) - new
     ids = ", ".join(entry.ladder.id for entry in entries[:_TOLD]) + (", ..." if len(entries) > _TOLD else "")
     settings_of(ctx).talk(f"{new} run{'' if new == 1 else 's'} added, {here} were here already: {ids or 'no ladder'}")

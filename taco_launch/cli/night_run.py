@@ -77,7 +77,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
 
     \b
     Exit codes: 0 nothing got slower, 6 something did, 5 the cluster is not fit (broken, busy, or it does not answer),
-    1 it failed: a cell has no sample, or it runs already, 130 somebody ended it.
+    1 it failed: a cell has no sample, or it runs already, 2 the matrix or the inventory is wrong, 130 somebody ended it.
     """
     from taco_launch.bench.estimates import require
     from taco_launch.flows.night_install import check_name
@@ -86,14 +86,13 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
 
     settings = settings_of(ctx)
     require()
-    found = load(matrix, os.environ)
-    night = name or found.name
+    night = name or load(matrix, os.environ).name
     check_name(night)
     place = folder(os.environ, os.geteuid(), night)
     with _alone(place, night):
         begun = Last(time.time(), os.getpid())
-        with _kept(place, begun, night) as keep:
-            summary = _measured(settings, found, night, options)
+        with _kept(place, begun, night, junit) as keep:
+            summary = _measured(settings, load(matrix, os.environ), night, options)
             path = _write(place, summary, junit)
             from taco_launch.bench.summary import line, to_json
 
@@ -155,15 +154,15 @@ def _alone(place: Path, night: str) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise TacoLaunchError(
-                f"the night {night} runs already", hint=f"how far it is: taco-launch nightly status {night}"
+                f"the night {night} runs already", hint="what it has measured so far: taco-launch bench show"
             ) from None
         yield
 
 
 @contextlib.contextmanager
-def _kept(place: Path, begun: "Last", night: str) -> "Iterator[Callable[[Last], None]]":
+def _kept(place: Path, begun: "Last", night: str, junit: str | None) -> "Iterator[Callable[[Last], None]]":
     """Keep that a night runs, and how it ended however that was; what is given takes how it ended well."""
-    from taco_launch.bench.summary import Outcome
+    from taco_launch.bench.summary import Outcome, Summary
     from taco_launch.flows import night_record
 
     night_record.write(place, begun)
@@ -180,6 +179,10 @@ def _kept(place: Path, begun: "Last", night: str) -> "Iterator[Callable[[Last], 
     except TacoLaunchError as error:
         words = f"nightly {night}: FAILED: {render.one_line(error.message)}"
         keep(replace(ended, exit_code=error.exit_code, line=words))
+        # What a CI system or a person looks at must not be of another night.
+        broken = Summary(night, night, "", "not-begun", begun.started, time.time(), broken=error.message)
+        with contextlib.suppress(TacoLaunchError):
+            keep(replace(ended, summary=str(_write(place, broken, junit))))
         raise
     except KeyboardInterrupt:
         keep(replace(ended, exit_code=INTERRUPTED, line=f"nightly {night}: FAILED: somebody ended it"))
@@ -242,6 +245,9 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
     if settings.output in ("json", "yaml"):
         render.data({"nights": [to_json(one) for one in found]}, settings.output)
         return
+    if not found:
+        settings.talk(f"no night of {name} counts on cluster {settings.load().cluster}")
+        return
     render.table(("LADDER", "STARTED", "OUTCOME"), [(one.id, _at(one.started), one.outcome) for one in found])
 
 
@@ -253,7 +259,7 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
 def accept(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
     """Have the night LADDER count in the baseline, whatever was judged of it: it was a false alarm.
 
-    LADDER is an id, the beginning of one, or `last`, the newest of all ladders.
+    LADDER is an id, the beginning of one, or `last`, the newest of all nights.
 
     \b
     Examples:
@@ -286,19 +292,24 @@ def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
 
     with open_history(measuring.history_path(db), create=False) as history:
         one = _night(history, ladder)
+        if not any(run.readings and not run.warm_up for _at, run in history.runs(one.id)):
+            raise UsageError(f"{one.id} has measured nothing that a baseline could begin with")
+        gone = [each for each in history.baseline(one.matrix, one.cluster) if each.started < one.started]
         history.reset(one.started, one.matrix, one.cluster)
         history.accept(one.id)
-    settings_of(ctx).talk(f"the baseline of {one.matrix} begins with {one.id}")
+    count = f"{len(gone)} night{'' if len(gone) == 1 else 's'} before it count no longer"
+    settings_of(ctx).talk(f"the baseline of {one.matrix} begins with {one.id}; {count}")
 
 
 def _night(history: "History", ladder: str) -> "Ladder":
     from taco_launch.bench.history import LadderKind
     from taco_launch.cli.history import named_ladder
 
-    one = named_ladder(history, ladder)
+    newest = history.ladders(LadderKind.NIGHT, limit=1) if ladder == "last" else ()
+    one = newest[0] if newest else named_ladder(history, ladder)
     if one.kind is not LadderKind.NIGHT:
         what = f"made by {one.kind.value}, not by nightly run"
-        raise UsageError(f"{one.id}: {what}", hint="taco-launch nightly status shows the last night")
+        raise UsageError(f"{one.id}: {what}", hint=f"nights that count: taco-launch nightly baseline show {one.matrix}")
     if one.ended is None:
         raise UsageError(f"{one.id} has not ended")
     return one

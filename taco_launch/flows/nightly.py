@@ -9,7 +9,7 @@ from statistics import fmean
 
 from taco_launch.bench.differences import Difference, differences, merged
 from taco_launch.bench.history import History, Ladder, LadderKind
-from taco_launch.bench.judge import Rules, Series, suspects, verdicts
+from taco_launch.bench.judge import Rules, Series, VerdictKind, suspects, verdicts
 from taco_launch.bench.ladder import again
 from taco_launch.bench.matrix import Matrix
 from taco_launch.bench.runs import Cell, Circumstances, Key, Metric, Run
@@ -56,7 +56,8 @@ def run(
 ) -> Summary:
     """Make a night of the ladder of `plan`, which the history does not know yet, and judge it.
 
-    What it measured counts in the baseline of later nights where nothing got slower and each cell has a sample.
+    What it measured counts in the baseline of later nights where nothing got slower, or may have, and each cell has a
+    sample.
 
     Raises:
         HostError: the head cannot be reached, or was lost before anything was measured.
@@ -93,7 +94,7 @@ def run(
         differences=() if green is None else _differences(history, green, measured.runs),
         notes=tuple(notes),
     )
-    if summary.outcome is Outcome.OK:
+    if summary.outcome is Outcome.OK and not summary.of(VerdictKind.UNSURE):
         history.accept(one.id)
     history.end(one.id, summary.outcome.value)
     if measured.outcome == ladders.INTERRUPTED:
@@ -258,19 +259,23 @@ def _wait_for_room(
         waited = time.monotonic() - began
         if not busy:
             if told:
-                note(f"the cluster is free after {waited / 60:.0f} min")
+                note(f"the cluster is free after {_span(waited)}")
             return ""
         if waited >= seconds:
-            return f"{busy}; waited {waited / 60:.0f} min" if told else busy
+            return f"{busy}; waited {_span(waited)}" if told else busy
         if busy != told:
             note(f"waiting: {busy}")
             told = busy
         time.sleep(min(_LOOK_SECONDS, max(seconds - waited, 0.0)))
 
 
+def _span(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
 def _busy(nodes: Iterable[seeing.Node], wanted: Collection[str]) -> str:
     found = [
-        f"{node.host.name}: {node.problem or held}"
+        f"{node.host.name}: {node.problem or f'its slots are taken: {held}'}"
         for node in nodes
         if node.host.name in wanted
         for held in ["" if node.occupancy is None else seeing.held(node.occupancy)]

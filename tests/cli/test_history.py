@@ -164,9 +164,14 @@ def test_a_reader_makes_no_history(verb: str, args: tuple[str, ...], tmp_path: P
 def test_an_export_is_imported_once(ending: str, db: str, tmp_path: Path) -> None:
     file, other = str(tmp_path / f"x.{ending}"), str(tmp_path / "new" / "other.db")
     assert bench("export", db, "-o", file).stderr == f"2 ladders written to {file}\n"
-    assert bench("import", other, file).stderr == "14 runs added, 0 were here already: taco-000001, taco-000002\n"
+    added = "14 runs added, 0 were here already: taco-000001, taco-000002\n"
+    assert bench("import", other, "--baseline", file).stderr == added
     assert bench("import", other, file).stderr == "0 runs added, 14 were here already: taco-000001, taco-000002\n"
     assert bench("export", other, "--format", ending).stdout == Path(file).read_text()
+    strange = str(tmp_path / "strange.db")  # nights of other machines, perhaps: they count in no baseline
+    assert bench("import", strange, file).stderr == added
+    found = json.loads(bench("export", strange).stdout)["ladders"]
+    assert [ladder["accepted"] for ladder in found] == [False, False]
     one = bench("export", db, "taco-000001").stdout
     assert [found["id"] for found in json.loads(one)["ladders"]] == ["taco-000001"]
     assert [found["id"] for found in json.loads(bench("export", db, "--last", "1").stdout)["ladders"]] == [

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.bench.history import Ladder, LadderKind, open_history
+from tests.bench.ladders import run
 from tests.conftest import Taco
 
 DAY = 86400.0
@@ -24,7 +25,9 @@ def nights(taco: Taco) -> list[str]:
                 f"tiny-{ago}", "tiny", LadderKind.NIGHT, "", 1, "local", began, began, outcome, outcome == "ok"
             )
             history.begin(night)
+            history.add(night.id, 0, run(1.0))
         history.begin(Ladder("tiny-x", "tiny", LadderKind.LADDER, "", 1, "local", now, now, "done"))
+        history.begin(Ladder("tiny-bare", "tiny", LadderKind.NIGHT, "", 1, "local", now - DAY / 2, now, "failed"))
         history.begin(Ladder("tiny-now", "tiny", LadderKind.NIGHT, "", 1, "local", now))
     return ["tiny-3", "tiny-2", "tiny-1"]
 
@@ -44,7 +47,9 @@ def test_a_red_night_counts_once_it_is_accepted(taco: Taco) -> None:
 
 @pytest.mark.usefixtures("nights")
 def test_the_baseline_begins_with_the_new_normal(taco: Taco) -> None:
-    assert taco("nightly", "baseline", "reset", "tiny-2").returncode == 0
+    done = taco("nightly", "baseline", "reset", "tiny-2")
+    assert done.returncode == 0
+    assert done.stderr == "the baseline of tiny begins with tiny-2; 1 night before it count no longer\n"
     assert counted(taco) == ["tiny-1", "tiny-2"]
     table = taco("nightly", "baseline", "show", "tiny").stdout.splitlines()
     assert [line.split()[0] for line in table] == ["LADDER", "tiny-1", "tiny-2"]
@@ -60,6 +65,14 @@ def test_what_is_no_night_is_refused(taco: Taco, ladder: str, words: str) -> Non
         refused = taco("nightly", "baseline", verb, ladder)
         assert refused.returncode == 2
         assert words in refused.stderr
+    assert counted(taco) == ["tiny-1", "tiny-3"]
+
+
+@pytest.mark.usefixtures("nights")
+def test_a_baseline_begins_with_no_night_that_measured_nothing(taco: Taco) -> None:
+    refused = taco("nightly", "baseline", "reset", "tiny-bare")
+    assert refused.returncode == 2
+    assert "tiny-bare has measured nothing" in refused.stderr
     assert counted(taco) == ["tiny-1", "tiny-3"]
 
 

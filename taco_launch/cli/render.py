@@ -15,7 +15,6 @@ import click
 from taco_launch.cli.options import Settings, colour_wanted, settings_of
 from taco_launch.command import as_typed
 from taco_launch.model.codec import to_json
-from taco_launch.state import numbered
 
 if TYPE_CHECKING:
     from taco_launch.diagnose import Match
@@ -191,6 +190,8 @@ def more_hosts(count: int) -> str:
 
 def ending(settings: Settings, found: "Job") -> None:
     """Say on stderr how a job stands or ended."""
+    from taco_launch.state import numbered
+
     record = found.record
     colour = {"SUCCEEDED": "green", "FAILED": "red", "LOST": "red"}.get(record.state.value, "yellow")
     training = record.training(record.ended or 0.0)

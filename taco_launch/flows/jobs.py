@@ -2,7 +2,6 @@
 
 import os
 import re
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -21,7 +20,7 @@ _RUN_PATIENCE_SECONDS = 300.0
 
 def default_name(command: tuple[str, ...]) -> str:
     """Make a name for a job out of its command, and four random letters."""
-    return f"{stem(command)}-{secrets.token_hex(2)}"
+    return f"{stem(command)}-{os.urandom(2).hex()}"
 
 
 def stem(command: tuple[str, ...]) -> str:

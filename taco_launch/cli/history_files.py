@@ -71,6 +71,9 @@ def export(
 
     with opened(db) as history:
         chosen = [named_ladder(history, name) for name in ladders] or [*reversed(history.ladders(None, matrix, last))]
+        if not chosen:
+            what = "the history is empty" if matrix is None else f"no ladder is of matrix {matrix}"
+            raise UsageError(f"nothing to export: {what}", hint="taco-launch bench history")
         with _written(target, force=force) as file:
             _write(form, (Entry(one, history.runs(one.id)) for one in chosen), file)
     if target is not None:

@@ -179,6 +179,13 @@ def test_an_export_is_imported_once(ending: str, db: str, tmp_path: Path) -> Non
     ]
 
 
+def test_an_export_of_nothing_is_refused(db: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.csv"
+    refused = bench("export", db, "--matrix", "nope", "-o", str(file))
+    assert (refused.exit_code, file.exists()) == (2, False)
+    assert refused.stderr.startswith("error: nothing to export: no ladder is of matrix nope\n")
+
+
 def test_an_export_takes_nobodys_place(db: str, tmp_path: Path) -> None:
     file = tmp_path / "x.csv"
     file.write_text("mine")

@@ -11,7 +11,7 @@ from taco_launch.errors import Fault, SpecError
 from taco_launch.inventory import asked, check, document, mpi_job, names
 from taco_launch.inventory.faults import Faults, Loc
 from taco_launch.inventory.job_schema import JobDocument, RunPolicy, SchedulingPolicy
-from taco_launch.inventory.load import MAX_BYTES
+from taco_launch.inventory.load import check_size
 from taco_launch.inventory.schema import Section
 from taco_launch.inventory.text import decode
 
@@ -98,9 +98,7 @@ def parse(data: bytes, source: str, environ: Mapping[str, str]) -> JobFile:
     Raises:
         SpecError: something in it is wrong: all faults, each with its place and value.
     """
-    if len(data) > MAX_BYTES:
-        problem = f"is larger than {MAX_BYTES} bytes (1 MiB), which is the most"
-        raise SpecError(names.plain(source, names.PATH_MAX), (Fault("job file", f"{len(data)} bytes", problem),))
+    check_size(data, source, "job file")
     faults = Faults(source, _HINT, "job file")
     value = document.read(decode(data, faults), faults)
     hide_values(faults, ("env",))

@@ -47,8 +47,7 @@ def parse(data: bytes, source: str, local_names: Callable[[], frozenset[str]] = 
     Raises:
         SpecError: something in it is wrong: all faults, each with its place and value.
     """
-    if len(data) > MAX_BYTES:
-        raise SpecError(names.plain(source, names.PATH_MAX), (Fault("inventory", f"{len(data)} bytes", _too_large()),))
+    check_size(data, source, "inventory")
     text = decode(data, Faults(source))
     if is_hostfile(text, source):
         from taco_launch.inventory import hostfile  # noqa: PLC0415 - needed for such a file only
@@ -115,6 +114,16 @@ def _shipped() -> Path:
 
 def _unreadable(path: str, option: str, problem: str, hint: str = "") -> SpecError:
     return SpecError(names.plain(path, names.PATH_MAX), (Fault(option, names.shown(path), problem, hint),))
+
+
+def check_size(data: bytes, source: str, what: str) -> None:
+    """Refuse what is too large to be read; `what` is what it is to be, `source` where it came from.
+
+    Raises:
+        SpecError: it has more than MAX_BYTES.
+    """
+    if len(data) > MAX_BYTES:
+        raise SpecError(names.plain(source, names.PATH_MAX), (Fault(what, f"{len(data)} bytes", _too_large()),))
 
 
 def _too_large() -> str:

@@ -12,7 +12,7 @@ from taco_launch.errors import Fault, SpecError
 from taco_launch.inventory import check, document, names
 from taco_launch.inventory.faults import Faults, Loc
 from taco_launch.inventory.job_file import JobFile, check_job, hide_values, job_file
-from taco_launch.inventory.load import MAX_BYTES, read_file
+from taco_launch.inventory.load import check_size, read_file
 from taco_launch.inventory.matrix_schema import (
     ELSEWHERE,
     JOB_KEYS,
@@ -76,9 +76,7 @@ def parse(data: bytes, source: str, environ: Mapping[str, str]) -> Matrix:
     Raises:
         SpecError: something in it is wrong: all faults, each with its place and value.
     """
-    if len(data) > MAX_BYTES:
-        problem = f"is larger than {MAX_BYTES} bytes (1 MiB), which is the most"
-        raise SpecError(names.plain(source, names.PATH_MAX), (Fault("matrix", f"{len(data)} bytes", problem),))
+    check_size(data, source, "matrix")
     faults = Faults(source, _HINT, "matrix")
     value = document.read(decode(data, faults), faults)
     found = _Check(faults, environ, source).matrix(value, hashlib.sha256(data).hexdigest())

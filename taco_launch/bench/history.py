@@ -109,12 +109,14 @@ class History:
         """Give one ladder."""
         return self._one("SELECT * FROM ladder WHERE id = ?", (ladder_id,))
 
-    def ladders(self, kind: LadderKind | None = None, matrix: str | None = None, limit: int = 50) -> tuple[Ladder, ...]:
-        """Give the newest `limit` ladders, of a kind or a matrix only where they are given; the newest first."""
+    def ladders(
+        self, kind: LadderKind | None = None, matrix: str | None = None, limit: int | None = None
+    ) -> tuple[Ladder, ...]:
+        """Give the ladders, of a kind or a matrix only where they are given, the newest first, at most `limit`."""
         found = self._db.execute(
             "SELECT * FROM ladder WHERE (?1 IS NULL OR kind = ?1) AND (?2 IS NULL OR matrix = ?2)"
             " ORDER BY started DESC, id LIMIT ?3",
-            (kind.value if kind else None, matrix, limit),
+            (kind.value if kind else None, matrix, -1 if limit is None else limit),
         )
         return tuple(map(_ladder, found))
 

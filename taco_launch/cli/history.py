@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _NEWEST = "last"
 # So many ladders are offered while somebody types.
 _OFFERED = 200
-_ALL = 1 << 30
 
 
 def complete_ladder(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -284,7 +283,7 @@ def named_ladder(found: "History", text: str) -> "Ladder":
     one = found.ladder(text)
     if one is not None:
         return one
-    known = found.ladders(limit=_ALL)
+    known = found.ladders()
     matching = known[:1] if text == _NEWEST else [ladder for ladder in known if text and ladder.id.startswith(text)]
     if len(matching) == 1:
         return matching[0]

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from taco_launch.bench.exchange import Entry
 
 _FORMATS = ("json", "csv", "parquet")
-_ALL = 1 << 30
 _TOLD = 5
 
 
@@ -34,7 +33,7 @@ _TOLD = 5
 @click.option("-o", "--output", "target", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE.")
 @click.option("--force", is_flag=True, help="Replace FILE where it is there.")
 @click.option("--matrix", metavar="NAME", help="Only ladders of this matrix.")
-@click.option("--last", type=click.IntRange(min=1), default=_ALL, metavar="N", help="Only the newest N ladders.")
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N ladders.")
 @talk_options
 @click.argument("ladders", metavar="[LADDER]...", nargs=-1, shell_complete=complete_ladder)
 @click.pass_context
@@ -48,7 +47,7 @@ def export(
     target: Path | None,
     force: bool,
     matrix: str | None,
-    last: int,
+    last: int | None,
 ) -> int:
     """Write the history, or the LADDERs that are named, as JSON, CSV or Parquet to standard output or a file.
 

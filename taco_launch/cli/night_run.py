@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from taco_launch.cli.options import Settings
     from taco_launch.flows.night_record import Last
 
-_DAY = 86400.0
-
 
 @click.command("run")
 @inventory_option

@@ -25,8 +25,6 @@ from taco_launch.remote.head import Head
 
 # How often a busy cluster is looked at again.
 _LOOK_SECONDS = 30.0
-# A night that broke off is looked for among so many.
-_NIGHTS = 20
 
 
 @dataclass(frozen=True)
@@ -233,7 +231,7 @@ def _end_broken(head: Head, history: History, one: Ladder, note: Callable[[str],
 
 
 def _nights(history: History, matrix: str, cluster: str) -> list[Ladder]:
-    return [one for one in history.ladders(LadderKind.NIGHT, matrix, _NIGHTS) if one.cluster == cluster]
+    return [one for one in history.ladders(LadderKind.NIGHT, matrix) if one.cluster == cluster]
 
 
 def _faults(inventory: Inventory, around: Surroundings) -> str:

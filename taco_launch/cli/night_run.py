@@ -84,13 +84,15 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
 
     settings = settings_of(ctx)
     require()
-    night = name or load(matrix, os.environ).name
+    # A night that has a name keeps that its matrix is wrong; without one nobody knows which night it was to be.
+    known = None if name else load(matrix, os.environ)
+    night = known.name if known is not None else str(name)
     check_name(night)
     place = folder(os.environ, os.geteuid(), night)
     with _alone(place, night):
         begun = Last(time.time(), os.getpid())
         with _kept(place, begun, night, junit) as keep:
-            summary = _measured(settings, load(matrix, os.environ), night, options)
+            summary = _measured(settings, known or load(matrix, os.environ), night, options)
             path = _write(place, summary, junit)
             from taco_launch.bench.summary import line, to_json
 

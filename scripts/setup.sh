@@ -94,14 +94,14 @@ int main() { return MPI_Init(0, 0); }'
   "$python" -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null ||
     python_lacks+=("python3.$minor-dev")
   missing+=("${python_lacks[@]}")
-  if ((${#missing[@]} == 0)); then
-    for try in "${optional[@]}"; do
-      PATH=$PATH:/usr/sbin:/sbin command -v "${try%:*}" >/dev/null || ! command -v apt-get >/dev/null ||
-        ! may_be_root || missing+=("${try#*:}")
-    done
-  elif ! may_be_root && [[ -t 0 ]] && command -v sudo >/dev/null; then
+  if ((${#missing[@]})) && ! may_be_root && [[ -t 0 ]] && command -v sudo >/dev/null; then
     printf '\nto install %s, ' "${missing[*]}"
     sudo -v || true # asks for the password, here where it can be typed
+  fi
+  if command -v apt-get >/dev/null && may_be_root; then
+    for try in "${optional[@]}"; do
+      PATH=$PATH:/usr/sbin:/sbin command -v "${try%:*}" >/dev/null || missing+=("${try#*:}")
+    done
   fi
   ((${#missing[@]} == 0))
 }

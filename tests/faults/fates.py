@@ -46,7 +46,7 @@ def ends(site: Site, name: str, since: float, state: str, code: int | tuple[int,
     for words in reason:
         assert words in job["reason"], told(job)
     site.settles(job, since)
-    site.one.done("delete", "--yes", name)
+    site.one.ok("delete", "--yes", name)
 
 
 def lives(site: Site, name: str, since: float) -> None:
@@ -54,4 +54,4 @@ def lives(site: Site, name: str, since: float) -> None:
     job = site.one.ended(name)
     assert (job["state"], job["exit_code"]) == ("SUCCEEDED", 0), told(job)
     site.settles(job, since)
-    site.one.done("delete", "--yes", name)
+    site.one.ok("delete", "--yes", name)

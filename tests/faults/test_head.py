@@ -18,7 +18,7 @@ def test_head_reboot(site: Site) -> None:
     site.one.submit(name, "--np", str(2 * len(HOSTS)))
     site.one.runs(name)
     mark = f"{witness.FOLDER}/{behind}"
-    site.one.done("submit", "--name", behind, "-H", "gpu3", "--np", "1", "--", "touch", mark)
+    site.one.ok("submit", "--name", behind, "-H", "gpu3", "--np", "1", "--", "touch", mark)
     assert site.one.job(behind)["state"] == "QUEUED"
     with site.fault("gpu1", "reboot") as since:
         eventually(lambda: site.inside("gpu3", f"ls {mark}"), SETTLED_SECONDS + 15, f"{behind} to run")
@@ -26,7 +26,7 @@ def test_head_reboot(site: Site) -> None:
     lost = site.one.ended(name)
     assert (lost["state"], lost["exit_code"]) == ("LOST", 1), told(lost)
     site.settles(lost, since)
-    site.one.done("delete", "--yes", name)
+    site.one.ok("delete", "--yes", name)
     lives(site, behind, since)
 
 

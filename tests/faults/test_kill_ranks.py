@@ -52,7 +52,7 @@ def controller(site: Site) -> None:
         process.kill()
         process.communicate()
     site.one.ended(name)
-    assert site.one.done("logs", name).count("said at the end") == 1
+    assert site.one.ok("logs", name).count("said at the end") == 1
     lives(site, name, since)
 
 

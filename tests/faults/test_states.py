@@ -18,7 +18,7 @@ DEAF = "trap '' TERM; i=0; while [ $i -lt 300 ]; do sleep 1; i=$((i+1)); done"
 
 
 def _submit(site: Site, name: str, *words: str) -> None:
-    site.one.done("submit", "--name", name, "--np", "1", "--grace", str(GRACE), *words)
+    site.one.ok("submit", "--name", name, "--np", "1", "--grace", str(GRACE), *words)
 
 
 def queued(site: Site, name: str) -> None:
@@ -61,7 +61,7 @@ def failed(site: Site, name: str) -> None:
 
 def cancelled(site: Site, name: str) -> None:
     _submit(site, name, "--suspend", "-H", "gpu2", "--", "true")
-    site.one.done("stop", "--yes", name)
+    site.one.ok("stop", "--yes", name)
 
 
 def lost(site: Site, name: str) -> None:
@@ -136,7 +136,7 @@ def test_stop(site: Site) -> None:
         assert job["state"] == (state if ended else "CANCELLED"), told(job)
         assert ended or job["exit_code"] == 128 + signal.SIGTERM, told(job)
         assert not site.left_of(job), told(job)
-    site.one.done("delete", "--yes", holder, *names.values())
+    site.one.ok("delete", "--yes", holder, *names.values())
     _nothing_left(site)
 
 

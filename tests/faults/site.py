@@ -12,11 +12,12 @@ from typing import Any
 from tests.conftest import eventually
 from tests.faults import witness
 from tests.lab.rig import Cluster, Lab
+from tests.patience import patience
 
 HOSTS = ("gpu1", "gpu2", "gpu3", "gpu4")
 SLOTS = 2
 LOSS_SECONDS = 15
-# What is given after a fault: until then the job has its true state, and nothing of it is left anywhere.
+# What is given after a fault on an idle machine: until then the job has its true state, and nothing of it is left anywhere.
 SETTLED_SECONDS = LOSS_SECONDS + 30
 JOBS = "/var/lib/taco-launch/jobs"
 
@@ -44,8 +45,9 @@ class Person(Cluster):
         """Submit a job of ranks that take their places and stay `seconds`."""
         self.ok("submit", "--name", name, *options, "--", *rank(seconds, code))
 
-    def ended(self, name: str, seconds: float = SETTLED_SECONDS) -> dict[str, Any]:
+    def ended(self, name: str) -> dict[str, Any]:
         """Return a job once it has ended."""
+        seconds = patience(SETTLED_SECONDS)
         deadline = time.monotonic() + seconds
         try:
             self("wait", name, seconds=seconds)
@@ -88,6 +90,12 @@ class Site:
         # without a shell, whose own command line would hold the pattern
         return self.lab.inside(host, "pgrep", "-f", "--", pattern, seconds=60).stdout.split()
 
+    def let_end(self, name: str, *on: str) -> float:
+        """Have the ranks of a job of witnesses end on these hosts; return the moment."""
+        for host in on:
+            self.lab.sh(host, f"touch {witness.FOLDER}/end-{name}")
+        return time.monotonic()
+
     def kill(self, host: str, pids: Sequence[str], sign: str = "KILL") -> float:
         """Signal processes, which have to be there; give the moment."""
         assert pids, f"there is nothing to kill on {host}"
@@ -114,19 +122,17 @@ class Site:
 
     def settles(self, job: Mapping[str, Any], since: float, hosts: Sequence[str] = HOSTS) -> None:
         """Wait until nothing is left of a job that has ended, in the time that is given from the fault on."""
-        seconds = since + SETTLED_SECONDS - time.monotonic()
-        assert seconds > 0, f"{job['name']} ended {-seconds:.0f} s too late: {told(job)}"
         found: list[str] = []
-        while time.monotonic() < since + SETTLED_SECONDS:
+        while time.monotonic() < since + patience(SETTLED_SECONDS):
             found = self.left_of(job, hosts)
             if not found:
                 return
             time.sleep(0.3)
-        raise AssertionError(f"left of {told(job)}:\n" + "\n".join(found))
+        raise AssertionError(f"in time was left of {told(job)}:\n" + "\n".join(found or ["it ended too late"]))
 
-    def is_quiet(self, seconds: float = SETTLED_SECONDS) -> None:
+    def is_quiet(self) -> None:
         """Wait until no host has anything of any job."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + patience(SETTLED_SECONDS)
         found = self.left()
         while found and time.monotonic() < deadline:
             time.sleep(0.3)

@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 from tests.faults.site import HOSTS, JOBS, SETTLED_SECONDS, Site, told
+from tests.patience import patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), pytest.mark.usefixtures("quiet")]
 
-# So many seconds a rank that is deaf to TERM has.
+# So many seconds a rank that is deaf to TERM has on an idle machine: in these the job is seen to be STOPPING, and more is done.
 GRACE = 6
 DEAF = "trap '' TERM; i=0; while [ $i -lt 300 ]; do sleep 1; i=$((i+1)); done"
 
 
 def _submit(site: Site, name: str, *words: str) -> None:
-    site.one.ok("submit", "--name", name, "--np", "1", "--grace", str(GRACE), *words)
+    site.one.ok("submit", "--name", name, "--np", "1", "--grace", str(round(patience(GRACE))), *words)
 
 
 def queued(site: Site, name: str) -> None:
@@ -102,7 +103,7 @@ def _made(site: Site, holder: str) -> dict[str, str]:
 def _are_in(site: Site, names: Mapping[str, str], other: Mapping[str, str], holder: str) -> None:
     """Wait until each job is in its state; `other` says of some that they are still in another."""
     wanted = {**{name: state for state, name in names.items()}, **other}
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + patience(30)
     there: dict[str, str] = {}
     jobs: list[dict[str, Any]] = []
     while there != wanted and time.monotonic() < deadline:
@@ -115,7 +116,7 @@ def _each(site: Site, verb: str, names: Iterable[str]) -> None:
     """Have a person for each job do something with it, all at the same time."""
     started = {name: site.one.start(verb, "--yes", name) for name in names}
     for name, process in started.items():
-        said = process.communicate(timeout=SETTLED_SECONDS)[1]
+        said = process.communicate(timeout=patience(SETTLED_SECONDS))[1]
         assert process.returncode == 0, f"{verb} {name}: {said}"
 
 

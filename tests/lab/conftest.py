@@ -23,20 +23,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="session")
-def a100s(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Two hosts with GPUs behind NVSwitches and an RDMA bond, with nothing set up; each test leaves them as they were."""
-    with made("a100s", tmp_path_factory.mktemp("a100s"), "--hosts", "2", "--gpus", "a100x8") as machines:
-        yield machines
-
-
-@pytest.fixture(scope="session")
-def h100s(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Two hosts with eight InfiniBand HCAs and a bond for management, with nothing set up."""
-    with made("h100s", tmp_path_factory.mktemp("h100s"), "--hosts", "2", "--gpus", "h100x8") as machines:
-        yield machines
-
-
-@pytest.fixture(scope="session")
 def cluster(four: Lab, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     """Two hosts of two slots ready to train, and a person with an inventory of them."""
     folder = tmp_path_factory.mktemp("jobs")

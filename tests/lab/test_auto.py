@@ -2,9 +2,9 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import eventually
-from tests.lab.rig import Done, Lab
+from tests.lab.rig import Done, Lab, made
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
@@ -94,24 +94,36 @@ class Planner:
 
 
 @pytest.fixture(scope="module")
-def roce(a100s: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planner]:
-    """Two of the guide's machines, with Open MPI."""
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda host: a100s.sh(host, _MPI), HOSTS))
-    yield Planner(a100s, tmp_path_factory.mktemp("a100x8"))
-    for host in HOSTS:
-        a100s.sh(host, "rmmod nvidia_peermem; rm -f ~/.ssh/id_ed25519 ~/.ssh/known_hosts")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Planner]]:
+    """Make two machines of a kind, in the place of those of the kind before."""
+    with ExitStack() as up:
+
+        def of(kind: str) -> Planner:
+            up.close()
+            folder = tmp_path_factory.mktemp(kind)
+            return Planner(up.enter_context(made(kind, folder / "state", "--hosts", "2", "--gpus", kind)), folder)
+
+        yield of
 
 
 @pytest.fixture(scope="module")
-def infiniband(h100s: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planner]:
+def roce(machines: Callable[[str], Planner]) -> Planner:
+    """Two of the guide's machines, with Open MPI."""
+    planner = machines("a100x8")
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda host: planner.on(host, _MPI), HOSTS))
+    return planner
+
+
+@pytest.fixture(scope="module")
+def infiniband(machines: Callable[[str], Planner]) -> Planner:
     """Two machines of eight InfiniBand HCAs and a bond for management."""
-    program = "/usr/local/bin/mpirun"
+    planner = machines("h100x8")
     for host in HOSTS:  # what it would say of itself: there is no Open MPI
-        h100s.sh(host, f"printf '#!/bin/sh\necho mpirun \"(Open MPI)\" 4.1.4\n' >{program}; chmod +x {program}")
-    yield Planner(h100s, tmp_path_factory.mktemp("h100x8"))
-    for host in HOSTS:
-        h100s.sh(host, f"rm {program}")
+        planner.on(
+            host, "printf '#!/bin/sh\\necho mpirun \"(Open MPI)\" 4.1.4\\n' >/usr/bin/mpirun; chmod +x /usr/bin/mpirun"
+        )
+    return planner
 
 
 AGAIN = "simulated-hardware set hca/mlx5_bond_0/state ACTIVE"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.rig import Lab
+from tests.lab.rig import Lab, made
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
@@ -27,9 +27,10 @@ docker create --network none --name idle registry.example:5000/rest:1.0 /bin/sle
 
 
 @pytest.fixture(scope="module")
-def gpus(h100s: Lab) -> Lab:
+def gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Hosts with simulated GPUs."""
-    return h100s
+    with made("facts", tmp_path_factory.mktemp("state"), "--hosts", "2", "--gpus", "h100x8") as lab:
+        yield lab
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,14 @@
 """Simulated hardware that ails: verdicts, drivers that stop set-up before any stage, and facts that a reboot keeps."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import eventually
-from tests.lab.rig import Cluster, Done, Lab
+from tests.lab.rig import Cluster, Done, Lab, made
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
@@ -15,9 +16,10 @@ DRIVER = "470.82.01"
 
 
 @pytest.fixture(scope="module")
-def gpus(a100s: Lab) -> Lab:
+def gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Hosts with GPUs behind NVSwitches and an RDMA bond."""
-    return a100s
+    with made("health", tmp_path_factory.mktemp("state"), "--hosts", "2", "--slots", "1", "--gpus", "a100x8") as lab:
+        yield lab
 
 
 @pytest.fixture

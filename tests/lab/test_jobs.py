@@ -14,7 +14,7 @@ from tests.lab.rig import Cluster
 
 # The first test waits for the hosts to be set up.
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
-TICKS = "i=0; while [ $i -lt 400 ]; do echo tick $i; i=$((i+1)); sleep 0.1; done"
+TICKS = "i=0; while [ $i -lt 200 ]; do echo tick $i; i=$((i+1)); sleep 0.1; done"
 
 
 @pytest.fixture
@@ -139,13 +139,13 @@ def test_a_short_cut_harms_nobody_and_a_lost_connection_is_made_again(cluster: C
     job = cluster.start("run", "--name", "cut", "--np", "4", "--", "sh", "-c", TICKS)
     cluster.runs("cut")
     cluster.lab.fault("gpu1", "cut", "5s")
-    time.sleep(6)
+    time.sleep(1)
     cluster.lab.inside("gpu1", "pkill", "-KILL", "-f", "^sshd: root@notty")
     output, said = job.communicate(timeout=100)
     assert job.returncode == 0, said
     counted = ticks(output)
     assert sorted(counted) == ["gpu1/0", "gpu1/1", "gpu2/2", "gpu2/3"]
-    assert all(is_whole(numbers) and len(numbers) == 400 for numbers in counted.values())
+    assert all(is_whole(numbers) and len(numbers) == 200 for numbers in counted.values())
     assert "trying to connect again" in said
     assert "connected again, following job cut" in said
     cluster("delete", "cut")
@@ -169,7 +169,7 @@ def test_a_closed_terminal_leaves_the_job_and_says_how_to_go_on(cluster: Cluster
     assert job.stdout is not None
     job.stdout.readline()
     job.send_signal(number)
-    _output, said = job.communicate(timeout=10)
+    _output, said = job.communicate(timeout=60)
     assert job.returncode == 128 + number
     assert f"job left goes on: taco-launch -i {cluster.inventory} logs -f left" in said
     assert cluster.job("left")["state"] == "RUNNING"

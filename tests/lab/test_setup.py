@@ -2,7 +2,9 @@
 
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from tests.conftest import eventually
 from tests.lab.rig import Done, Image, Lab, made
+from tests.patience import patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
@@ -70,11 +73,26 @@ def test_nobody_is_let_in_by_the_wrong_key_host_key_or_password(bare: Lab, tmp_p
 
 @contextmanager
 def apt_at_work(lab: Lab, host: str) -> Iterator[None]:
-    """Have apt hold its lock for some seconds, as unattended upgrades do."""
-    script = "apt-get -qq update && exec apt-get -qq -y -o DPkg::Pre-Invoke::='sleep 5.25' install file"
-    with subprocess.Popen(lab.exec_argv(host, "sh", "-c", script), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL):
-        eventually(lambda: lab.inside(host, "pgrep", "-fx", "sleep 5.25").returncode == 0, 30, "apt to hold its lock")
+    """Have apt hold its lock, as unattended upgrades do, until set-up's own apt-get has been waiting for it."""
+    hold = "until [ -e /run/go-on ]; do sleep 0.21; done"
+    script = f"apt-get -qq update && exec apt-get -qq -y -o DPkg::Pre-Invoke::='{hold}' install file"
+
+    def go_on() -> None:
+        try:
+            waits = ("pgrep", "-f", "^apt-get .*install.* docker.io")
+            eventually(lambda: lab.inside(host, *waits).returncode == 0, 60, "set-up to install docker.io")
+            time.sleep(patience(2))
+        finally:
+            lab.sh(host, "touch /run/go-on")
+
+    with (
+        subprocess.Popen(lab.exec_argv(host, "sh", "-c", script), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        eventually(lambda: lab.inside(host, "pgrep", "-fx", "sleep 0.21").returncode == 0, 30, "apt to hold its lock")
+        goes_on = pool.submit(go_on)
         yield
+        goes_on.result()
 
 
 def test_from_bare_to_ready(bare: Lab) -> None:
@@ -161,7 +179,7 @@ def test_cut_off_in_the_middle(bare: Lab, number: int) -> None:
     with bare.cluster.start("setup", "--yes") as running:
         eventually(lambda: pulling(bare), 60, "the image to be pulled")
         running.send_signal(number)
-        _, said = running.communicate(timeout=20)
+        _, said = running.communicate(timeout=patience(20))
     assert running.returncode == (130 if number == signal.SIGINT else -number)
     if number == signal.SIGINT:
         assert "interrupted: a step that has begun is finished by its host; to go on: taco-launch -i lab:" in said

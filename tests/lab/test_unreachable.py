@@ -17,6 +17,7 @@ from taco_launch.remote import wire
 from tests.lab import logins
 from tests.lab.logins import BOTH, SYSTEM, Person
 from tests.lab.rig import Lab, seconds_of
+from tests.patience import patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
 
@@ -65,7 +66,7 @@ def test_facts_of_the_others_are_shown(healthy: Lab, person: Person, fault: str,
     assert re.search(rf"^gpu2.*{message}", found["gpu2"]), found["gpu2"]
     assert f"error: {found['gpu2']}" in said
     assert "\nhint: " in said
-    assert took < 20
+    assert took < patience(20)
 
 
 def test_what_was_waited_for(healthy: Lab, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,12 +89,12 @@ def test_what_was_waited_for(healthy: Lab, person: Person, monkeypatch: pytest.M
             begun = time.monotonic()
             with pytest.raises(HostError, match="gpu2: waited 3 s for sleep to end"):
                 transport.run(Command(("sleep", "60"), timeout=3))
-            assert time.monotonic() - begun < 8
+            assert time.monotonic() - begun < patience(8)
 
 
 def test_a_command_outlives_a_cut(healthy: Lab, person: Person) -> None:
     person.knows({"gpu2": "plain@gpu2"})
-    script = "while [ ! -e /tmp/test-cut ]; do echo tick; sleep 0.2; done; echo end"
+    script = "i=0; while [ ! -e /tmp/test-cut ]; do echo $i; i=$((i + 1)); sleep 0.2; done; echo end"
     with person.connected() as fanout:
         transport = fanout.transports[0]
         connection_of = Command(("sh", "-c", "echo $SSH_CONNECTION"))
@@ -114,7 +115,9 @@ def test_a_command_outlives_a_cut(healthy: Lab, person: Person) -> None:
             healthy.sh("gpu2", "rm -f /tmp/test-cut")
         assert took[0] > 5
         assert result.exit_code == 0
-        assert re.fullmatch(rb"(tick\n){20,}end\n", result.stdout)
+        *ticks, end = result.stdout.decode().split()
+        assert (ticks, end) == ([str(number) for number in range(len(ticks))], "end")
+        assert ticks, "nothing was said before the cut"
         assert transport.run(connection_of).stdout == before
 
 
@@ -129,7 +132,7 @@ def test_a_host_that_has_gone_is_noticed(healthy: Lab, person: Person, monkeypat
             begun = time.monotonic()
             with pytest.raises(HostError, match=r"gpu2: the answer of sleep broke off \(the connection was lost\)"):
                 transport.run(Command(("sleep", "60")))
-            assert time.monotonic() - begun < 30
+            assert time.monotonic() - begun < patience(30)
 
 
 def test_a_slow_link(healthy: Lab, person: Person) -> None:

@@ -45,6 +45,7 @@ class _Budget:
         self._spent: dict[str, _Spent] = {}
         self._cpu_before = _cpu_seconds()
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Put each test into its module's group, and the longest groups first where workers share the tests."""
         collected = config.stash.setdefault(COLLECTED, {})

@@ -17,7 +17,7 @@ Case = Callable[[Site], None]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Offer the lab that tests/lab has as well."""
+    """Offer the shared labs."""
     if not config.pluginmanager.has_plugin(shared.NAME):
         config.pluginmanager.register(shared, shared.NAME)
 

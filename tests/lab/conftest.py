@@ -1,4 +1,4 @@
-"""Labs that several modules share, and a cluster that is ready for jobs."""
+"""What modules of this folder share: labs, a cluster that is ready for jobs, and a second lab."""
 
 from collections.abc import Iterator
 
@@ -6,20 +6,13 @@ import pytest
 
 from tests.conftest import eventually
 from tests.lab import shared
-from tests.lab.rig import Cluster, Lab, made
+from tests.lab.rig import Cluster, Lab
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Offer the lab that tests/faults has as well."""
+    """Offer the shared labs."""
     if not config.pluginmanager.has_plugin(shared.NAME):
         config.pluginmanager.register(shared, shared.NAME)
-
-
-@pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A lab of two plain hosts; the first one of a machine takes a minute, in which its image is made."""
-    with made("plain", tmp_path_factory.mktemp("lab-state"), "--hosts", "2", "--slots", "3") as plain:
-        yield plain
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ from taco_launch.remote.access import Access
 from taco_launch.remote.fanout import Fanout, connect
 from tests.conftest import eventually
 from tests.lab.rig import Lab
+from tests.patience import patience
 from tests.remote.sshd import keygen
 
 BOTH = {"gpu1": "plain@gpu1", "gpu2": "plain@gpu2"}
@@ -219,7 +220,13 @@ class Person:
     def taco(self, *args: str, env: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
         argv, whole = self.lab.argv("-i", str(self.file), *args), {**self.env, **(env or {})}
         return subprocess.run(
-            argv, env=whole, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=False
+            argv,
+            env=whole,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=patience(100),
+            check=False,
         )
 
     def facts(self, *args: str, **env: str) -> tuple[int, dict[str, Any], str]:
@@ -236,7 +243,7 @@ class Person:
         with (self.folder / "stdout").open("wb") as out:
             process = subprocess.Popen(argv, env=self.env, stdin=slave, stdout=out, stderr=slave)
         os.close(slave)
-        screen, answered, deadline = "", 0, time.monotonic() + 60
+        screen, answered, deadline = "", 0, time.monotonic() + patience(60)
         while time.monotonic() < deadline:
             if select.select([master], [], [], 0.1)[0]:
                 try:

@@ -23,6 +23,7 @@ from taco_launch.errors import TacoLaunchError
 from taco_launch.lab import access, hosts, registry, training, up
 from taco_launch.lab.talk import Talk
 from tests.conftest import eventually
+from tests.patience import patience
 
 Done = subprocess.CompletedProcess[str]
 
@@ -85,7 +86,7 @@ class Lab:
     def taco(self, *args: str, seconds: float = 110, env: Mapping[str, str] | None = None, **more: Any) -> Done:
         whole = {**self.env, **(env or {})}
         return subprocess.run(
-            self.argv(*args), env=whole, capture_output=True, text=True, timeout=seconds, check=False, **more
+            self.argv(*args), env=whole, capture_output=True, text=True, timeout=patience(seconds), check=False, **more
         )
 
     def verb(self, verb: str, *args: str, **more: Any) -> Done:
@@ -126,7 +127,7 @@ class Lab:
     def inside(self, host: str, *command: str, seconds: float = 110, input: str = "") -> Done:  # noqa: A002 - as in run()
         """Run a command in a host as root."""
         argv = self.exec_argv(host, *command)
-        return subprocess.run(argv, input=input, capture_output=True, text=True, timeout=seconds, check=False)
+        return subprocess.run(argv, input=input, capture_output=True, text=True, timeout=patience(seconds), check=False)
 
     def sh(self, host: str, script: str, **more: Any) -> str:
         """Return what a script prints in a host, where it has to succeed, without the last line feed."""
@@ -143,7 +144,7 @@ class Lab:
         """Log in as `lab status` says."""
         options = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=2")
         argv = ("ssh", "-F", str(self.folder / "ssh_config"), *options, host, command)
-        return subprocess.run(argv, capture_output=True, text=True, timeout=seconds, check=False)
+        return subprocess.run(argv, capture_output=True, text=True, timeout=patience(seconds), check=False)
 
     def answers(self, host: str) -> bool:
         return self.ssh(host, "true").returncode == 0

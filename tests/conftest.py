@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_timeout
 from hypothesis import settings
 
 from taco_launch.remote import bundle
+from tests.patience import patience
 
 # Images of Python often switch it off: then each worker rewrites the asserts of every test file anew, which takes as long
 # as the rest of collecting them, and each command line that a test starts compiles the package first.
@@ -38,13 +40,14 @@ class Taco:
         return [sys.executable, "-m", "taco_launch", *args]
 
     def __call__(self, *args: str, timeout: float = 60, **more: Any) -> "subprocess.CompletedProcess[str]":
+        """Run it to its end, which has so long on an idle machine."""
         return subprocess.run(
             self.argv(*args),
             env=self.env,
             capture_output=True,
             text=True,
             errors="surrogateescape",
-            timeout=timeout,
+            timeout=patience(timeout),
             check=False,
             **more,
         )
@@ -68,14 +71,20 @@ class Taco:
 
 
 def eventually(check: Callable[[], Any], seconds: float = 20, what: str = "") -> Any:
-    """Give the first true answer of `check`."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    """Return the first true answer of `check`, which is given that long on an idle machine, and longer on a busy one."""
+    begin = time.monotonic()
+    while (waited := time.monotonic() - begin) < seconds or waited < patience(seconds):
         answer = check()
         if answer:
             return answer
         time.sleep(0.05)
-    raise AssertionError(f"waited {seconds} s in vain for {what or check}")
+    raise AssertionError(f"waited {waited:.1f} s in vain for {what or check}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Settings) -> object:
+    """Let a test run longer on a busy machine."""
+    return pytest_timeout.pytest_timeout_set_timer(item, settings._replace(timeout=patience(settings.timeout)))
 
 
 @pytest.fixture(scope="session", autouse=True)

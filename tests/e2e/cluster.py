@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from taco_launch.model.hosts import Host, Network
 from taco_launch.model.jobs import JobSpec, Policy
 from tests.conftest import eventually
 from tests.e2e.hosts import Hosts
+from tests.patience import patience
 
 NAMES = ("n1", "n2", "n3")
 STATE = "/run/taco-state"  # each host has its own /run
@@ -45,7 +47,7 @@ class Cluster:
         """Ask the agent as the controller does; give the frames, the bytes of logs as text."""
         stdin = f"{json.dumps({'protocol': 1})}\n{json.dumps(request)}\n"
         argv = [self.python, "-I", "-S", self.agent, op]
-        done = self.made.run(*argv, on=head, env=self.env, stdin=stdin, timeout=100)
+        done = self.made.run(*argv, on=head, env=self.env, stdin=stdin, timeout=patience(100))
         _header, newline, rest = done.stdout.partition("\n")
         assert newline, done.stderr
         frames: list[Any] = []
@@ -113,6 +115,13 @@ class Cluster:
 
     def kill(self, pid: int, on: int, number: int = signal.SIGKILL) -> None:
         self.sh(f"kill -{int(number)} {pid}", on=on)
+
+    def signal(self, processes: Sequence[tuple[int, int]], number: int) -> None:
+        """Send a signal to (host, process) each: to all of a host at once."""
+        for on in range(len(NAMES)):
+            pids = [str(pid) for host, pid in processes if host == on]
+            if pids:
+                self.sh(f"kill -{int(number)} {' '.join(pids)}", on=on)
 
     def link(self, on: int, state: str) -> None:
         self.sh(f"ip link set eth0 {state}", on=on)

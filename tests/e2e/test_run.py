@@ -177,7 +177,7 @@ def test_list_get_delete(taco: Taco) -> None:
     again = taco("submit", "--name", "a", "--np", "1", "--", "true")
     assert again.returncode == 2
     assert "the name is taken" in again.stderr
-    assert taco("submit", "--name", "b", "--np", "1", "--", "sleep", "60").returncode == 0
+    assert taco("submit", "--name", "b", "--np", "1", "--", "sleep", "600").returncode == 0
     eventually(lambda: taco.job("b")["state"] == "RUNNING")
     rows = [line.split() for line in taco("list").stdout.splitlines()]
     assert rows[0] == ["NAME", "STATUS", "TRAINER", "AGE", "NODE"]

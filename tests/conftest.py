@@ -17,6 +17,8 @@ from hypothesis import settings
 from taco_launch.remote import bundle
 from tests.patience import patience
 
+pytest_plugins = ["tests.budget_plugin"]
+
 # Images of Python often switch it off: then each worker rewrites the asserts of every test file anew, which takes as long
 # as the rest of collecting them, and each command line that a test starts compiles the package first.
 sys.dont_write_bytecode = False

@@ -105,6 +105,7 @@ def new_user(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.nightly  # in the gate too, where scripts/test finds its inputs changed since the last full run
 @pytest.mark.timeout(1500)  # a Horovod that is not in the cache is built
 def test_the_commands_of_the_first_screen_run_in_a_fresh_copy(readme: str, tmp_path: Path) -> None:
     shown = tuple(one for one in consoles(first_screen(readme)) if "scripts/test" not in one.command)

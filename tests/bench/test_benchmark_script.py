@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.bench.parse import Sample, parse
+from tests.patience import patience
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 SCRIPT = SCRIPTS / "pytorch_synthetic_benchmark.py"
@@ -53,7 +54,7 @@ def mpirun(*programs: list[str], ranks: int = 2) -> "subprocess.CompletedProcess
         env=environ,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=patience(100),
         check=False,
     )
 
@@ -189,5 +190,5 @@ def test_interrupted() -> None:
         assert script.stdout is not None
         assert "Running benchmark...\n" in script.stdout  # each line comes when it is printed
         script.send_signal(signal.SIGINT)
-        _, error = script.communicate(timeout=30)
+        _, error = script.communicate(timeout=patience(30))
     assert (script.returncode, error) == (130, "")

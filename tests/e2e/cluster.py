@@ -13,7 +13,7 @@ from taco_launch.inventory import profile
 from taco_launch.model.codec import to_json
 from taco_launch.model.hosts import Host, Network
 from taco_launch.model.jobs import JobSpec, Policy
-from tests.conftest import eventually
+from tests.conftest import ended_by, eventually
 from tests.e2e.hosts import Hosts
 from tests.patience import patience
 
@@ -81,7 +81,8 @@ class Cluster:
         return record
 
     def ended(self, name: str, seconds: float = 40, head: int = 0) -> dict[str, Any]:
-        eventually(lambda: self.job(name, head)["ended"], seconds, f"{name} to end")
+        events = Path(f"/proc/{self.made.inits[head]}/root{STATE}/jobs/{name}/events.jsonl")
+        eventually(ended_by(events, lambda: self.job(name, head)["ended"]), seconds, f"{name} to end")
         return self.job(name, head)
 
     def run(self, spec: JobSpec, **environment: str) -> dict[str, Any]:

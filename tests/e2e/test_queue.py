@@ -46,7 +46,7 @@ def submit(taco: Taco, name: str, *words: str) -> "subprocess.CompletedProcess[s
 def hold(taco: Taco, name: str = "holder", np: int = 2, *options: str) -> None:
     """Start a job that has its slots until it is stopped."""
     submit(taco, name, "--np", str(np), *options, "--", "sleep", "600")
-    eventually(lambda: taco.job(name)["state"] == "RUNNING", what=f"{name} to run")
+    eventually(lambda: "running" in kinds(taco, name), what=f"{name} to run")
 
 
 def kinds(taco: Taco, name: str) -> list[str]:

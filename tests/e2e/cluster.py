@@ -1,7 +1,9 @@
 """Three hosts on one machine, and what a controller asks of the agent on the first of them."""
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 from collections.abc import Sequence
@@ -81,7 +83,7 @@ class Cluster:
         return record
 
     def ended(self, name: str, seconds: float = 40, head: int = 0) -> dict[str, Any]:
-        events = Path(f"/proc/{self.made.inits[head]}/root{STATE}/jobs/{name}/events.jsonl")
+        events = self.path(f"{STATE}/jobs/{name}/events.jsonl", head)
         eventually(ended_by(events, lambda: self.job(name, head)["ended"]), seconds, f"{name} to end")
         return self.job(name, head)
 
@@ -95,22 +97,25 @@ class Cluster:
         return [line for line in text.splitlines() if "setpgid" not in line]  # a race in mpirun's own start of ssh
 
     def alive(self, word: str) -> list[tuple[int, int]]:
-        """Give (host, process) of all processes with this word in their command line, but for zombies."""
+        """Return (host, process) of all processes whose command line has this (a regular expression), but for zombies."""
         found = []
         for on in range(len(NAMES)):
-            script = (
-                'for p in /proc/[0-9]*; do tr "\\0" " " <$p/cmdline 2>/dev/null | grep -q -- "$1" && echo $p; done; :'
-            )
-            found += [(on, int(line.rpartition("/")[2])) for line in self.sh(script, word, on=on).split()]
+            for process in self.path("/proc", on).glob("[0-9]*"):
+                with contextlib.suppress(OSError):  # it has ended meanwhile
+                    if re.search(word, (process / "cmdline").read_text("utf-8", "replace").replace("\0", " ")):
+                        found.append((on, int(process.name)))
         return found
 
+    def path(self, path: str, on: int = 0) -> Path:
+        """Return where this machine sees a path of a host."""
+        return Path(f"/proc/{self.made.inits[on]}/root{path}")
+
     def victims(self) -> list[tuple[int, int]]:
-        return self.alive("[v]ictim.py")
+        return self.alive("victim.py")
 
     def pid(self, role: str, on: int = 0) -> int:
         """Find a process of the agent on a host (run, guard, attach), mpirun or orted."""
-        word = role if role.startswith("^") else f"[{role[0]}]{role[1:]}"  # not the search itself
-        pids = [pid for host, pid in self.alive(word) if host == on]
+        pids = [pid for host, pid in self.alive(role) if host == on]
         assert pids, f"no {role} on {NAMES[on]}"
         return min(pids)
 

@@ -79,7 +79,7 @@ def running(
     eventually(lambda: cluster.job(name)["state"] == "RUNNING", 20, f"{name} to run: {cluster.job(name)}")
 
     def are_ready(on: int, ranks: int) -> bool:
-        return len(cluster.sh(f"ls {folder}.ready", on=on).split()) == ranks * processes(shape)
+        return len(list(cluster.path(f"{folder}.ready", on).iterdir())) == ranks * processes(shape)
 
     for share in cluster.job(name)["shares"]:
         on = NAMES.index(share["host"])
@@ -89,7 +89,7 @@ def running(
 
 def nothing_left(cluster: Cluster, seconds: float = 10) -> None:
     eventually(lambda: not cluster.victims(), seconds, f"all victims to end: {cluster.victims()}")
-    eventually(lambda: not cluster.alive("[g]uard /run/taco") and not cluster.alive("[o]rted"), seconds)
+    eventually(lambda: not cluster.alive("guard /run/taco") and not cluster.alive("orted"), seconds)
 
 
 @pytest.mark.parametrize("shape", shapes(gate=[(), WORST], nightly=[("deaf",)]))
@@ -129,7 +129,7 @@ def test_kill_9_of_any_part_leaves_nothing_anywhere(
 def test_a_head_that_is_gone_leaves_nothing_anywhere(cluster: Cluster, name: str) -> None:
     running(cluster, name, *WORST)
     cluster.link(0, "down")
-    parts = cluster.alive("[t]aco-state") + cluster.alive("^mpirun")
+    parts = cluster.alive("taco-state") + cluster.alive("^mpirun")
     cluster.sh('kill -9 "$@" 2>/dev/null || :', *(str(pid) for on, pid in [*parts, *cluster.victims()] if on == 0))
     eventually(lambda: not cluster.victims(), 25, "the guards to notice")
     cluster.link(0, "up")
@@ -172,7 +172,7 @@ def test_a_cut_of_5_seconds_ends_nothing(cluster: Cluster, name: str, how: str) 
     else:
         for _cut in range(3):
             role = "pyz guard-start" if not _cut else "pyz attach"
-            eventually(partial(cluster.alive, f"[p]{role[1:]}"), what=f"a connection by {role}")
+            eventually(partial(cluster.alive, role), what=f"a connection by {role}")
             cluster.kill(cluster.pid(role, 1), 1)
             time.sleep(2)
     go.touch()
@@ -192,7 +192,7 @@ def test_a_time_in_which_nobody_could_listen_is_nobodys_silence(cluster: Cluster
     """As when a virtual machine is suspended, or a disk hangs, for longer than a host may be silent."""
     go = writes(cluster, name, 6)
     roles = ("pyz run", "pyz guard /", "pyz guard-start")
-    agents = [each for role in roles for each in cluster.alive(f"[p]{role[1:]}")]
+    agents = [each for role in roles for each in cluster.alive(role)]
     assert len(agents) == 1 + 3 + 2 * 2  # the supervisor, guards, and both ends of a connection
     for number in (signal.SIGSTOP, signal.SIGCONT):
         cluster.signal(agents, number)
@@ -283,7 +283,7 @@ def test_a_stop_is_heard_while_hosts_are_waited_for(cluster: Cluster, name: str)
         )  # then only the guard's time ends the waiting
         with ThreadPoolExecutor(1) as pool:
             submitted = pool.submit(cluster.submit, cluster.spec(name, "true", np=6))
-            eventually(lambda: cluster.alive("[p]yz guard /run/taco"))
+            eventually(lambda: cluster.alive("pyz guard /run/taco"))
             begin = time.monotonic()
             cluster.call("stop", name=name, by="the test", signal=2, grace=None)
             job = submitted.result()

@@ -80,7 +80,7 @@ def test_what_has_no_group_fills_the_gaps() -> None:
 def test_tests_of_a_group_are_one_unit_of_work(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pytestconfig.option, "dist", "loadgroup")
     monkeypatch.setattr(pytestconfig.option, "tx", ["2*popen"])
-    (scheduler,) = pytestconfig.hook.pytest_xdist_make_scheduler(config=pytestconfig, log=None)
+    scheduler = pytestconfig.hook.pytest_xdist_make_scheduler(config=pytestconfig, log=None)
     units = [
         scheduler._split_scope(f"tests/{file}::test_it[{case}]")  # what xdist asks it
         for file in ("e2e/test_hosts.py", "e2e/test_run.py", "core/test_budget.py")

@@ -130,7 +130,7 @@ def test_a_ladder_goes_on_after_its_controller_was_killed(taco: Taco, matrix: Pa
     assert jobs_of(taco) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 def test_ctrl_c_keeps_what_is_there_and_fresh_begins_anew(taco: Taco, matrix: Path, number: int) -> None:
     bench = taco.start("bench", "ladder", str(matrix))
     runs_so_far(taco, 3)

@@ -129,6 +129,7 @@ def test_nights(taco: Taco, matrix: Path, tmp_path: Path) -> None:
     assert last == []  # none is installed
 
 
+@pytest.mark.nightly  # a dozen nights more; what is told of a change is judged without jobs, too
 def test_what_changed_is_told(taco: Taco, matrix: Path) -> None:
     seeded(taco, matrix)
     with contextlib.closing(sqlite3.connect(taco.state / "history.db", isolation_level=None)) as db:

@@ -90,11 +90,12 @@ def test_output_after_the_command_closed_its_own(taco: Taco) -> None:
     assert run.stdout.startswith("localhost/0 | before\n")
 
 
-def test_50_mb_a_second_is_whole(taco: Taco) -> None:
+@pytest.mark.parametrize("count", [200_000, pytest.param(1_500_000, marks=pytest.mark.nightly)])
+def test_50_mb_a_second_is_whole(taco: Taco, count: int) -> None:
     # Numbered lines, as fast as they can be written: a lost, doubled or moved piece shows.
-    script = "import sys\nfor i in range(1_500_000): sys.stdout.write('%d %s\\n' % (i, 'x' * 60))"
+    script = f"import sys\nfor i in range({count}): sys.stdout.write('%d %s\\n' % (i, 'x' * 60))"
     argv = taco.argv("run", "-q", "--name", "fast", "--np", "2", "--", sys.executable, "-c", script)
-    expected = iter(range(1_500_000)), iter(range(1_500_000))
+    expected = iter(range(count)), iter(range(count))
     with subprocess.Popen(argv, env=taco.env, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         for line in process.stdout:

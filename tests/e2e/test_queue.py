@@ -147,12 +147,13 @@ def test_the_queue_deadline(taco: Taco) -> None:
     assert taco("wait", "late").stderr.count("\n") == 1  # it never ran: there is no log to name
 
 
-def test_many_submits_at_once(taco: Taco, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [20, pytest.param(50, marks=pytest.mark.nightly)])
+def test_many_submits_at_once(taco: Taco, tmp_path: Path, count: int) -> None:
     slots = tmp_path / "slots"
     slots.mkdir()
     script = tmp_path / "witness.py"
     script.write_text(WITNESS, encoding="ascii")
-    names = [f"many-{number}" for number in range(50)]
+    names = [f"many-{number}" for number in range(count)]
 
     def one(name: str) -> int:
         words = ("--name", name, "--np", "1", "-x", f"SLOTS_FOLDER={slots}", "--", sys.executable, str(script), "2")
@@ -162,7 +163,7 @@ def test_many_submits_at_once(taco: Taco, tmp_path: Path) -> None:
         assert set(pool.map(one, names)) == {0}
     ended = {name: taco.ended(name, 120)["state"] for name in names}
     assert ended == dict.fromkeys(names, "SUCCEEDED")
-    assert len(list(slots.glob("done-*"))) == 50
+    assert len(list(slots.glob("done-*"))) == count
     eventually(lambda: not schedulers(taco), what="the scheduler to end with the queue")
 
 

@@ -15,6 +15,7 @@ import pytest
 from taco_launch.flows.night_install import local_zone
 from tests.cli.crontabs import crontab
 from tests.conftest import Taco, eventually
+from tests.patience import patience
 from tests.remote import sshd as server
 from tests.remote.test_ssh_logins import agent
 
@@ -54,7 +55,7 @@ def cron() -> Iterator[None]:
         _write(before)
         if process is not None:
             process.terminate()
-            process.wait(10)
+            process.wait(patience(10))
 
 
 def test_cron_runs_an_installed_night_once(taco: Taco, cron: None, tmp_path: Path) -> None:  # noqa: ARG001
@@ -71,7 +72,7 @@ def test_cron_runs_an_installed_night_once(taco: Taco, cron: None, tmp_path: Pat
     due = datetime.now(zone) + timedelta(seconds=75)  # what comes before it may take 15 s
     done = subprocess.run(
         (str(program), "nightly", "install", matrix.name, "--at", f"{due:%H:%M}", "--with", "cron", "--yes"),
-        env={**taco.env, "SSH_AUTH_SOCK": "/nowhere"}, cwd=folder, capture_output=True, text=True, check=False, timeout=60,
+        env={**taco.env, "SSH_AUTH_SOCK": "/nowhere"}, cwd=folder, capture_output=True, text=True, check=False, timeout=patience(60),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     eventually(lambda: (status(taco)[0]["last"] or {}).get("ended"), 150, "the night to end")

@@ -9,7 +9,7 @@ from tests.faults import witness
 from tests.faults.fates import ends, lives, started
 from tests.faults.site import HOSTS, JOBS, SETTLED_SECONDS, Site, told
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), pytest.mark.usefixtures("quiet")]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600), pytest.mark.usefixtures("quiet")]
 
 
 def test_head_reboot(site: Site) -> None:

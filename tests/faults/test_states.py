@@ -11,7 +11,7 @@ import pytest
 from tests.faults.site import HOSTS, JOBS, SETTLED_SECONDS, Site, told
 from tests.patience import patience
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), pytest.mark.usefixtures("quiet")]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600), pytest.mark.usefixtures("quiet")]
 
 # So many seconds a rank that is deaf to TERM has on an idle machine: in these the job is seen to be STOPPING, and more is done.
 GRACE = 6

@@ -5,9 +5,12 @@ Both folders register this as a plugin: a fixture of one conftest is not seen by
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
 
 import pytest
 
+from tests import budget
 from tests.lab.rig import Image, Lab, made
 
 NAME = "shared-labs"
@@ -40,5 +43,10 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def _group(item: pytest.Item | None) -> str:
-    marker = item.get_closest_marker("xdist_group") if item else None
-    return str(marker.args[0]) if marker else ""
+    """Return the group of a test's module, "" for none."""
+    return _groups().get(item.path, "") if item else ""
+
+
+@cache
+def _groups() -> dict[Path, str]:
+    return {budget.FILE.parent / module.path: module.group for module in budget.load()["lab"].modules}

@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import eventually
 from tests.lab.rig import Done, Lab, made
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 HOSTS = ("gpu1", "gpu2")
 OLD, NEW = "2.9.9", "2.21.5"

@@ -9,7 +9,7 @@ from taco_launch.lab import root
 from tests.conftest import eventually
 from tests.lab.rig import GpuHost, Image, made
 
-pytestmark = [pytest.mark.lab, pytest.mark.nightly, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 SPECIFICATION = "/var/run/cdi/nvidia.yaml"
 LOST = "Failed to initialize NVML: Unknown Error"

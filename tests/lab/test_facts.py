@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.lab.rig import Lab, made
+from tests.patience import patience
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 HOSTS = ("gpu1", "gpu2")
 # In a host with an engine of its own: an image of one program, and a container of it that runs.
@@ -234,7 +235,7 @@ def test_an_ordinary_user_sees_what_he_may(gpus: Lab, tmp_path: Any) -> None:
 
 
 def test_an_engine_and_its_containers(gpus: Lab, engine: "subprocess.Popen[str]") -> None:
-    out, err = engine.communicate(timeout=150)
+    out, err = engine.communicate(timeout=patience(150))
     assert engine.returncode == 0, err
     image = out.splitlines()[0]
     found = one(gpus, "gpu2", "docker")

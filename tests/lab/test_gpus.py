@@ -10,7 +10,7 @@ import pytest
 from tests.lab.rig import Cluster, Image, made
 
 # The first test waits for the hosts to be set up.
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 BENCHMARK = ("python3", "/opt/benchmark/pytorch_synthetic_benchmark.py", "--threads", "1")
 TINY = (

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import eventually
 from tests.lab.rig import Cluster, Done, Lab, made
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 DRIVER = "470.82.01"
 

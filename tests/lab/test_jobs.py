@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import eventually
 from tests.lab.rig import Cluster
+from tests.patience import patience
 
 # The first test waits for the hosts to be set up.
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
@@ -105,7 +106,7 @@ def test_slots_that_are_held_are_named(cluster: Cluster, second: Cluster) -> Non
     waits = second.start("run", "--name", "waits", "--np", "4", "--", "true")
     eventually(lambda: second("get", "waits").returncode == 0 and second.job("waits")["waiting"], 60)
     cluster("delete", "holds")
-    _output, said = waits.communicate(timeout=100)
+    _output, said = waits.communicate(timeout=patience(100))
     assert waits.returncode == 0, said
     assert "job waits: waiting: gpu1: 0 of 2 free, 2 held by job holds since" in said
     cluster("delete", "waits")
@@ -123,7 +124,9 @@ def test_two_heads_race_for_the_same_hosts(cluster: Cluster, tmp_path: Path) -> 
         for number in range(3)
         for side, controller in (("one", cluster), ("two", second))
     }
-    ended = {name: (process.communicate(timeout=100)[1], process.returncode) for name, process in started.items()}
+    ended = {
+        name: (process.communicate(timeout=patience(100))[1], process.returncode) for name, process in started.items()
+    }
     assert {code for _said, code in ended.values()} == {0}, ended
     assert any(f"job {name}: waiting: " in said for name, (said, _code) in ended.items())
     # All slots are free again, and a head knows its own jobs from the other's.
@@ -141,7 +144,7 @@ def test_a_short_cut_harms_nobody_and_a_lost_connection_is_made_again(cluster: C
     cluster.lab.fault("gpu1", "cut", "5s")
     time.sleep(1)
     cluster.lab.inside("gpu1", "pkill", "-KILL", "-f", "^sshd: root@notty")
-    output, said = job.communicate(timeout=100)
+    output, said = job.communicate(timeout=patience(100))
     assert job.returncode == 0, said
     counted = ticks(output)
     assert sorted(counted) == ["gpu1/0", "gpu1/1", "gpu2/2", "gpu2/3"]
@@ -156,7 +159,7 @@ def test_ctrl_c_stops_the_job_on_both_hosts(cluster: Cluster) -> None:
     cluster.runs("stopped")
     assert processes(cluster, "gpu2", "sleep 987")
     job.send_signal(signal.SIGINT)
-    _output, said = job.communicate(timeout=60)
+    _output, said = job.communicate(timeout=patience(60))
     assert job.returncode == 130, said
     assert "job stopped: CANCELLED" in said
     assert [processes(cluster, host, "sleep 987") for host in ("gpu1", "gpu2")] == [[], []]
@@ -169,7 +172,7 @@ def test_a_closed_terminal_leaves_the_job_and_says_how_to_go_on(cluster: Cluster
     assert job.stdout is not None
     job.stdout.readline()
     job.send_signal(number)
-    _output, said = job.communicate(timeout=60)
+    _output, said = job.communicate(timeout=patience(60))
     assert job.returncode == 128 + number
     assert f"job left goes on: taco-launch -i {cluster.inventory} logs -f left" in said
     assert cluster.job("left")["state"] == "RUNNING"

@@ -16,8 +16,9 @@ import taco_launch
 from taco_launch.lab.hosts import FORBIDDEN
 from tests.conftest import eventually
 from tests.lab.rig import Done, Lab, docker
+from tests.patience import patience
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 
 def started(lab: Lab) -> str:
@@ -231,7 +232,7 @@ def test_up_is_cut_short(other: Lab, then: str) -> None:
     )
     eventually(lambda: len(other.left()) > 2, 60, "the first parts of it")
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=patience(60))
     assert process.returncode == 130, said
     assert f"`taco-launch lab down --name {other.name}` removes it" in said
     assert "Traceback" not in said

@@ -14,7 +14,7 @@ from tests.conftest import eventually
 from tests.lab.rig import Done, Image, Lab, made
 from tests.patience import patience
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +191,7 @@ def test_a_host_reboots_in_the_middle(bare: Lab) -> None:
     with bare.cluster.start("setup", "--yes") as running:
         eventually(lambda: pulling(bare), 60, "the image to be pulled")
         bare.fault("gpu1", "power-off")
-        _, said = running.communicate(timeout=110)
+        _, said = running.communicate(timeout=patience(110))
     assert running.returncode == 5
     assert "error: gpu1: " in said
     bare.fault("gpu1", "power-on")

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import eventually
 from tests.lab.rig import Done, Lab, made
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 NAME = "taco-launch-c"
 LOCK = "/var/lib/taco-launch/jobs/train-1/lock"

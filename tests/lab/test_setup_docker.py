@@ -22,7 +22,7 @@ from taco_launch.setup import batch, docker
 from taco_launch.setup.ops import Cluster, Op, Problem
 from tests.lab.rig import Lab, made
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 SUBJECTS = ("system", "docker", MADE)
 

@@ -11,7 +11,7 @@ from taco_launch.setup import paths
 from tests.conftest import eventually
 from tests.lab.rig import Done, GpuHost, Image, made
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 DRIVER, GPUS = "470.82.01", 8
 # With it systemd keeps the devices of containers, and takes those that it does not know of when it reads its units anew.

@@ -17,8 +17,9 @@ from taco_launch.remote.access import Access
 from taco_launch.remote.fanout import connect
 from tests.conftest import eventually
 from tests.lab.rig import Lab
+from tests.patience import patience
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 PORT, OTHER, TAKEN = 12422, 12423, 12424
 
@@ -140,7 +141,7 @@ def test_hosts_that_come_and_go_stop_nothing(mesh: Mesh) -> None:
         assert mesh.sh("gpu1", "ssh gpu2 true", check=False).returncode == 255
         assert mesh.ready() == {"gpu1": 1, "gpu2": 0}
         assert mesh.sh("gpu1", "ssh gpu2 hostname").stdout == "gpu2\n"
-        out, _ = job.communicate(b"the same session\n", timeout=20)
+        out, _ = job.communicate(b"the same session\n", timeout=patience(20))
         assert (job.returncode, out) == (0, b"the same session\n")
     assert before == {host: (mesh.container(host), mesh.sshd(host)) for host in ("gpu1", "gpu2")}
 
@@ -152,7 +153,7 @@ def test_another_port_leaves_sessions_and_containers(mesh: Mesh) -> None:
         mesh.ready(container=replace(mesh.inventory.container, ssh_port=OTHER))
         assert f":{OTHER}" in mesh.lab.sh("gpu1", f"ss -ltnH 'sport = :{OTHER}'")
         assert mesh.lab.sh("gpu1", f"ss -ltnH 'sport = :{PORT}'") == ""
-        out, _ = job.communicate(b"the same session\n", timeout=20)
+        out, _ = job.communicate(b"the same session\n", timeout=patience(20))
         assert (job.returncode, out) == (0, b"the same session\n")
     assert before == (mesh.container("gpu1"), mesh.sshd("gpu1"))
     mesh.ready()

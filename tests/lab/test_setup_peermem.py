@@ -11,7 +11,7 @@ from taco_launch.setup import paths
 from tests.conftest import eventually
 from tests.lab.rig import Done, GpuHost, made
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 OFED = "MLNX_OFED_LINUX-5.4-1.0.3.0"
 _BARE = f"""

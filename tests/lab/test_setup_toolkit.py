@@ -11,7 +11,7 @@ from taco_launch.setup import scripts
 from tests.conftest import eventually
 from tests.lab.rig import Done, GpuHost, Image, made
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 PACKAGES = "nvidia-container-toolkit nvidia-container-toolkit-base libnvidia-container-tools libnvidia-container1"
 LIST = "/etc/apt/sources.list.d/taco-launch-nvidia-container-toolkit.list"

@@ -10,6 +10,7 @@ import pytest
 from taco_launch.errors import TacoLaunchError
 from taco_launch.lab import training
 from tests.lab.rig import Lab, docker, made
+from tests.patience import patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
@@ -60,7 +61,7 @@ def test_without_a_checkout_the_lab_is_up_all_the_same(bare: Lab, tmp_path: Path
         "from taco_launch.cli.main import main; sys.argv[0] = 'taco-launch'; main()"
     )
     argv = [bare.argv()[0], "-c", code, "lab", "up", "--name", bare.name]
-    done = subprocess.run(argv, env=bare.env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, env=bare.env, capture_output=True, text=True, timeout=patience(60), check=False)
     assert done.returncode == 0, done.stderr
     assert f"no training image: docker/train-cpu/Dockerfile is not in {tmp_path}" in done.stderr
     assert "taco-launch lab push IMAGE" in done.stderr

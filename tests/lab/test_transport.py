@@ -16,10 +16,11 @@ from tests.conftest import eventually
 from tests.lab import logins
 from tests.lab.logins import BOTH, PASSPHRASE, PASSWORD, SYSTEM, Person, journal, sshd_setting
 from tests.lab.rig import Lab
+from tests.patience import patience
 from tests.remote.test_ssh_commands import ENV, EVERYTHING, ODD, encoded
 from tests.remote.test_ssh_logins import agent
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 # fixtures are found by their names here
 keys, person = logins.keys, logins.person
@@ -303,7 +304,7 @@ def test_a_flooded_sshd_is_tried_again(person: Person) -> None:
             eventually(
                 lambda: any("MaxStartups" in line for line in journal(person.lab, "gpu1")[before:]), 20, "a refusal"
             )
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=patience(60))
     assert process.returncode == 0, err
     assert set(logins.by_host(out)) == set(names)
 

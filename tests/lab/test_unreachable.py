@@ -19,7 +19,7 @@ from tests.lab.logins import BOTH, SYSTEM, Person
 from tests.lab.rig import Lab, seconds_of
 from tests.patience import patience
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 # fixtures are found by their names here
 keys, person = logins.keys, logins.person

@@ -8,7 +8,7 @@ import pytest
 
 from tests.lab.rig import Lab, made
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 Inside = Callable[[str], str]
 
 

@@ -316,7 +316,7 @@ def test_bytes_arrive_whatever_the_login_shell(person: Person, installing: "subp
     assert installing.wait(100) == 0
     names = ("plain", "noisy", "cshy", "tcshy", "fishy")
     person.knows({name: f"{name}@gpu2" for name in names})
-    assert person.lab.sh("gpu2", "su fishy -c 'echo $version'").endswith("3.6.0\n")  # it is fish, and makes noise
+    assert person.lab.sh("gpu2", "su fishy -c 'echo $version'").endswith("3.6.0")  # it is fish, and makes noise
     with sshd_setting(person.lab, "gpu2", "Banner /etc/motd\n"):
         code, found, said = person.facts()
         assert (code, said) == (0, "")

@@ -1,6 +1,5 @@
 """What every test shares: hypothesis without deadlines, and the command line in a state folder of its own."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -74,6 +73,14 @@ class Taco:
         return self.state / "jobs" / name
 
 
+def has_ended(events: Path) -> bool:
+    """Say whether a job has ended, by the file of its events."""
+    try:
+        return b'"kind": "ended"' in events.read_bytes()
+    except FileNotFoundError:
+        return False
+
+
 def ended_by(events: Path, ask: Callable[[], Any]) -> Callable[[], bool]:
     """Return a check whether a job has ended: by its events, for to ask costs more CPU time than many a job.
 
@@ -81,18 +88,17 @@ def ended_by(events: Path, ask: Callable[[], Any]) -> Callable[[], bool]:
     """
     asked = time.monotonic()
 
-    def has_ended() -> bool:
+    def check() -> bool:
         nonlocal asked
-        with contextlib.suppress(FileNotFoundError):
-            if b'"kind": "ended"' in events.read_bytes():
-                return True
+        if has_ended(events):
+            return True
         if time.monotonic() - asked < 1:
             return False
         answer = bool(ask())
         asked = time.monotonic()
         return answer
 
-    return has_ended
+    return check
 
 
 def eventually(check: Callable[[], Any], seconds: float = 20, what: str = "") -> Any:

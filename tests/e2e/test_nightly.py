@@ -69,13 +69,18 @@ def test_cron_runs_an_installed_night_once(taco: Taco, cron: None, tmp_path: Pat
     cells = {"workloads": {"w": {**speed, "unit": "x", "better": "higher"}}, "sizes": [1], "variants": {"plain": {}}}
     matrix.write_text(json.dumps({"name": "mine", **cells, "repeats": 1, "warmUps": 0}))
     zone, _ = local_zone()
-    due = datetime.now(zone) + timedelta(seconds=75)  # what comes before it may take 15 s
-    done = subprocess.run(
-        (str(program), "nightly", "install", matrix.name, "--at", f"{due:%H:%M}", "--with", "cron", "--yes"),
-        env={**taco.env, "SSH_AUTH_SOCK": "/nowhere"}, cwd=folder, capture_output=True, text=True, check=False, timeout=patience(60),
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    eventually(lambda: (status(taco)[0]["last"] or {}).get("ended"), 150, "the night to end")
+    for spare in (10, patience(30)):  # for what comes before its minute
+        due = (datetime.now(zone) + timedelta(seconds=60 + spare)).replace(second=0, microsecond=0)
+        done = subprocess.run(
+            (str(program), "nightly", "install", matrix.name, "--at", f"{due:%H:%M}", "--with", "cron", "--yes"),
+            env={**taco.env, "SSH_AUTH_SOCK": "/nowhere"}, cwd=folder, capture_output=True, text=True, check=False, timeout=patience(60),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        if datetime.now(zone) < due:
+            break
+        taco("nightly", "uninstall", "mine", "--yes")  # on a busy machine that took too long
+    last = taco.state / "nights" / "mine" / "last.json"
+    eventually(lambda: last.exists() and json.loads(last.read_text())["ended"], 150, "the night to end")
     found = status(taco)[0]
     assert (found["state"], found["last"]["exit_code"]) == ("ok", 0), found
     assert Path(found["last"]["summary"]).parent == taco.state / "nights" / "mine"

@@ -1,10 +1,12 @@
 """A night in the hands of a real cron, and the keys, host keys and hosts with which it could not begin."""
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -36,7 +38,15 @@ def _write(content: bytes | None) -> None:
 
 
 @pytest.fixture
-def cron() -> Iterator[None]:
+def own_turn() -> Iterator[None]:
+    """A user has one crontab, and a machine one cron, whoever else runs these tests."""
+    with (Path(tempfile.gettempdir()) / f"taco-launch-crontab-{os.getuid()}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture
+def cron(own_turn: None) -> Iterator[None]:  # noqa: ARG001
     """A cron that runs: the machine's, else one for this test; the user's crontab is put back at the end."""
     if not shutil.which("crontab"):
         pytest.skip("cron is not installed (apt-get install cron)")

@@ -138,7 +138,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def taco(tmp_path: Path, agent: Path) -> Iterator[Taco]:
-    """The command line, its agent installed; at the end every job of the test is stopped."""
+    """The command line, its agent installed; at the end every job of the test that has not ended is stopped."""
     state = tmp_path / "state"
     (state / "agent").mkdir(mode=0o700, parents=True)
     state.chmod(0o700)
@@ -147,6 +147,7 @@ def taco(tmp_path: Path, agent: Path) -> Iterator[Taco]:
     own = {"TACO_LAUNCH_STATE": str(state), "TACO_LAUNCH_LEASES": str(tmp_path / "leases")}
     runner = Taco(state, {**env, **own})
     yield runner
-    jobs: Sequence[Path] = list((state / "jobs").glob("[!.]*")) if state.exists() else []
-    if jobs:
-        runner("stop", "--grace", "0", *(path.name for path in jobs))
+    folders: Sequence[Path] = list((state / "jobs").glob("[!.]*")) if state.exists() else []
+    left = [folder.name for folder in folders if not has_ended(folder / "events.jsonl")]
+    if left:
+        runner("stop", "--grace", "0", *left)

@@ -1,6 +1,5 @@
 """What every test shares: hypothesis without deadlines, and the command line in a state folder of its own."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -74,6 +73,14 @@ class Taco:
         return self.state / "jobs" / name
 
 
+def has_ended(events: Path) -> bool:
+    """Say whether a job has ended, by the file of its events."""
+    try:
+        return b'"kind": "ended"' in events.read_bytes()
+    except FileNotFoundError:
+        return False
+
+
 def ended_by(events: Path, ask: Callable[[], Any]) -> Callable[[], bool]:
     """Return a check whether a job has ended: by its events, for to ask costs more CPU time than many a job.
 
@@ -81,18 +88,17 @@ def ended_by(events: Path, ask: Callable[[], Any]) -> Callable[[], bool]:
     """
     asked = time.monotonic()
 
-    def has_ended() -> bool:
+    def check() -> bool:
         nonlocal asked
-        with contextlib.suppress(FileNotFoundError):
-            if b'"kind": "ended"' in events.read_bytes():
-                return True
+        if has_ended(events):
+            return True
         if time.monotonic() - asked < 1:
             return False
         answer = bool(ask())
         asked = time.monotonic()
         return answer
 
-    return has_ended
+    return check
 
 
 def eventually(check: Callable[[], Any], seconds: float = 20, what: str = "") -> Any:
@@ -132,7 +138,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def taco(tmp_path: Path, agent: Path) -> Iterator[Taco]:
-    """The command line, its agent installed; at the end every job of the test is stopped."""
+    """The command line, its agent installed; at the end every job of the test that has not ended is stopped."""
     state = tmp_path / "state"
     (state / "agent").mkdir(mode=0o700, parents=True)
     state.chmod(0o700)
@@ -141,6 +147,7 @@ def taco(tmp_path: Path, agent: Path) -> Iterator[Taco]:
     own = {"TACO_LAUNCH_STATE": str(state), "TACO_LAUNCH_LEASES": str(tmp_path / "leases")}
     runner = Taco(state, {**env, **own})
     yield runner
-    jobs: Sequence[Path] = list((state / "jobs").glob("[!.]*")) if state.exists() else []
-    if jobs:
-        runner("stop", "--grace", "0", *(path.name for path in jobs))
+    folders: Sequence[Path] = list((state / "jobs").glob("[!.]*")) if state.exists() else []
+    left = [folder.name for folder in folders if not has_ended(folder / "events.jsonl")]
+    if left:
+        runner("stop", "--grace", "0", *left)

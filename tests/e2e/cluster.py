@@ -32,6 +32,7 @@ class Cluster:
     def __init__(self, made: Hosts, agent: Path, python: str) -> None:
         self.made, self.python = made, python
         self.agent = f"{STATE}/agent/{agent.name}"
+        self.cut_off: set[int] = set()
         shutil.copy(agent, made.folder)
         programs = made.folder / "bin"
         programs.mkdir()
@@ -83,8 +84,7 @@ class Cluster:
         return record
 
     def ended(self, name: str, seconds: float = 40, head: int = 0) -> dict[str, Any]:
-        events = self.path(f"{STATE}/jobs/{name}/events.jsonl", head)
-        eventually(ended_by(events, lambda: self.job(name, head)["ended"]), seconds, f"{name} to end")
+        eventually(ended_by(self.events(name, head), lambda: self.job(name, head)["ended"]), seconds, f"{name} to end")
         return self.job(name, head)
 
     def run(self, spec: JobSpec, **environment: str) -> dict[str, Any]:
@@ -105,6 +105,10 @@ class Cluster:
                     if re.search(word, (process / "cmdline").read_text("utf-8", "replace").replace("\0", " ")):
                         found.append((on, int(process.name)))
         return found
+
+    def events(self, name: str, head: int = 0) -> Path:
+        """Return the file of a job's events."""
+        return self.path(f"{STATE}/jobs/{name}/events.jsonl", head)
 
     def path(self, path: str, on: int = 0) -> Path:
         """Return where this machine sees a path of a host."""
@@ -131,3 +135,4 @@ class Cluster:
 
     def link(self, on: int, state: str) -> None:
         self.sh(f"ip link set eth0 {state}", on=on)
+        (self.cut_off.discard if state == "up" else self.cut_off.add)(on)

@@ -135,8 +135,10 @@ def test_a_supervisor_that_hangs_is_given_up_by_the_guard(taco: Taco, tmp_path: 
     victims = Victims(taco, tmp_path / "witnesses", ("deaf",), "--host-loss-timeout", "6")
     supervisor = victims.pid("run")
     os.kill(supervisor, signal.SIGSTOP)
-    eventually(lambda: not victims.alive(), 20, "the guard to end the ranks")
-    os.kill(supervisor, signal.SIGCONT)
+    try:
+        eventually(lambda: not victims.alive(), 20, "the guard to end the ranks")
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
     job = taco.ended("victims")
     assert (job["state"], job["exit_code"]) == ("FAILED", 1)
     assert job["reason"] == "its guard heard nothing of the supervisor for 6 s and ended its ranks"

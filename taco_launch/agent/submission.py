@@ -5,7 +5,7 @@ import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Iterable, Mapping
+from typing import Any, Callable, Dict, Iterable, Mapping
 
 from taco_launch import state
 from taco_launch.agent import counts, records, recovery, schedule, tail, views, wake
@@ -96,3 +96,6 @@ def _await_word(jobs: Jobs, agent: str, folder: JobFolder) -> None:
             ensure_at = time.monotonic() + _ENSURE_SECONDS
             wake.ensure(jobs, agent)
         time.sleep(_POLL_SECONDS)
+
+
+OPERATIONS: Dict[str, Callable[[Jobs, str, Mapping[str, Any]], Iterable[Any]]] = {"submit": submit}

@@ -297,6 +297,3 @@ class _Signals:
     def _on_leave(self, number: int, _frame: object) -> None:
         os.write(2, f"\njob {self._name} goes on: {self._head.typed} logs -f {self._name}\n".encode())
         os._exit(SIGNAL_BASE + number)
-
-
-VERBS = (run, submit)

@@ -3,12 +3,13 @@
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
 from taco_launch.errors import HostError, UsageError
 from taco_launch.flows.follow import Follow, Follower, Job, Output, Words, job_of
+from taco_launch.frozen import dataclass
 from taco_launch.model.codec import to_json
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import JobSpec

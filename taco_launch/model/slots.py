@@ -1,7 +1,9 @@
 """The slots of a host: what they are called, and who has each of them at a moment."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Mapping, Optional, Sequence, Tuple
+
+from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import taco_launch
 _CONTENTS = (
     "__init__.py",
     "errors.py",
+    "frozen.py",
     "command.py",
     "diagnose.py",
     "facts",

@@ -4,12 +4,12 @@ import io
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import IO, Any
 
 from taco_launch.agent import protocol
 from taco_launch.command import BARE, Command, as_typed
 from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
+from taco_launch.frozen import dataclass
 from taco_launch.model.hosts import Inventory
 from taco_launch.remote import bundle, seat
 from taco_launch.remote.access import Access

@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from taco_launch.agent.folders import state_folder
 from taco_launch.errors import HostError
+from taco_launch.frozen import dataclass
 from taco_launch.model.hosts import Inventory
 from taco_launch.setup import paths
 

@@ -25,13 +25,16 @@ from tests.conftest import Taco
 
 
 def commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in group.commands.items():
+    for name in group.list_commands(click.Context(group)):
+        _name, command, _rest = group.resolve_command(click.Context(group), [name])
+        assert command is not None
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
         else:
             yield (*path, name), command
 
 
+LISTED = {name: command.get_short_help_str(200) for name, command in cli.commands.items()}
 VERBS = dict(commands())
 
 

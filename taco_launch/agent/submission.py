@@ -88,8 +88,9 @@ def _await_word(jobs: Jobs, agent: str, folder: JobFolder) -> None:
     """Wait until a job has a place, has ended, or is known to wait."""
     deadline = time.monotonic() + _PLACE_SECONDS
     ensure_at = time.monotonic() + _ENSURE_SECONDS
+    reader = records.Reader(folder)
     while True:
-        record = records.record(folder)
+        record = reader.record()
         if record.admitted or record.state is not JobState.QUEUED or time.monotonic() > deadline:
             return
         if time.monotonic() > ensure_at:

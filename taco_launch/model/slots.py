@@ -65,9 +65,6 @@ class Occupancy:
         return replace(self, slots=slots)
 
 
-MIG = " MIG"
-
-
 def names(uuids: Sequence[str], slots: int) -> Tuple[str, ...]:
     """Name the slots of a host: its GPUs by their UUIDs, in the driver's order, those beyond them `slot-N`."""
     return (*uuids, *(f"slot-{number}" for number in range(len(uuids), slots)))[:slots]

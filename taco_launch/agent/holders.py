@@ -1,10 +1,10 @@
 """Who has a slot of this host, or had it last, as the slot's file says."""
 
 import os
-from dataclasses import dataclass
 from typing import Optional
 
 from taco_launch.agent.protocol import parsed
+from taco_launch.frozen import dataclass
 from taco_launch.model.codec import from_json
 from taco_launch.model.slots import SlotHolder
 

@@ -4,10 +4,10 @@ import configparser
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from taco_launch.errors import TacoLaunchError
+from taco_launch.frozen import dataclass
 from taco_launch.lab import root, wheels
 from taco_launch.lab.engine import ask, docker, docker_build
 from taco_launch.lab.image import REPOSITORY

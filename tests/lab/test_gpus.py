@@ -86,7 +86,7 @@ def taken(hosts: Hosts) -> Iterator[None]:
     hosts.ok("delete", "other")
 
 
-@pytest.mark.parametrize("model", ["vgg16", "resnet50"])
+@pytest.mark.parametrize("model", [pytest.param("vgg16", marks=pytest.mark.nightly), "resnet50"])
 @pytest.mark.usefixtures("taken")
 def test_the_guides_jobs_with_and_without_topology(hosts: Hosts, default: Hosts, captured: str, model: str) -> None:
     by_links, output = placed(hosts, f"pytorch-topo-4-{model}", (*BENCHMARK, "--model", model, *SMALL), "--gputopology")
@@ -143,7 +143,9 @@ def test_place_reads_what_nvidia_smi_prints_there(hosts: Hosts, captured: str) -
     )
 
 
-@pytest.mark.parametrize("launcher", ["mpirun", "torchrun", "env", "env --per-host"])
+@pytest.mark.parametrize(
+    "launcher", ["mpirun", "torchrun", pytest.param("env", marks=pytest.mark.nightly), "env --per-host"]
+)
 def test_the_benchmark_gives_one_table(hosts: Hosts, launcher: str) -> None:
     each = 1 if "--per-host" in launcher else 2
     np, gpus = str(2 * each), (0, 3)[:each]
@@ -163,6 +165,7 @@ def test_the_benchmark_gives_one_table(hosts: Hosts, launcher: str) -> None:
     ]
 
 
+@pytest.mark.nightly
 def test_a_benchmark_at_two_sizes(hosts: Hosts) -> None:
     where = ("--np", "1,4", "-H", "gpu1:2,gpu2:2", "--json")
     rows = json.loads(hosts.ok("bench", "run", *where, "--", *BENCHMARK, *TINY))["rows"]
@@ -226,7 +229,7 @@ def test_the_line_of_arena(hosts: Hosts) -> None:
     hosts.ok("delete", "pytorch-dist")
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "env"])
+@pytest.mark.parametrize("launcher", ["torchrun", pytest.param("env", marks=pytest.mark.nightly)])
 def test_the_first_rank_that_fails_stands_at_the_end(hosts: Hosts, launcher: str) -> None:
     fails = "for line in $(seq 30); do echo line $line; done; sleep 1; exit 7"
     script = f"[ $RANK = 3 ] && {{ {fails}; }}; trap 'echo ended; exit 1' TERM; sleep 60 & wait"

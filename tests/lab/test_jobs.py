@@ -179,6 +179,7 @@ def test_a_closed_terminal_leaves_the_job_and_says_how_to_go_on(cluster: Cluster
     assert cluster("delete", "left").returncode == 0
 
 
+@pytest.mark.nightly
 def test_followers_that_are_gone_leave_nothing_in_the_container_for_long(cluster: Cluster) -> None:
     cluster("submit", "--name", "silent", "--np", "2", "--", "sleep", "300")
     follower = cluster.start("logs", "-f", "silent")

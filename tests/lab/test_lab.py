@@ -115,6 +115,7 @@ def test_the_registry_asks_for_a_password_and_its_certificate_is_trusted(lab: La
     assert untrusted.returncode == 60  # curl(1): the peer's certificate cannot be authenticated
 
 
+@pytest.mark.nightly
 def test_an_image_goes_from_host_to_host(lab: Lab) -> None:
     installed = lab.inside("gpu1", "sh", "-c", "apt-get update && apt-get install -y --no-install-recommends docker.io")
     assert installed.returncode == 0, installed.stderr

@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -73,15 +72,15 @@ def test_nobody_is_let_in_by_the_wrong_key_host_key_or_password(bare: Lab, tmp_p
 
 @contextmanager
 def apt_at_work(lab: Lab, host: str) -> Iterator[None]:
-    """Have apt hold its lock, as unattended upgrades do, until set-up's own apt-get has been waiting for it."""
+    """Have apt hold its lock, as unattended upgrades do, until set-up's own apt-get has met it (`locked` in dpkg.sh)."""
     hold = "until [ -e /run/go-on ]; do sleep 0.21; done"
     script = f"apt-get -qq update && exec apt-get -qq -y -o DPkg::Pre-Invoke::='{hold}' install file"
 
     def go_on() -> None:
         try:
-            waits = ("pgrep", "-f", "^apt-get .*install.* docker.io")
-            eventually(lambda: lab.inside(host, *waits).returncode == 0, 60, "set-up to install docker.io")
-            time.sleep(patience(2))
+            eventually(
+                lambda: lab.inside(host, "pgrep", "-fx", "sleep 5").returncode == 0, 60, "set-up to wait for apt"
+            )
         finally:
             lab.sh(host, "touch /run/go-on")
 

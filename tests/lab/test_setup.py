@@ -223,7 +223,7 @@ def test_what_setup_made_is_taken_back_and_nothing_else(bare: LabUser) -> None:
     holder = subprocess.Popen(
         bare.argv(
             "lab", "exec", "--name", bare.name, "gpu1", "--",
-            "sh", "-c", "exec 9>/run/taco-launch/leases/slot-0; flock 9; printf '{\"job\": \"night\"}' >&9; echo held; sleep 60",
+            "sh", "-c", "exec 9>/run/taco-launch/leases/slot-0; flock 9; printf '{\"job\": \"night\"}' >/run/taco-launch/leases/slot-0.0; echo held; sleep 60",
         ),
         env=bare.env,
         stdout=subprocess.PIPE,

@@ -9,8 +9,11 @@ from taco_launch.errors import HostError
 from taco_launch.model.hosts import Inventory
 from taco_launch.setup import paths
 
-# What stands in the way is one line in place of the agent's answer: `unready WHAT WORDS`.
-UNREADY = b"unready "
+# The host's own shell prints one line before anything else: `unready WHAT WORDS` for what is in the way, or `ready` just
+# before it starts the agent. Whatever follows comes from the agent, which may run in a container: it is the agent's
+# answer, or `unready WHAT WORDS` from a Python that cannot run it, and no such line has anything written or executed.
+UNREADY, READY = b"unready ", b"ready\n"
+AGENT = "agent"  # the file is missing
 _SAY = """unready() { printf 'unready %s %s\\n' "$1" "$(printf %s "${2-}" | tr '\\n' ' ')"; exit; }
 whole() { # a zip file ends with its directory's end, of 22 bytes: a disk that was full or lost power leaves a part
   [ -f "$1" ] && tail -c 22 "$1" | head -c 4 | grep -q "^PK"
@@ -18,6 +21,7 @@ whole() { # a zip file ends with its directory's end, of 22 bytes: a disk that w
 """
 # $1 is the interpreter, $2 the agent's path, $3 the operation.
 _HERE = """whole "$2" || unready agent "$2"
+echo ready
 exec "$1" -I -S "$2" "$3"
 """
 # $1 is the name of the agent's file, $2 the operation. The folder: see agent/folders.py, state_folder.
@@ -31,6 +35,7 @@ if [ -z "$state" ]; then
 fi
 command -v python3 >/dev/null 2>&1 || unready python3
 whole "$state/agent/$1" || unready agent "$state/agent/$1"
+echo ready
 exec python3 -I -S "$state/agent/$1" "$2"
 """
 # $1 is the container, $2 the agent's path on the host and in the container, $3 the operation.
@@ -39,6 +44,7 @@ status=$(docker container inspect --format '{{.State.Status}}' "$1" 2>/dev/null)
   unready container "$(docker container inspect "$1" 2>&1 >/dev/null | tail -n 1)"
 [ "$status" = running ] || unready stopped "$status"
 whole "$2" || unready agent "$2"
+echo ready
 exec docker exec -i "$1" /bin/sh -c \\
   'command -v python3 >/dev/null 2>&1 || { echo unready python3; exit; }; exec python3 -I -S "$@"' sh "$2" "$3"
 """
@@ -67,6 +73,22 @@ class Seat:
         """Give the argv of an operation; `agent` is the name of the agent's file."""
         return ("/bin/sh", "-c", _SAY + self.script, "agent", *self.args, self.folder + agent, op)
 
+    def missing(self, host: str, agent: str, told: str) -> str:
+        """Return where the agent's file is to be written; `told` is the path that the host has told.
+
+        That is only read where the folder depends on the user there, who then writes it.
+
+        Raises:
+            HostError: the host's path is not one of an agent.
+        """
+        if self.folder:
+            return self.folder + agent
+        if not (
+            told.startswith("/") and told.endswith(f"/agent/{agent}") and "/../" not in told and told.isprintable()
+        ):
+            raise HostError(f"{host}: it names an agent's path that cannot be right: {told[:200]!r}")
+        return told
+
     def refused(self, host: str, what: str, words: str, setup: str) -> HostError:
         """Say why the agent cannot be started; `setup` is what is typed to have the host set up."""
         part = f"has no module {words}: only a part of Python is installed"
@@ -86,7 +108,8 @@ class Seat:
             "module": f"the python3 of {there} {part}",
             "python": f"the python3 of {there} is Python {words}, and 3.8 is needed",
         }
-        return HostError(f"{host}: {reasons[what]}", hint=f"{setup} prepares the hosts")
+        reason = reasons.get(what, f"the agent cannot be started: {what} {words}")
+        return HostError(f"{host}: {reason}", hint=f"{setup} prepares the hosts")
 
 
 def here(environ: Mapping[str, str], uid: int) -> Seat:

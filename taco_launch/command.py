@@ -9,10 +9,10 @@ program itself.
 
 import re
 import shlex
-from dataclasses import dataclass
 from typing import Optional, Sequence, Tuple
 
 from taco_launch.errors import UsageError
+from taco_launch.frozen import dataclass
 
 # What a login shell must not find in the constant line: csh reads `!` and newlines even between single quotes.
 _SCRIPT = (

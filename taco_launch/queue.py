@@ -4,10 +4,11 @@ First in first out by priority and the time at which a job came into the queue. 
 where it cannot delay it, in whatever order the jobs that run may end.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from taco_launch.errors import CANNOT_PLACE, DEADLINE, PlacementError
+from taco_launch.frozen import dataclass
 from taco_launch.model.hosts import Terms
 from taco_launch.model.jobs import JobRecord, JobState, Policy
 from taco_launch.model.plans import HostSlots, Placement, Wanted

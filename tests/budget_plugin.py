@@ -1,11 +1,13 @@
 """A pytest plugin: groups of tests/budget.toml for xdist, and a table of what each module took beside its budget."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests import budget
 
@@ -45,23 +47,33 @@ class _Budget:
         self._spent: dict[str, _Spent] = {}
         self._cpu_before = _cpu_seconds()
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Put each test into its module's group, and the longest groups first where workers share the tests."""
+        """Note which modules there are, and put the longest groups first where workers share the tests."""
         collected = config.stash.setdefault(COLLECTED, {})
         for item in items:
             path = _below_tests(item.path)
             belongs = {name for name in budget.SECTIONS if item.get_closest_marker(name)}
             collected.setdefault(path, set()).update(belongs)
-            module = self._modules.get(path)
-            if module and module.group:
-                item.add_marker(pytest.mark.xdist_group(module.group))
         if hasattr(config, "workerinput"):
             items.sort(key=self._group_order)
 
     def _group_order(self, item: pytest.Item) -> tuple[float, str]:
-        marker = item.get_closest_marker("xdist_group")
-        group = str(marker.args[0]) if marker else ""
+        group = self._group(item.path)
         return (-self._group_seconds.get(group, 0.0), group)
+
+    def _group(self, file: Path) -> str:
+        module = self._modules.get(_below_tests(file))
+        return module.group if module else ""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
+        """Give the tests of a group to one worker, any other test to whichever is free.
+
+        So does xdist's own `--dist loadgroup` by the marker xdist_group; but xdist 3.8 tells the groups by changing the
+        ids of tests in a way that pytest 9.2 takes no notice of, and then every test goes to whichever is free.
+        """
+        return _ByGroup(config, log, self._group) if config.getvalue("dist") == "loadgroup" else None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Iterator[None] | pytest.TestReport:
@@ -92,6 +104,17 @@ class _Budget:
             line = f"{module.path:<36}{module.group:<12}{limit:>8.0f}{spent.wall:>8.1f}{spent.cpu:>8.1f}{over}"
             terminalreporter.line(line)
         terminalreporter.line("CPU: of the test processes and of the processes that these have waited for")
+
+
+class _ByGroup(LoadScopeScheduling):  # type: ignore[misc]  # xdist carries no types
+    """Tests in the units that one worker runs as a whole."""
+
+    def __init__(self, config: pytest.Config, log: Producer, group: Callable[[Path], str]) -> None:
+        super().__init__(config, log)
+        self._group = group
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self._group(Path(nodeid.partition("::")[0])) or nodeid
 
 
 def _below_tests(path: Path) -> str:

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_timeout
 from hypothesis import settings
 
 from taco_launch.remote import bundle
+from tests.patience import patience
 
 pytest_plugins = ["tests.budget_plugin"]
 
@@ -40,13 +42,14 @@ class Taco:
         return [sys.executable, "-m", "taco_launch", *args]
 
     def __call__(self, *args: str, timeout: float = 60, **more: Any) -> "subprocess.CompletedProcess[str]":
+        """Run it to its end, which has so long on an idle machine."""
         return subprocess.run(
             self.argv(*args),
             env=self.env,
             capture_output=True,
             text=True,
             errors="surrogateescape",
-            timeout=timeout,
+            timeout=patience(timeout),
             check=False,
             **more,
         )
@@ -61,23 +64,59 @@ class Taco:
         return found
 
     def ended(self, name: str, seconds: float = 30) -> dict[str, Any]:
-        """Give the job once it has ended."""
-        eventually(lambda: self.job(name)["ended"], seconds, f"{name} to end")
+        """Return the job once it has ended."""
+        events = self.folder(name) / "events.jsonl"
+        eventually(ended_by(events, lambda: self.job(name)["ended"]), seconds, f"{name} to end")
         return self.job(name)
 
     def folder(self, name: str) -> Path:
         return self.state / "jobs" / name
 
 
+def has_ended(events: Path) -> bool:
+    """Say whether a job has ended, by the file of its events."""
+    try:
+        return b'"kind": "ended"' in events.read_bytes()
+    except FileNotFoundError:
+        return False
+
+
+def ended_by(events: Path, ask: Callable[[], Any]) -> Callable[[], bool]:
+    """Return a check whether a job has ended: by its events, for to ask costs more CPU time than many a job.
+
+    Once a second `ask` is called all the same: a job that nobody looks after any more ends when somebody asks.
+    """
+    asked = time.monotonic()
+
+    def check() -> bool:
+        nonlocal asked
+        if has_ended(events):
+            return True
+        if time.monotonic() - asked < 1:
+            return False
+        answer = bool(ask())
+        asked = time.monotonic()
+        return answer
+
+    return check
+
+
 def eventually(check: Callable[[], Any], seconds: float = 20, what: str = "") -> Any:
-    """Give the first true answer of `check`."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    """Return the first true answer of `check`, which is given that long on an idle machine, and longer on a busy one."""
+    begin = time.monotonic()
+    while (waited := time.monotonic() - begin) < seconds or waited < patience(seconds):
+        began = time.monotonic()
         answer = check()
         if answer:
             return answer
-        time.sleep(0.05)
-    raise AssertionError(f"waited {seconds} s in vain for {what or check}")
+        time.sleep(max(0.05, time.monotonic() - began))  # at most half of a core, while others want it
+    raise AssertionError(f"waited {waited:.1f} s in vain for {what or check}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: pytest_timeout.Settings) -> object:
+    """Let a test run longer on a busy machine."""
+    return pytest_timeout.pytest_timeout_set_timer(item, settings._replace(timeout=patience(settings.timeout)))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -99,7 +138,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def taco(tmp_path: Path, agent: Path) -> Iterator[Taco]:
-    """The command line, its agent installed; at the end every job of the test is stopped."""
+    """The command line, its agent installed; at the end every job of the test that has not ended is stopped."""
     state = tmp_path / "state"
     (state / "agent").mkdir(mode=0o700, parents=True)
     state.chmod(0o700)
@@ -108,6 +147,7 @@ def taco(tmp_path: Path, agent: Path) -> Iterator[Taco]:
     own = {"TACO_LAUNCH_STATE": str(state), "TACO_LAUNCH_LEASES": str(tmp_path / "leases")}
     runner = Taco(state, {**env, **own})
     yield runner
-    jobs: Sequence[Path] = list((state / "jobs").glob("[!.]*")) if state.exists() else []
-    if jobs:
-        runner("stop", "--grace", "0", *(path.name for path in jobs))
+    folders: Sequence[Path] = list((state / "jobs").glob("[!.]*")) if state.exists() else []
+    left = [folder.name for folder in folders if not has_ended(folder / "events.jsonl")]
+    if left:
+        runner("stop", "--grace", "0", *left)

@@ -41,7 +41,7 @@ _CONTENDERS = (
     pairing.Contender("ansible --version", ("ansible", "--version")),
 )
 # Times `import click`, the least that a click program costs.
-_BARS = (("taco-launch --help", 2.5), (_DRY_RUN, 5.0), (_ASKING, 5.0))
+_BARS = (("taco-launch --help", 2.0), (_DRY_RUN, 3.0), (_ASKING, 4.0))
 
 
 def main(arguments: list[str]) -> int:

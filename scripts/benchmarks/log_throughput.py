@@ -30,8 +30,8 @@ _MPIRUN = "mpirun --tag-output"
 # Open MPI refuses to run as root unless it is told to.
 _AS_ROOT = ("--allow-run-as-root",) if os.geteuid() == 0 else ()
 _JOB = "log-throughput"
-# A job's output has to come through at this rate, whole and in order.
-_BAR_MB_PER_SECOND = 50.0
+# A job's output has to come through at so many times mpirun's rate, whole and in order.
+_BAR = 2.0
 # Every process works on pieces of at most 1 MiB, a few at a time, however much there is; the rest is the allocator's.
 _BAR_GROWTH_MIB = 8.0
 
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
             for index, name in enumerate(found)
             if not found[name].missing
         }
-    bars = (_speed(found[_OURS], asked.mb), _growth(memory.get(_OURS), found[_OURS].missing))
+    bars = (_speed(found), _growth(memory.get(_OURS), found[_OURS].missing))
     tables = [_speeds(found, asked.mb), _memory(memory, small, asked.mb)]
     data = {"mb_per_rank": [small, asked.mb], "commands": verdicts.commands(found), "peak_bytes": memory}
     report = verdicts.Report("log_throughput", asked.runs, tables, bars, data)
@@ -117,9 +117,15 @@ def _rate(entry: pairing.Measured, megabytes: int) -> pairing.Spread:
     return pairing.spread([_RANKS * megabytes / sample.wall for sample in entry.samples])
 
 
-def _speed(ours: pairing.Measured, megabytes: int) -> verdicts.Verdict:
-    value = None if ours.missing else _rate(ours, megabytes)
-    return verdicts.Verdict(f"{_OURS}, output", value, _BAR_MB_PER_SECOND, "MB/s", at_least=True, missing=ours.missing)
+def _ratio(found: Mapping[str, pairing.Measured], name: str) -> pairing.Spread | None:
+    return pairing.paired(found[name], found[_MPIRUN], lambda one, other: other.wall / one.wall)
+
+
+def _speed(found: Mapping[str, pairing.Measured]) -> verdicts.Verdict:
+    missing = found[_OURS].missing or found[_MPIRUN].missing
+    return verdicts.Verdict(
+        f"{_OURS}, output", _ratio(found, _OURS), _BAR, f"x {_MPIRUN}", at_least=True, missing=missing
+    )
 
 
 def _growth(memory: tuple[dict[str, int], ...] | None, missing: str) -> verdicts.Verdict:
@@ -144,7 +150,7 @@ def _speeds(found: Mapping[str, pairing.Measured], megabytes: int) -> list[tuple
             rows.append((name, entry.missing))
             continue
         rate = _rate(entry, megabytes)
-        ratio = pairing.paired(entry, found[_MPIRUN], lambda one, other: other.wall / one.wall)
+        ratio = _ratio(found, name)
         cells = (
             f"{rate.median:.0f}",
             f"{rate.least:.0f}..{rate.most:.0f}",

@@ -20,9 +20,9 @@ from best_effort import BestEffort
 from taco_launch.facts.topology import read
 from taco_launch.model.hardware import Topology
 from taco_launch.model.plans import HostSlots, Wanted
-from taco_launch.placement import place
 from taco_launch.placement.bandwidth import Figures, figures_of
 from taco_launch.placement.gpus import choose
+from taco_launch.placement.hosts import place
 from taco_launch.placement.mesh import Mesh, mesh_of
 from taco_launch.placement.rings import Matrix, rings
 

@@ -15,7 +15,7 @@ from taco_launch.model.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import HostSlots, wanted_of
-from taco_launch.placement import place
+from taco_launch.placement.hosts import place
 
 _BAR_MS = 200
 _OURS = "taco-launch plan"

@@ -111,7 +111,7 @@ def finish(report: Report, *, as_json: bool, strict: bool) -> int:
     else:
         print(_heading(report.how or f"medians of {report.runs} interleaved rounds after one to warm up"))
         for rows in report.tables:
-            print(_table(rows), end="\n\n")
+            print(table(rows), end="\n\n")
         for entry in report.verdicts:
             print(entry.line())
     judged = [entry.within for entry in report.verdicts]
@@ -143,22 +143,6 @@ def count(text: str) -> int:
     return int(text)
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Lay rows out in columns: the first to the left, numbers to the right; the last cell of a short row runs on."""
-    columns = range(max(map(len, rows)))
-    full = [row for row in rows if len(row) == len(rows[0])]
-    widths = [max(len(row[column]) for row in (rows if column == 0 else full)) for column in columns]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        if len(row) == len(rows[0]):
-            cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        else:
-            cells += row[1:]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
-
-
 def _heading(how: str) -> str:
     python, cores, load = platform.python_version(), os.cpu_count(), os.getloadavg()[0]
     return f"Python {python}, {cores} cores, load {load:.1f}; {how}"
@@ -174,19 +158,35 @@ def _seconds(text: str) -> float:
     return value
 
 
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Lay rows out in columns: the first to the left, numbers to the right; the last cell of a short row runs on."""
+    columns = range(max(map(len, rows)))
+    full = [row for row in rows if len(row) == len(rows[0])]
+    widths = [max(len(row[column]) for row in (rows if column == 0 else full)) for column in columns]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0])]
+        if len(row) == len(rows[0]):
+            cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        else:
+            cells += row[1:]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
 def rows(
     found: Mapping[str, pairing.Measured], header: tuple[str, ...], compared: Callable[[str], tuple[str, ...]]
 ) -> list[tuple[str, ...]]:
     """Give the table of the commands: wall and CPU seconds, then what `compared` gives of each under `header`."""
-    table: list[tuple[str, ...]] = [("command", "wall s", "min..max", "CPU s", *header)]
+    made: list[tuple[str, ...]] = [("command", "wall s", "min..max", "CPU s", *header)]
     for name, entry in found.items():
         if entry.missing:
-            table.append((name, entry.missing))
+            made.append((name, entry.missing))
             continue
         cpu = pairing.spread([sample.cpu for sample in entry.samples]).median
         times = seconds(pairing.spread([sample.wall for sample in entry.samples]))
-        table.append((name, *times, f"{cpu:.3f}", *compared(name)))
-    return table
+        made.append((name, *times, f"{cpu:.3f}", *compared(name)))
+    return made
 
 
 def start(main: Callable[[list[str]], int]) -> NoReturn:

@@ -6,11 +6,12 @@ import re
 import shutil
 import socket
 import subprocess
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence
 
 from taco_launch.agent import gpus
+from taco_launch.agent.folders import Jobs, state_folder
 from taco_launch.errors import HostError
-from taco_launch.placement import slots_of
+from taco_launch.placement.counted import slots_of
 
 _VERSION_SECONDS = 10.0
 _PR_SET_PTRACER, _PR_SET_PTRACER_ANY = 0x59616D61, -1  # prctl(2): Yama; Open MPI's ranks allow it each other as well
@@ -111,3 +112,23 @@ def boot_id() -> str:
     """Name this boot of the host: process numbers mean nothing beyond it."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
+
+
+def _facts(_jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Iterable[Any]:
+    """Give what a plan has to know of this host, and of the Open MPI that a program on the caller's PATH is of."""
+    version, problem = None, ""
+    try:
+        version = openmpi(request["mpirun"], {**os.environ, "PATH": request["path"]})
+    except HostError as error:
+        problem = error.message
+    found: Dict[str, Any] = {"host": host(count_slots=request["count_slots"]), "openmpi": version, "problem": problem}
+    if request.get("topology"):
+        from taco_launch.agent import topology  # noqa: PLC0415 - only where it is asked for
+        from taco_launch.model.codec import to_json  # noqa: PLC0415
+
+        models, links = topology.told(state_folder(os.environ, os.geteuid()))
+        found["host"]["models"], found["topology"] = models, to_json(links)
+    yield found
+
+
+OPERATIONS: Dict[str, Callable[[Jobs, str, Mapping[str, Any]], Iterable[Any]]] = {"facts": _facts}

@@ -18,13 +18,14 @@ import os
 import re
 import stat
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Tuple
 
 from taco_launch.agent import untrusted
 from taco_launch.agent.folders import is_name
 from taco_launch.agent.protocol import dump, parsed
+from taco_launch.frozen import dataclass
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.slots import SlotHolder
 

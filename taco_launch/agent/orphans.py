@@ -1,17 +1,16 @@
 """What comes to the supervisor as a child without being one: processes whose parents, the launcher's above all, have ended."""
 
 import os
-import subprocess
 from typing import List, Optional
 
-from taco_launch.agent import processes
+from taco_launch.agent import processes, program
 from taco_launch.agent.guards import Guards
 
 
 class Orphans:
     """The children of the supervisor that are the job's."""
 
-    def __init__(self, guard_process: "subprocess.Popen[bytes]", gang: Guards) -> None:
+    def __init__(self, guard_process: program.Process, gang: Guards) -> None:
         """Know those that are ours alone: this host's guard, and what leads to the others."""
         self._guard_process = guard_process
         self._gang = gang
@@ -22,7 +21,7 @@ class Orphans:
         return [[entry.pid, entry.start] for entry in processes.children(os.getpid()) if entry.pid not in own]
 
     def reap(self, launcher: Optional[int]) -> None:
-        """Collect those that have ended, leaving our own children to their Popen; `launcher` is its number."""
+        """Collect those that have ended, leaving our own children to those who started them; `launcher` is its number."""
         self._guard_process.poll()
         own = [*self._own(), launcher]
         while True:

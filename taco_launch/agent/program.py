@@ -1,10 +1,14 @@
 """How processes of the agent are started: the same file, isolated from the caller's Python set-up."""
 
+import os
 import subprocess
 import sys
-from typing import IO, Mapping, Optional, Tuple
+from typing import IO, Mapping, Optional, Tuple, Union
 
+from taco_launch.agent import forked
 from taco_launch.agent.folders import JobFolder
+
+Process = Union["subprocess.Popen[bytes]", forked.Child]
 
 
 def argv(agent: str, *arguments: str) -> Tuple[str, ...]:
@@ -18,9 +22,26 @@ def wrapper(folder: JobFolder, op: str) -> Tuple[str, ...]:
 
 
 def start(
-    agent: str, *arguments: str, stderr: Optional[IO[bytes]] = None, environment: Optional[Mapping[str, str]] = None
-) -> "subprocess.Popen[bytes]":
-    """Start an agent process in a session of its own, without stdin and stdout; its stderr is this process's, or given."""
+    agent: str,
+    *arguments: str,
+    stderr: Optional[IO[bytes]] = None,
+    environment: Optional[Mapping[str, str]] = None,
+    keep: Tuple[int, ...] = (),
+) -> Process:
+    """Start an agent process in a session of its own, without stdin and stdout; its stderr is this process's, or given.
+
+    Of what is open here it keeps the descriptors `keep` alone. Where this process runs the same file it is forked.
+    """
+    if forked.may(agent):
+        from taco_launch.agent.__main__ import main  # noqa: PLC0415 - which imports all of the agent's kinds of process
+
+        return forked.start(
+            lambda: main(agent, list(arguments)),
+            argv(agent, *arguments),
+            os.environ if environment is None else environment,
+            2 if stderr is None else stderr.fileno(),
+            keep,
+        )
     return subprocess.Popen(
         argv(agent, *arguments),
         stdin=subprocess.DEVNULL,
@@ -28,5 +49,6 @@ def start(
         stderr=stderr,
         env=None if environment is None else dict(environment),
         cwd="/",
+        pass_fds=keep,
         start_new_session=True,
     )

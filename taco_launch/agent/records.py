@@ -5,7 +5,7 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any, List, Optional, Tuple
 
 from taco_launch import state
 from taco_launch.agent import untrusted
@@ -159,6 +159,27 @@ def record(folder: JobFolder) -> JobRecord:
         return state.reduce(read_events(folder))
     except (ValueError, KeyError, TypeError) as error:
         raise TacoLaunchError(f"job {folder.name}: {folder.events} is damaged: {error!r}") from None
+
+
+class Reader:
+    """Reads a job's record again and again, its events only where there are new ones: their file is only appended to."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        """Read nothing yet."""
+        self._folder = folder
+        self._stamp: Optional[Tuple[int, int]] = None
+        self._record: Optional[JobRecord] = None
+
+    def record(self) -> JobRecord:
+        """Return the record as of now. Raises as `record` does."""
+        try:
+            found = self._folder.events.stat()
+        except OSError:
+            return record(self._folder)
+        stamp = found.st_ino, found.st_size
+        if self._record is None or stamp != self._stamp:
+            self._record, self._stamp = record(self._folder), stamp
+        return self._record
 
 
 def try_lock(folder: JobFolder) -> Optional[int]:

@@ -7,8 +7,7 @@ from taco_launch.errors import PlacementError, TacoLaunchError, UnusableError
 from taco_launch.model.hosts import Host
 from taco_launch.model.plans import HostSlots, Wanted
 from taco_launch.model.slots import Occupancy
-from taco_launch.placement import place
-from taco_launch.placement.hosts import reason
+from taco_launch.placement.hosts import place, reason
 from taco_launch.placement.terms import SEVERAL_MODELS, host_slots, place_alike
 
 _LIST = "ask for other hosts with -H, or see who runs what: taco-launch list"

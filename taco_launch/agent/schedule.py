@@ -7,7 +7,6 @@ whoever starts the next one goes on where it was. See wake.py for who does.
 import os
 import select
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -95,7 +94,7 @@ class Scheduler:
         self._agent = agent
         self._watchers = watchers
         self._shelf = Shelf(jobs)
-        self._children: List[subprocess.Popen[bytes]] = []
+        self._children: List[program.Process] = []
         self._aside: Dict[str, threading.Thread] = {}
         self._supervised_at = 0.0
         self._blind_at = 0.0
@@ -227,16 +226,8 @@ class Scheduler:
         try:
             agent = os.path.realpath(folder.agent)  # a job keeps the agent that it was submitted with
             with open(folder.debug, "ab", opener=_private) as debug:
-                entry.process = subprocess.Popen(
-                    program.argv(agent, "run", str(folder.path), str(lock)),
-                    cwd="/",
-                    env=wake.environment(),
-                    stdin=subprocess.DEVNULL,
-                    stdout=debug,
-                    stderr=debug,
-                    pass_fds=(lock,),
-                    start_new_session=True,
-                )
+                words = ("run", str(folder.path), str(lock))
+                entry.process = program.start(agent, *words, stderr=debug, environment=wake.environment(), keep=(lock,))
         except OSError as error:
             sys.stderr.write(f"job {entry.name}: its supervisor cannot be started: {error}\n")
             entry.rests_until = time.time() + _REST_SECONDS[1]

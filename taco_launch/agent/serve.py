@@ -1,28 +1,30 @@
 """What the agent answers to the controller: one function per operation, JSON in, frames out."""
 
+import importlib
 import os
 import time
-from typing import IO, Any, Callable, Dict, Iterable, Mapping
+from typing import IO, Any, Callable, Iterable, Mapping, Tuple
 
-from taco_launch.agent import counts, facts, orders, protocol, submission, tail, views, wake
+from taco_launch.agent import protocol
 from taco_launch.agent.folders import Jobs, state_folder
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
-from taco_launch.model.codec import to_json
 
 Frames = Iterable[Any]
+Operation = Callable[[Jobs, str, Mapping[str, Any]], Frames]
 
 
 def serve(op: str, agent: str, stdin: IO[bytes], stdout: IO[bytes]) -> int:
     """Answer one call: header and request on stdin, header and frames on stdout. An error is the last frame."""
+    # Loaded before anything is read: the controller may still be making up what it asks.
+    operation = _operation(op)
     stdout.write(protocol.dump(protocol.header(op, agent)))
     request: Mapping[str, Any] = {}
     try:
         protocol.check(protocol.read(stdin), "the host", "the controller")
         request = protocol.read(stdin) or {}
-        operation = _OPERATIONS.get(op, _unknown)
         jobs = Jobs(state_folder(os.environ, os.geteuid()))
         jobs.sweep(time.time())
-        wake.ensure(jobs, agent)
+        _ensure(jobs, agent)
         for frame in operation(jobs, agent, request):
             stdout.write(frame if isinstance(frame, bytes) else protocol.dump(frame))
             stdout.flush()
@@ -60,35 +62,34 @@ def _bug(error: Exception) -> TacoLaunchError:
     return TacoLaunchError(f"a bug in the agent: {type(error).__name__}: {error}", f"the details are in {path}")
 
 
-def _facts(_jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
-    """Give what a plan has to know of this host, and of the Open MPI that a program on the caller's PATH is of."""
-    openmpi, problem = None, ""
-    try:
-        openmpi = facts.openmpi(request["mpirun"], {**os.environ, "PATH": request["path"]})
-    except HostError as error:
-        problem = error.message
-    found: Dict[str, Any] = {
-        "host": facts.host(count_slots=request["count_slots"]),
-        "openmpi": openmpi,
-        "problem": problem,
-    }
-    if request.get("topology"):
-        from taco_launch.agent import topology  # noqa: PLC0415 - only where it is asked for
-
-        models, links = topology.told(state_folder(os.environ, os.geteuid()))
-        found["host"]["models"], found["topology"] = models, to_json(links)
-    yield found
-
-
 def _unknown(_jobs: Jobs, agent: str, _request: Mapping[str, Any]) -> Frames:
     raise UsageError(f"{agent} does not know this operation", hint="upgrade taco-launch on this host")
 
 
-_OPERATIONS: Dict[str, Callable[[Jobs, str, Mapping[str, Any]], Frames]] = {
-    "submit": submission.submit,
-    "facts": _facts,
-    **counts.OPERATIONS,
-    **orders.OPERATIONS,
-    **tail.OPERATIONS,
-    **views.OPERATIONS,
+def _ensure(jobs: Jobs, agent: str) -> None:
+    """Start a scheduler where a job needs one; what tells that is only loaded where there are jobs that may."""
+    if jobs.pending():
+        from taco_launch.agent import wake  # noqa: PLC0415
+
+        wake.ensure(jobs, agent)
+
+
+def _operation(op: str) -> Operation:
+    """Load an operation, and no other's modules."""
+    modules = next((modules for ops, modules in _MODULES.items() if op in ops), ())
+    if not modules:
+        return _unknown
+    found = [importlib.import_module(f"taco_launch.agent.{name}") for name in modules]
+    operation: Operation = found[0].OPERATIONS[op]
+    return operation
+
+
+# Which module has an operation, and what is loaded besides: a supervisor and its guard are forked from who submits.
+_MODULES: Mapping[Tuple[str, ...], Tuple[str, ...]] = {
+    ("submit",): ("submission", "supervisor", "guard"),
+    ("facts",): ("facts",),
+    ("metrics",): ("counts",),
+    ("stop", "suspend", "resume", "delete"): ("orders",),
+    ("logs",): ("tail",),
+    ("list", "get", "top", "prune", "exec", "exec-end"): ("views",),
 }

@@ -5,7 +5,7 @@ import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Iterable, Mapping
+from typing import Any, Callable, Dict, Iterable, Mapping
 
 from taco_launch import state
 from taco_launch.agent import counts, records, recovery, schedule, tail, views, wake
@@ -88,11 +88,15 @@ def _await_word(jobs: Jobs, agent: str, folder: JobFolder) -> None:
     """Wait until a job has a place, has ended, or is known to wait."""
     deadline = time.monotonic() + _PLACE_SECONDS
     ensure_at = time.monotonic() + _ENSURE_SECONDS
+    reader = records.Reader(folder)
     while True:
-        record = records.record(folder)
+        record = reader.record()
         if record.admitted or record.state is not JobState.QUEUED or time.monotonic() > deadline:
             return
         if time.monotonic() > ensure_at:
             ensure_at = time.monotonic() + _ENSURE_SECONDS
             wake.ensure(jobs, agent)
         time.sleep(_POLL_SECONDS)
+
+
+OPERATIONS: Dict[str, Callable[[Jobs, str, Mapping[str, Any]], Iterable[Any]]] = {"submit": submit}

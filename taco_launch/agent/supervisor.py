@@ -36,7 +36,7 @@ _LINGER_SECONDS = 10.0
 _SAME_MOMENT_SECONDS = 0.3
 
 
-def main(folder: JobFolder, agent: str, guard_process: "subprocess.Popen[bytes]", lock: int) -> int:
+def main(folder: JobFolder, agent: str, guard_process: program.Process, lock: int) -> int:
     """Supervise an attempt to its end; `guard_process` is this host's guard, started already, `lock` the job's lock."""
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
@@ -54,7 +54,7 @@ def main(folder: JobFolder, agent: str, guard_process: "subprocess.Popen[bytes]"
 
 
 class _Supervisor:
-    def __init__(self, folder: JobFolder, agent: str, guard_process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, folder: JobFolder, agent: str, guard_process: program.Process) -> None:
         events = records.read_events(folder)
         self._record = state.reduce(events)
         self._is_new = all(event.kind == state.SUBMITTED for event in events)

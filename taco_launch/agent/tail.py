@@ -39,7 +39,7 @@ def logs(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
     excerpt = Excerpt(folder, request, request.get("log"))
     yield {"offset": excerpt.offset, "log": excerpt.attempt, "since": request.get("since"), "bytes": 0}
     until = time.monotonic() + (request.get("seconds") or math.inf)
-    told = _Told()
+    told, reader = _Told(), records.Reader(folder)
     look_at, pause, state = 0.0, _POLL_SECONDS[0], None
     while True:
         if time.monotonic() >= look_at:
@@ -48,7 +48,7 @@ def logs(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
             if record.state.waits:
                 wake.ensure(jobs, agent)
         else:
-            record = records.record(folder)
+            record = reader.record()
         # The record was read before the log: what it says has ended has written all that there will be.
         is_over = excerpt.attempt is not None and record.attempt > excerpt.attempt
         final = is_over or record.state.is_terminal or not request["follow"]

@@ -1,12 +1,11 @@
 """What the scheduler keeps of each job that may need it: little, and read again only where its files have changed."""
 
 import os
-import subprocess
 from dataclasses import replace
 from typing import AbstractSet, Any, Dict, FrozenSet, Iterable, Mapping, NamedTuple, Optional, Tuple
 
 from taco_launch import queue
-from taco_launch.agent import records, recovery, wake
+from taco_launch.agent import program, records, recovery, wake
 from taco_launch.agent.folders import JobFolder, Jobs
 from taco_launch.agent.watchers import HERE, Wish
 from taco_launch.errors import TacoLaunchError
@@ -76,7 +75,7 @@ class Entry:
         self.told: Words = ()  # why it waits, as its events say
         self.told_at = 0.0
         self.tried = False
-        self.process: Optional[subprocess.Popen[bytes]] = None  # its supervisor, where this process has started it
+        self.process: Optional[program.Process] = None  # its supervisor, where this process has started it
         self.foreign = False  # somebody else has its lock
         self.begun: Optional[Stamp] = None  # the stamp when that was started
         self.seen = False  # whether its slots were known then

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from taco_launch.bench.exchange import Entry
 from taco_launch.bench.history import Ladder, LadderKind
@@ -10,6 +9,7 @@ from taco_launch.bench.matrix import Kind, Workload
 from taco_launch.bench.parse import Sample, parse
 from taco_launch.bench.runs import Cell, Run
 from taco_launch.bench.workloads import read
+from taco_launch.frozen import dataclass
 
 _DIGITS = 10
 

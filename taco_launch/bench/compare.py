@@ -1,11 +1,11 @@
 """Two measurings side by side: what differs in their circumstances, and how their readings changed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from taco_launch.bench.differences import Difference, differences, merged, order
 from taco_launch.bench.estimates import Interval, ratio
 from taco_launch.bench.runs import Cell, Metric, Run
+from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """What differs between two measurings: the circumstances of their runs, the largest suspects first."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from taco_launch.bench.circumstances import HCA_RATE, KNOB, NIC_FIRMWARE, NIC_RATE
 from taco_launch.bench.runs import Circumstances
+from taco_launch.frozen import dataclass
 
 _SUSPECTS = (
     *("command", "commit", "image", "GPU model", "driver", "NCCL", "CUDA", "CUDA of the driver", "torch", "Horovod"),

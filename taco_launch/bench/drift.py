@@ -5,9 +5,10 @@ Everything here is of ranks and medians: a night that stands out does not make a
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
+
+from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ Student's t comes of scipy, an extra: it is imported where an interval is to be 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean
+
+from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from taco_launch.bench.migrations import transaction
 from taco_launch.bench.runs import Cell, Key, Run
 from taco_launch.bench.series import Asked, Point, series
 from taco_launch.errors import TacoLaunchError
+from taco_launch.frozen import dataclass
 
 if TYPE_CHECKING:
     from taco_launch.bench.judge import Verdict

@@ -8,7 +8,6 @@ correlation and spread as the baseline shows them (`noise`). No random numbers.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from itertools import starmap
@@ -17,6 +16,7 @@ from taco_launch.bench import drift, noise, student
 from taco_launch.bench.estimates import Interval, percent
 from taco_launch.bench.noise import Noise
 from taco_launch.bench.runs import Key
+from taco_launch.frozen import dataclass
 
 
 class VerdictKind(Enum):

@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from statistics import median
 
 from taco_launch.bench.runs import Cell
+from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 import enum
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from taco_launch.bench.runs import Cell
 from taco_launch.errors import Fault, SpecError
+from taco_launch.frozen import dataclass
 
 # A size: a number of ranks, or as many as the hosts have slots.
 ALL: Literal["all"] = "all"

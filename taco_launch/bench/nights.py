@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from taco_launch.bench.schedule import Schedule
+from taco_launch.frozen import dataclass
 
 # By its path: systemd looks for no other way, and cron's PATH has it too.
 _ENV = ("/usr/bin/env", "-C")

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from taco_launch.bench.lines import Line, RefusedError, lines
+from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 import json
 import sqlite3
-from dataclasses import dataclass
 
 from taco_launch.bench.runs import Cell, Metric
+from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)

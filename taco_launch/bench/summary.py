@@ -5,7 +5,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from taco_launch.bench.differences import Difference
@@ -14,6 +14,7 @@ from taco_launch.bench.judge import Verdict, VerdictKind
 from taco_launch.bench.runs import Cell
 from taco_launch.bench.tables import number
 from taco_launch.errors import FAILED, HOST_FAILED, REGRESSED
+from taco_launch.frozen import dataclass
 
 # So many causes stand in the one line; the summary has all.
 _TOLD = 2

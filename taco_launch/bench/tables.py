@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from taco_launch.bench.estimates import Interval, interval, percent, ratio
 from taco_launch.bench.runs import Cell, Metric, Run
+from taco_launch.frozen import dataclass
 
 NO_SAMPLE = "no sample"
 # Of work that all ranks do together, n ranks are to do n times as much: img/sec, not the bytes of a bus.

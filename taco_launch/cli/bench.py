@@ -97,7 +97,7 @@ def run(
     from taco_launch.bench.history import LadderKind, open_history
     from taco_launch.bench.ladder import order
     from taco_launch.bench.runs import Cell
-    from taco_launch.flows import jobs
+    from taco_launch.flows import job_names
     from taco_launch.flows import ladder as flow
     from taco_launch.flows.surroundings import Surroundings
 
@@ -105,7 +105,7 @@ def run(
     spec = spec_of(settings, command, options)
     if repeats > 1:
         require()
-    name = jobs.stem(command) if options["name"] is None else spec.name
+    name = job_names.stem(command) if options["name"] is None else spec.name
     specs = {Cell(name, _VARIANT, np): replace(spec, np=np) for np in sizes}
     access = access_of(options)
     around = Surroundings(settings.load(), spec.hosts, access, str(Path.cwd()), settings.talk)

@@ -55,6 +55,3 @@ def _to(stream: BinaryIO) -> Callable[[bytes], None]:
         stream.flush()
 
     return write
-
-
-VERBS = (exec_,)

@@ -132,6 +132,3 @@ def _stop(head: "Head", name: str, grace: float | None) -> str:
     elif job.record.reason != f"stopped by {by}":  # one that waited ends at once
         return f"it had ended: {job.record.state.value}"
     return f"{job.record.state.value}: {job.record.reason}"
-
-
-VERBS = (wait, stop, delete)

@@ -8,29 +8,7 @@ from typing import Any
 import click
 
 import taco_launch
-from taco_launch.cli import (
-    bench,
-    execute,
-    explain,
-    facts,
-    foreign,
-    inventory,
-    jobs,
-    knobs,
-    lab,
-    logs,
-    metrics,
-    nested,
-    nightly,
-    place,
-    render,
-    run,
-    seeing,
-    setup,
-    suspend,
-    teardown,
-    trust,
-)
+from taco_launch.cli import render, verbs
 from taco_launch.cli.options import Settings, inventory_option, output_options, settings_of, talk_options
 from taco_launch.command import as_typed
 from taco_launch.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError, UsageError
@@ -63,12 +41,12 @@ class _Verbs(click.Group):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            raise foreign.told(error) from None
+            raise _told(error) from None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb.
+        """Find the verb, and load it: until then only its name and its help are here.
 
         Raises:
             TacoLaunchError: it is a launcher; with the line as it is typed here.
@@ -77,9 +55,14 @@ class _Verbs(click.Group):
             from taco_launch.launch.inner import inner
 
             if inner(args) is not None:
+                from taco_launch.cli import nested
+
                 typed = nested.line(f"{settings_of(ctx).typed} run", (), args)
                 raise UsageError(f"{args[0]} is no verb; taco-launch starts the ranks itself", hint=typed)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if isinstance(command, verbs.Verb):
+            command = self.commands[command.name or ""] = command.load()
+        return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb.
@@ -90,7 +73,7 @@ class _Verbs(click.Group):
         try:
             return super().invoke(ctx)
         except click.NoSuchOption as error:
-            raise foreign.told(error) from None
+            raise _told(error) from None
         except TacoLaunchError as error:
             error.hint = error.hint and as_typed(error.hint, settings_of(ctx).typed)
             raise
@@ -125,27 +108,14 @@ def completion(shell: str) -> None:
     click.echo(kind(cli, {}, "taco-launch", "_TACO_LAUNCH_COMPLETE").source())
 
 
-for verb in (
-    *run.VERBS,
-    *seeing.VERBS,
-    logs.logs,
-    *jobs.VERBS,
-    *execute.VERBS,
-    *suspend.VERBS,
-    bench.bench,
-    inventory.inventory,
-    knobs.knobs,
-    explain.explain,
-    facts.facts,
-    lab.lab,
-    metrics.metrics,
-    nightly.nightly,
-    place.place,
-    setup.setup,
-    teardown.teardown,
-    trust.trust,
-):
+for verb in verbs.all_verbs():
     cli.add_command(verb)
+
+
+def _told(error: click.NoSuchOption) -> click.UsageError:
+    from taco_launch.cli import foreign
+
+    return foreign.told(error)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """What a matrix asks for -> the job of each of its cells, made as `run -f` makes one of a job file."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from taco_launch.cli.options import Settings
 from taco_launch.cli.run import run
 from taco_launch.cli.spec import spec_of
 from taco_launch.errors import UsageError
+from taco_launch.frozen import dataclass
 
 if TYPE_CHECKING:
     from taco_launch.bench.matrix import Matrix

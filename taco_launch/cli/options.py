@@ -4,13 +4,14 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.frozen import dataclass
 from taco_launch.inventory.durations import parse_duration
 
 if TYPE_CHECKING:

@@ -89,6 +89,7 @@ def run(
         asked = "--explain" if explain else "--out" if out else f"--json (or -o {settings.output})"
         raise UsageError(f"{asked} goes with --dry-run", hint="add --dry-run, which starts nothing")
     wish = Asked(settings, command, options)
+    head = None if dry_run else _ahead(settings, options)
     spec = spec_of(settings, wish.command, wish.options)
     wish.check(spec)
     if spec.policy.suspend:
@@ -96,7 +97,7 @@ def run(
     if dry_run:
         _print_plan(settings, spec, access_of(options), out or "", explain=explain)
         return 0
-    return _run(settings, settings.head(access_of(options)), spec).record.exit_code or 0
+    return _run(settings, head or settings.head(access_of(options)), spec).record.exit_code or 0
 
 
 @click.command(cls=JobCommand)
@@ -134,9 +135,10 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
     from taco_launch.queue import why
 
     wish = Asked(settings, command, options)
+    head = _ahead(settings, options)
     spec = spec_of(settings, wish.command, wish.options)
     wish.check(spec)
-    job = jobs.submit(settings.head(access_of(options)), spec, os.environ)
+    job = jobs.submit(head or settings.head(access_of(options)), spec, os.environ)
     _require_started(job)
     render.waits(settings, job.spec.name, why(job.record, job.spec.name))
     for warning in job.record.warnings:
@@ -149,6 +151,15 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
         click.echo(job.spec.name)
         settings.talk(f"follow it: {settings.typed} logs -f {job.spec.name}")
     return 0
+
+
+def _ahead(settings: Settings, options: "Mapping[str, Any]") -> "Head | None":
+    """Start this machine's agent, where jobs run here: it loads what it needs while the job is made of the options."""
+    if settings.source is not None:
+        return None
+    head = settings.head(access_of(options))
+    head.ahead("submit")
+    return head
 
 
 def _require_started(job: "Job") -> None:
@@ -165,13 +176,19 @@ def planned(
     settings: Settings, spec: "JobSpec", access: "Access", out: str = "", *, explain: bool = False
 ) -> "Planned":
     """Plan a job as the head would, were all of its hosts free; what nobody declared is asked of the hosts."""
+    from taco_launch.launch.needs import needs
+
+    head = None
+    if settings.source is None and needs(spec):
+        head = settings.head(access)
+        head.ahead("facts")  # it loads what it needs while this process does
     from taco_launch.flows import plan
 
     def ask(missing: tuple[str, ...]) -> "Mapping[str, Any]":
         settings.talk(f"asking the head for: {', '.join(missing)}")
         path = os.environ.get("PATH", os.defpath)
         count_slots = any(host.slots is None for host in spec.hosts)
-        return settings.head(access).call(
+        return (head or settings.head(access)).call(
             "facts", mpirun=spec.mpirun, path=path, count_slots=count_slots, topology=explain
         )[-1]
 
@@ -297,6 +314,3 @@ class _Signals:
     def _on_leave(self, number: int, _frame: object) -> None:
         os.write(2, f"\njob {self._name} goes on: {self._head.typed} logs -f {self._name}\n".encode())
         os._exit(SIGNAL_BASE + number)
-
-
-VERBS = (run, submit)

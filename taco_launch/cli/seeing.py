@@ -274,6 +274,3 @@ def _show(
         render.data(data(found), settings.output)
     else:
         click.echo(table(found))
-
-
-VERBS = (list_, get, top, prune)

@@ -179,7 +179,7 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
         UsageError: there is no command, it is a line in quotes, or options contradict each other.
         SpecError: an option, the inventory or the profile is wrong.
     """
-    from taco_launch.flows import jobs
+    from taco_launch.flows import job_names
     from taco_launch.inventory import names
     from taco_launch.model.jobs import Asked, JobSpec
 
@@ -192,7 +192,7 @@ def spec_of(settings: Settings, command: tuple[str, ...], options: dict[str, Any
     except FileNotFoundError:
         raise UsageError("the current folder is gone", hint="cd to one that exists") from None
     inventory = settings.load()
-    name = jobs.default_name(command) if options["name"] is None else names.job_name(options["name"], "--name")
+    name = job_names.default_name(command) if options["name"] is None else names.job_name(options["name"], "--name")
     interface = options["interface"]
     env, mca = _knobs(options)
     hosts = narrowed(inventory, _hosts(inventory, ",".join(options["hosts"]) if options["hosts"] else None), options)

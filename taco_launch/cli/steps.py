@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +12,7 @@ from taco_launch.cli import host_errors, render
 from taco_launch.cli.completion import complete_host_list
 from taco_launch.cli.options import Settings
 from taco_launch.errors import DRIFT, HOST_FAILED, INTERRUPTED, OK, HostError, TacoLaunchError, UsageError
+from taco_launch.frozen import dataclass
 from taco_launch.setup import STAGES, Stage
 
 if TYPE_CHECKING:

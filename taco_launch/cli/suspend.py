@@ -69,6 +69,3 @@ def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
         settings.talk(f"{name}: {record.state.value}{waits}")
 
     return named_jobs.each(names, one)
-
-
-VERBS = (suspend, resume)

@@ -1,10 +1,10 @@
 """What has changed on a host between two documents of `taco-launch facts --json`: after a reboot, an update, a repair."""
 
 import re
-from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from taco_launch.facts import SUBJECTS
+from taco_launch.frozen import dataclass
 
 # What tells the items of a list apart; the first that all items of a list have, each its own. GPUs, which alone have
 # both of the first two, are numbered anew where one is gone, and their places are not.

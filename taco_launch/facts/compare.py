@@ -1,11 +1,11 @@
 """Facts of several hosts side by side: equal ones folded, the odd host out named."""
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 
 from taco_launch.facts import SUBJECTS
 from taco_launch.facts.summary import Row, is_asked
+from taco_launch.frozen import dataclass
 
 # So many values of one fact are told one by one; with more of them hosts do not differ, they are all alike in differing.
 _MOST_VALUES = 4

@@ -1,9 +1,9 @@
 """Judges hardware by its facts: what is right, what to look at, what is broken. Nothing of it is ever changed by set-up."""
 
-from dataclasses import dataclass
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from taco_launch.facts import stops
+from taco_launch.frozen import dataclass
 from taco_launch.model.facts import HostFacts, System
 from taco_launch.model.found import Absent, Found, Unknown, asked
 from taco_launch.model.hardware import Adapters, Board, Gpu, Gpus, Hca, Rdma

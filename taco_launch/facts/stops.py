@@ -1,9 +1,9 @@
 """What of a host's drivers and GPUs keeps it from being used: the one rule, for set-up that stops there and for `facts`."""
 
 import re
-from dataclasses import dataclass
 from typing import Iterator, Sequence, Tuple
 
+from taco_launch.frozen import dataclass
 from taco_launch.model.facts import ContainerState, Docker, HostFacts
 from taco_launch.model.found import Absent, Found, Unknown
 from taco_launch.model.hardware import Adapters, Board, Gpus, Rdma

@@ -1,10 +1,10 @@
 """What people want to see of a host: one short text per fact, in the order of the subjects."""
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, Sequence, Tuple, TypeVar
 
 from taco_launch.facts import SUBJECTS
+from taco_launch.frozen import dataclass
 from taco_launch.model.facts import Docker, HostFacts, Interface, Network, Software, System
 from taco_launch.model.found import NOT_ASKED, Absent, Found, Unknown
 from taco_launch.model.hardware import Adapters, Gpus, PeerMemory, Port, Rdma, Topology

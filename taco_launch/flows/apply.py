@@ -5,12 +5,12 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from taco_launch.agent.folders import make_private
 from taco_launch.errors import HostError
+from taco_launch.frozen import dataclass
 from taco_launch.remote.transport import Transport, last_words
 from taco_launch.setup import batch
 from taco_launch.setup.ops import Op, Stage

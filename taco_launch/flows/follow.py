@@ -3,10 +3,10 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from taco_launch.errors import HostError
+from taco_launch.frozen import dataclass
 from taco_launch.model.codec import from_json
 from taco_launch.model.jobs import Event, JobRecord, JobSpec
 from taco_launch.remote.head import Frame, Head

@@ -1,11 +1,11 @@
 """Prove that training containers have the GPUs of their hosts: `nvidia-smi -L` says the same on both sides."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from taco_launch.command import Command
 from taco_launch.errors import HostError
 from taco_launch.flows.verify import Flaw
+from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.hosts import Inventory

@@ -8,13 +8,13 @@ import subprocess
 import tarfile
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from taco_launch.agent.folders import make_private, state_folder
 from taco_launch.command import shell
 from taco_launch.errors import HostError
+from taco_launch.frozen import dataclass
 from taco_launch.model.hosts import Container
 from taco_launch.remote.transport import last_words
 from taco_launch.setup.image import parse_reference

@@ -1,14 +1,13 @@
 """Jobs on the head: submit, get, follow, stop, delete."""
 
 import os
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import PurePath
 from typing import Any
 
 from taco_launch.errors import HostError, UsageError
+from taco_launch.flows.elsewhere import for_elsewhere
 from taco_launch.flows.follow import Follow, Follower, Job, Output, Words, job_of
+from taco_launch.frozen import dataclass
 from taco_launch.model.codec import to_json
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import JobSpec
@@ -16,24 +15,6 @@ from taco_launch.remote.head import Head
 
 # How long `run` tries to find its head again before it leaves the job to itself.
 _RUN_PATIENCE_SECONDS = 300.0
-
-
-def default_name(command: tuple[str, ...]) -> str:
-    """Make a name for a job out of its command, and four random letters."""
-    return f"{stem(command)}-{os.urandom(2).hex()}"
-
-
-def stem(command: tuple[str, ...]) -> str:
-    """Name a command by its script or else its program, as a job's name may begin."""
-    program, *rest = command
-    told = program
-    if PurePath(program).name.startswith("python"):
-        while rest and rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
-            rest = rest[1:]
-        if rest and rest[0] != "-c":
-            told = rest[1] if rest[0] == "-m" and len(rest) > 1 else rest[0]
-    letters = re.sub("[^A-Za-z0-9]+", "-", PurePath(told).name.removesuffix(".py")).strip("-")
-    return letters[:40] or "job"
 
 
 def submit(head: Head, spec: JobSpec, environ: Mapping[str, str]) -> Job:
@@ -120,15 +101,6 @@ def _check_hosts(head: Head, spec: JobSpec) -> None:
 
 def _is_at(head: Head, spec: JobSpec, host: Host) -> bool:
     return host.name == spec.head if head.seat.inherit else host.connection == "local"
-
-
-def for_elsewhere(spec: JobSpec) -> JobSpec:
-    """Leave out what only the controller has: its folder, paths of keys and passwords, which host it is itself."""
-    if spec.container is None:  # for the agent its host is this machine
-        hosts = tuple(replace(host, identity_file=None, connection="local") for host in spec.hosts)
-        return replace(spec, cwd="", hosts=hosts)
-    hosts = tuple(replace(host, identity_file=None, connection="ssh") for host in spec.hosts)
-    return replace(spec, cwd="", hosts=hosts, container=replace(spec.container, registry=None))
 
 
 def get(head: Head, name: str) -> Job:

@@ -9,7 +9,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 from taco_launch.agent.folders import make_private
@@ -22,6 +22,7 @@ from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageErr
 from taco_launch.flows import jobs, seeing
 from taco_launch.flows.follow import Follow, Job, Words
 from taco_launch.flows.surroundings import Surroundings
+from taco_launch.frozen import dataclass
 from taco_launch.launch.found import over_ssh
 from taco_launch.launch.needs import free_slots
 from taco_launch.model.codec import to_json

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone, tzinfo
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from taco_launch.errors import HOST_FAILED, TacoLaunchError, UsageError
 from taco_launch.flows.night_cron import NOT_RUNNING, Cron
 from taco_launch.flows.night_plans import Keeper, Kept, Machine
 from taco_launch.flows.night_timer import Systemd
+from taco_launch.frozen import dataclass
 from taco_launch.remote.transport import Transport
 
 # What the caller has besides a bare environment and a night needs too; no agent, no terminal, no secret.

@@ -4,12 +4,13 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from taco_launch.agent import locks
 from taco_launch.agent.folders import make_private, state_folder
 from taco_launch.errors import TacoLaunchError
+from taco_launch.frozen import dataclass
 
 # `nightly run` holds a flock on it for as long as it runs.
 LOCK = "lock"

@@ -1,7 +1,6 @@
 """nightly status: the nights that are installed, how each last went, whether one was missed, and when it is next."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from taco_launch.errors import TacoLaunchError
 from taco_launch.flows import night_record
 from taco_launch.flows.night_plans import Keeper, Kept
 from taco_launch.flows.night_record import Last
+from taco_launch.frozen import dataclass
 
 # cron looks once a minute, a timer has its accuracy, and taco-launch itself has to start.
 _LATE = timedelta(minutes=2)

@@ -3,7 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -19,6 +19,7 @@ from taco_launch.facts import health
 from taco_launch.flows import ladder as ladders
 from taco_launch.flows import seeing
 from taco_launch.flows.surroundings import Surroundings
+from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.model.hosts import Inventory
 from taco_launch.remote.head import Head

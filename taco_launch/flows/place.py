@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 from typing import IO, Any
@@ -11,6 +10,7 @@ from taco_launch.errors import UsageError
 from taco_launch.facts import captured
 from taco_launch.facts.changes import hosts_of
 from taco_launch.flows import captures
+from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.codec import from_json

@@ -1,13 +1,14 @@
 """The plan of a job without starting anything (--dry-run)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from taco_launch.errors import UsageError
 from taco_launch.facts.distance import nearest, nearest_first
-from taco_launch.flows.jobs import for_elsewhere
+from taco_launch.flows.elsewhere import for_elsewhere
+from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.launch import plan
 from taco_launch.launch.env import VISIBLE_GPUS, relevant

@@ -3,10 +3,10 @@
 import contextlib
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from taco_launch.errors import TacoLaunchError
+from taco_launch.frozen import dataclass
 from taco_launch.model.codec import from_json
 from taco_launch.model.hosts import Host, Inventory
 from taco_launch.model.rows import JobRow, decoded

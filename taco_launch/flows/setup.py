@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from taco_launch.agent.folders import state_folder
@@ -17,6 +17,7 @@ from taco_launch.flows.facts import declared, gather
 from taco_launch.flows.gpu_proof import same_gpus
 from taco_launch.flows.shared import Shared
 from taco_launch.flows.verify import Flaw, verify
+from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.found import asked

@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from taco_launch.frozen import dataclass
 from taco_launch.model.hosts import Host, Inventory
 from taco_launch.remote.access import Access
 from taco_launch.remote.fanout import Answer, Fanout, allow_files

@@ -6,14 +6,15 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib.resources import files
 from typing import Any
 
 from taco_launch.command import Command, Result, shell
 from taco_launch.diagnose import explain
 from taco_launch.errors import HostError, UsageError
-from taco_launch.flows.jobs import for_elsewhere
+from taco_launch.flows.elsewhere import for_elsewhere
+from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.launch import mpirun
 from taco_launch.launch.found import over_ssh

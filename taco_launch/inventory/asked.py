@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from taco_launch.errors import Fault, SpecError
+from taco_launch.frozen import dataclass
 from taco_launch.inventory import names
 from taco_launch.launch import knob_values, knobs
 from taco_launch.launch.knob_lists import FINE

@@ -5,12 +5,12 @@ The events of the parser are read, not its objects: nothing is built that was no
 """
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from taco_launch.errors import SpecError
+from taco_launch.frozen import dataclass
 from taco_launch.inventory.faults import Faults, Loc, Place
 from taco_launch.inventory.names import plain, shown
 from taco_launch.inventory.text import line_of

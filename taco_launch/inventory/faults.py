@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from taco_launch.errors import Fault, SpecError
+from taco_launch.frozen import dataclass
 from taco_launch.inventory.names import PATH_MAX, did_you_mean, plain, shown
 
 # Where a value stands in a document: keys of mappings and indexes of lists, from the top.

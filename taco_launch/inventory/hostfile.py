@@ -5,10 +5,10 @@ behind `#` and `//`. Ranges and IPv6 addresses in brackets are ours. Neither YAM
 """
 
 import re
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from taco_launch.errors import SpecError
+from taco_launch.frozen import dataclass
 from taco_launch.inventory import names, ranges, select
 from taco_launch.inventory.faults import Faults
 from taco_launch.model.hosts import Host, Inventory

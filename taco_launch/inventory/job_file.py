@@ -1,13 +1,14 @@
 """A job file, or a manifest of the MPI Operator -> what it asks for, in the words of the command line."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from taco_launch.errors import Fault, SpecError
+from taco_launch.frozen import dataclass
 from taco_launch.inventory import asked, check, document, mpi_job, names
 from taco_launch.inventory.faults import Faults, Loc
 from taco_launch.inventory.job_schema import JobDocument, RunPolicy, SchedulingPolicy

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from taco_launch.frozen import dataclass
 from taco_launch.inventory import mpirun_line
 from taco_launch.inventory.mpirun_line import UnclearError
 from taco_launch.launch.inner import Inner

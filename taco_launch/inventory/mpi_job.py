@@ -4,10 +4,10 @@ The keys are those of kubeflow.org/v2beta1 (v1 has the same ones). What has none
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from taco_launch.command import shell
+from taco_launch.frozen import dataclass
 from taco_launch.inventory.document import kind_of
 from taco_launch.inventory.faults import Faults, Loc, path_of
 from taco_launch.inventory.mpirun_line import UnclearError, read

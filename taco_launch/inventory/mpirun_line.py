@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from taco_launch.frozen import dataclass
 from taco_launch.inventory.profile import WORDS
 
 # What the inventory and the profile say here, and what only changes what mpirun prints.

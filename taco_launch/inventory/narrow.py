@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from taco_launch.errors import Fault, SpecError
+from taco_launch.frozen import dataclass
 from taco_launch.inventory import names, select
 from taco_launch.model.hosts import Host, Inventory, Terms
 

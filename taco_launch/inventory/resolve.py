@@ -1,9 +1,9 @@
 """InventoryFile -> Inventory: ranges become hosts, and every host gets its values from itself, its groups, the defaults."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from taco_launch.errors import SpecError
+from taco_launch.frozen import dataclass
 from taco_launch.inventory import names, ranges
 from taco_launch.inventory.faults import Faults, Loc
 from taco_launch.inventory.schema import Group, HostDefaults, HostEntry, InventoryFile

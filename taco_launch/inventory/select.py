@@ -3,9 +3,10 @@
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from taco_launch.errors import Fault, SpecError
+from taco_launch.frozen import dataclass
 from taco_launch.inventory import names, ranges
 from taco_launch.inventory.faults import MAX_FAULTS, limited
 from taco_launch.model.hosts import Host, Inventory

@@ -6,11 +6,11 @@ All of it lies in `lab/NAME` below the state folder, for its owner only, and can
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from taco_launch.agent.folders import make_private, state_folder
 from taco_launch.errors import TacoLaunchError
+from taco_launch.frozen import dataclass
 from taco_launch.lab.labels import LabHost, check_lab_name
 
 REGISTRY_USER = "lab"

@@ -3,8 +3,8 @@
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 
+from taco_launch.frozen import dataclass
 from taco_launch.lab import access, daemon, engine, hosts, image, registry
 from taco_launch.lab.engine import docker
 from taco_launch.lab.labels import KEY, check_lab_name

@@ -6,12 +6,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from taco_launch.command import shell
 from taco_launch.errors import FAILED, NOT_FOUND, TacoLaunchError, UsageError
+from taco_launch.frozen import dataclass
 
 OURS = "taco-launch.lab=engine"  # the label of an engine that the lab started
 _OLDEST = (20, 10)  # the first with --cgroupns

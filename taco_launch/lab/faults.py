@@ -1,9 +1,9 @@
 """The faults that can be put on a lab host: one table, and how each is applied, seen and undone."""
 
 import re
-from dataclasses import dataclass
 
 from taco_launch.errors import HostError, UsageError
+from taco_launch.frozen import dataclass
 from taco_launch.lab.engine import Answer, docker, execute
 from taco_launch.lab.hosts import STATE_BYTES, STATE_PATH, Found, require_on, state_word
 from taco_launch.lab.labels import option_of

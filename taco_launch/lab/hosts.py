@@ -13,12 +13,12 @@ import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from threading import Event
 
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.frozen import dataclass
 from taco_launch.lab.engine import Engine, ask, docker, execute
 from taco_launch.lab.labels import KEY, NO_GPUS, REGISTRY, LabHost, from_labels, option_of, order, to_labels
 

@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from taco_launch.errors import UsageError
+from taco_launch.frozen import dataclass
 
 KEY = "taco-launch.lab"  # its value is the lab's name: containers, networks and volumes of ours all carry it
 IMAGE_KEY = "taco-launch.lab.image"  # containers inherit the labels of their image, so this is another key

@@ -5,9 +5,9 @@ Its images lie in one volume of the machine, which every lab's registry mounts: 
 
 import re
 import subprocess
-from dataclasses import dataclass
 
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.frozen import dataclass
 from taco_launch.lab import hosts
 from taco_launch.lab.engine import ask, docker, execute
 from taco_launch.lab.labels import IMAGE_KEY, REGISTRY, LabHost

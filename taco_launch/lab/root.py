@@ -7,10 +7,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from taco_launch.errors import TacoLaunchError
+from taco_launch.frozen import dataclass
 from taco_launch.lab import daemon, sources
 from taco_launch.lab.engine import docker
 from taco_launch.lab.labels import IMAGE_KEY

@@ -3,10 +3,10 @@
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from taco_launch.command import shell
 from taco_launch.errors import UsageError
+from taco_launch.frozen import dataclass
 from taco_launch.lab import access, engine, faults, hosts
 from taco_launch.lab.access import Access
 from taco_launch.lab.labels import LabHost, check_lab_name, option_of

@@ -1,7 +1,8 @@
 """What the lab says while it works."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ import configparser
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from taco_launch.errors import TacoLaunchError
+from taco_launch.frozen import dataclass
 from taco_launch.lab import root, wheels
 from taco_launch.lab.engine import ask, docker, docker_build
 from taco_launch.lab.image import REPOSITORY
@@ -82,8 +82,7 @@ def ensure(what: Recipe, environ: Mapping[str, str], talk: Talk) -> str:
     if not ask("image", "inspect", what.tag).code:
         return what.tag
     talk.say("making the training image (about a minute, once)")
-    if ask("image", "inspect", what.base).code:
-        root.make(what.base, "train-base", _PACKAGES, _HOOKS, what.here, talk)
+    ensure_base(what, talk)
     with tempfile.TemporaryDirectory(prefix="taco-launch-lab-") as scratch:
         context = Path(scratch)
         for name in ("wheels", "benchmark"):
@@ -100,3 +99,13 @@ def ensure(what: Recipe, environ: Mapping[str, str], talk: Talk) -> str:
     # what the first stage left, wheels and all
     docker("image", "prune", "--force", "--filter", f"label={IMAGE_KEY}=installed")
     return what.tag
+
+
+def ensure_base(what: Recipe, talk: Talk) -> None:
+    """Make the image that the training image stands on, where it is missing: Open MPI, sshd and Python, without torch.
+
+    Raises:
+        TacoLaunchError: it cannot be made: what is missing, or what failed.
+    """
+    if ask("image", "inspect", what.base).code:
+        root.make(what.base, "train-base", _PACKAGES, _HOOKS, what.here, talk)

@@ -7,13 +7,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path
 from threading import Event
 from typing import TypeVar
 
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.frozen import dataclass
 from taco_launch.lab import access, daemon, hosts, image, registry, repository, root, subnet, training
 from taco_launch.lab.engine import Engine, ask, docker, execute, machine_lacks
 from taco_launch.lab.hardware import machines

@@ -7,10 +7,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from taco_launch.errors import TacoLaunchError
+from taco_launch.frozen import dataclass
 from taco_launch.lab.engine import ask, docker, docker_build
 from taco_launch.lab.labels import IMAGE_KEY
 from taco_launch.lab.talk import Talk

@@ -12,9 +12,9 @@ from taco_launch.model.found import Absent
 from taco_launch.model.hardware import Gpus
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
+from taco_launch.model.mig import MIG
 from taco_launch.model.plans import wanted_of
-from taco_launch.model.slots import MIG
-from taco_launch.placement import slots_of
+from taco_launch.placement.counted import slots_of
 from taco_launch.placement.terms import place_alike
 
 

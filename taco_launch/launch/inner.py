@@ -1,8 +1,8 @@
 """A launcher as the first words of a job's command: which one it is, and whether it can run inside of ours."""
 
-from dataclasses import dataclass
 from typing import Optional, Sequence
 
+from taco_launch.frozen import dataclass
 from taco_launch.model.jobs import JobSpec
 
 _KINDS = {"mpirun": "mpirun", "mpiexec": "mpirun", "orterun": "mpirun", "horovodrun": "horovodrun", "torchrun": "torch"}

@@ -1,8 +1,9 @@
 """What is known of one knob: a row of the tables in `knobs_*.py`."""
 
 import re
-from dataclasses import dataclass
 from typing import Optional, Tuple
+
+from taco_launch.frozen import dataclass
 
 _LIBRARIES = (
     ("NCCL_TESTS_", "nccl-tests"),

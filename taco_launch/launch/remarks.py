@@ -1,9 +1,10 @@
 """What a user should know of a line before it runs: what has no effect, costs something, or defies the environment."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
+from taco_launch.frozen import dataclass
 from taco_launch.launch import entries
 from taco_launch.launch.decide import Decisions, decide, versions
 from taco_launch.launch.entries import LeftOut

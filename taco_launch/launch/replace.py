@@ -1,8 +1,8 @@
 """The options of a line as units, so that what the user gives replaces ours: mpirun refuses an option twice."""
 
-from dataclasses import dataclass
 from typing import Dict, Iterable, Iterator, List, Optional, Tuple
 
+from taco_launch.frozen import dataclass
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Token
 

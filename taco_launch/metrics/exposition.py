@@ -5,7 +5,8 @@ The format: https://prometheus.io/docs/instrumenting/exposition_formats/ (text-b
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from taco_launch.frozen import dataclass
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -1,7 +1,8 @@
 """Which GPUs of a host a job gets, and what speaks for them."""
 
-from dataclasses import dataclass
 from typing import Optional, Tuple
+
+from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)

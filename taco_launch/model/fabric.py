@@ -1,8 +1,8 @@
 """What follows from the facts of several hosts for a job between them: HCAs, GID index, interface."""
 
-from dataclasses import dataclass
 from typing import Tuple
 
+from taco_launch.frozen import dataclass
 from taco_launch.model.found import Found
 
 

@@ -4,9 +4,9 @@ A field that could not be read is `Unknown` with the reason, never a guess; what
 Sizes are bytes, rates are Gbit/s, times are seconds.
 """
 
-from dataclasses import dataclass
 from typing import Optional, Tuple
 
+from taco_launch.frozen import dataclass
 from taco_launch.model.found import NOT_ASKED, Absent, Found
 from taco_launch.model.hardware import Gpus, PciDevice, Rdma, Topology
 
@@ -230,7 +230,7 @@ class Docker:
     containers: Found[Tuple[ContainerState, ...]]
     images: Found[Tuple[Image, ...]]
     toolkit: Found[str]
-    config: Found[str] = Absent()  # noqa: RUF009 - it is frozen
+    config: Found[str] = Absent()
     toolkit_programs: Found[Tuple[str, ...]] = NOT_ASKED
     cdi: Found[Tuple[str, ...]] = NOT_ASKED
     cdi_folders: Found[Tuple[str, ...]] = NOT_ASKED
@@ -323,5 +323,5 @@ class HostFacts:
     image: Found[Software]
     made: Found[Made] = NOT_ASKED
     pci: Found[Tuple[PciDevice, ...]] = NOT_ASKED
-    simulated: Found[Tuple[str, ...]] = Absent()  # noqa: RUF009 - it is frozen
+    simulated: Found[Tuple[str, ...]] = Absent()
     unread: Tuple[Tuple[str, str], ...] = ()

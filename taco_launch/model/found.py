@@ -1,7 +1,8 @@
 """A fact that was found, is known not to be there, or could not be read."""
 
-from dataclasses import dataclass
 from typing import Any, TypeVar, Union
+
+from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """What the GPUs and RDMA devices of a host are; sizes are bytes, rates are Gbit/s."""
 
-from dataclasses import dataclass
 from typing import Optional, Tuple
 
+from taco_launch.frozen import dataclass
 from taco_launch.model.found import NOT_ASKED, Found
 
 

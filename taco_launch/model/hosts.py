@@ -1,7 +1,9 @@
 """Hosts and the inventory that names them, as resolved values (`inventory/` reads what the user wrote)."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Optional, Tuple
+
+from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """The parts of a job by the names that Arena and the MPI Operator give them: launcher, master, workers."""
 
 import re
-from dataclasses import dataclass
 from typing import List, Sequence, Tuple
 
+from taco_launch.frozen import dataclass
 from taco_launch.model.jobs import JobRecord, JobSpec
 
 _NAME = re.compile(r"[^/]+-(?:launcher|master-0|worker-\d+)")

@@ -1,7 +1,8 @@
 """What is known of the hosts of a job when its line is made."""
 
-from dataclasses import dataclass
 from typing import Optional, Tuple
+
+from taco_launch.frozen import dataclass
 
 # For each GPU that a job has on a host, the names of the HCAs at PIX or PXB, at PHB, at NODE, at SYS.
 Near = Tuple[Tuple[Tuple[str, ...], ...], ...]

@@ -1,9 +1,10 @@
 """Jobs: what was asked for (JobSpec), what happened (Event), and what that amounts to (JobRecord)."""
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Mapping, Optional, Tuple
 
+from taco_launch.frozen import dataclass
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.hosts import Container, Host, Network
 from taco_launch.model.profiles import Profile

@@ -1,8 +1,8 @@
 """Plans: which slots a job asks for (Wanted) and gets (Placement), and the line that starts it (LaunchPlan)."""
 
-from dataclasses import dataclass
 from typing import Optional, Sequence, Tuple
 
+from taco_launch.frozen import dataclass
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.jobs import JobSpec
 

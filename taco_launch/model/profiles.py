@@ -1,7 +1,8 @@
 """A profile: the options of an mpirun line in their order, each with its reason and the conditions it stands under."""
 
-from dataclasses import dataclass
 from typing import Tuple
+
+from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)

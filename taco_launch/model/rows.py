@@ -1,9 +1,10 @@
 """A job as one line of a table: what `list` and `top job` show of each, made of its spec and its record alone."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, List, Optional, Sequence, Tuple
 
 from taco_launch.errors import CANNOT_PLACE, HOST_FAILED
+from taco_launch.frozen import dataclass
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.model.slots import is_gpu
 

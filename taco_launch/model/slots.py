@@ -1,7 +1,9 @@
 """The slots of a host: what they are called, and who has each of them at a moment."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Mapping, Optional, Sequence, Tuple
+
+from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,6 @@ class Occupancy:
             replace(slot, foreign=refused.get(slot.name, "")) if slot.is_free else slot for slot in self.slots
         )
         return replace(self, slots=slots)
-
-
-MIG = " MIG"
 
 
 def names(uuids: Sequence[str], slots: int) -> Tuple[str, ...]:

@@ -1,8 +1,9 @@
 """A job that hangs: what its ranks' processes were seen doing, and for how long; and how that is said. Pure."""
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import List, Mapping, Optional, Sequence, Tuple
+
+from taco_launch.frozen import dataclass
 
 # Longer than a checkpoint to a slow file system, or the first compilation of a model.
 TOLD_AFTER_SECONDS = 600.0

@@ -1,9 +1,10 @@
 """What has become of jobs, counted: numbers that only grow, whatever is removed."""
 
 from bisect import bisect_left
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Optional, Tuple
 
+from taco_launch.frozen import dataclass
 from taco_launch.model.jobs import JobState
 from taco_launch.model.rows import JobRow
 

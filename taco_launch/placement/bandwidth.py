@@ -16,8 +16,9 @@ to be as good as PIX, and NODE as PHB; here each has a twelfth of PIX less, sinc
 """
 
 import re
-from dataclasses import dataclass
 from typing import Iterable, Optional, Tuple
+
+from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -52,16 +52,6 @@ def ordered(free: Sequence[HostSlots], left_out: Sequence[str]) -> Tuple[HostSlo
     return tuple(sorted(free, key=lambda entry: entry.host in left_out))
 
 
-def slots_of(gpus: Optional[int], cpus: Optional[int]) -> Optional[int]:
-    """Give how many ranks a host takes whose slots nobody declares: its GPUs, without any max(2, CPUs).
-
-    `cpus` counts hardware threads; None is "not known", and so is the answer where it depends on such a number.
-    """
-    if gpus is None or gpus > 0:
-        return gpus
-    return None if cpus is None else max(2, cpus)
-
-
 def _arranged(wanted: Wanted, hosts: Sequence[HostSlots]) -> Tuple[HostSlots, ...]:
     """Put the hosts of the fewest leaves first, among those not to be left out and then among the others."""
     counts, each = _counts_hosts(wanted), wanted.slots_per_host

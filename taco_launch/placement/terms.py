@@ -7,8 +7,9 @@ from typing import AbstractSet, Callable, Dict, List, Mapping, Optional, Sequenc
 
 from taco_launch.errors import PlacementError
 from taco_launch.model.hosts import Host, Terms
+from taco_launch.model.mig import MIG
 from taco_launch.model.plans import HostSlots, Placement, Wanted
-from taco_launch.model.slots import MIG, Occupancy
+from taco_launch.model.slots import Occupancy
 from taco_launch.placement.hosts import place
 
 SEVERAL_MODELS = "it fits on GPUs of several models only"

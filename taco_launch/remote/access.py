@@ -1,7 +1,9 @@
 """What only a person can give: the sudo password and the passphrases of keys, each asked once."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 import hashlib
 import io
 import marshal
-import zipfile
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import taco_launch
 _CONTENTS = (
     "__init__.py",
     "errors.py",
+    "frozen.py",
     "command.py",
     "diagnose.py",
     "facts",
@@ -59,6 +59,8 @@ def name(contents: tuple[tuple[str, bytes], ...]) -> str:
 
 def build(contents: tuple[tuple[str, bytes], ...]) -> bytes:
     """Build the zipapp. Compiled code for this Python lies beside the sources; another Python passes it over."""
+    import zipfile  # noqa: PLC0415 - once for each version; every call to the agent imports this file
+
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)

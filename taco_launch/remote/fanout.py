@@ -6,11 +6,11 @@ import queue
 import resource
 import threading
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, TypeVar
 
 from taco_launch.errors import HostError, TacoLaunchError
+from taco_launch.frozen import dataclass
 from taco_launch.model.hosts import Host, Inventory
 from taco_launch.remote.access import Access
 from taco_launch.remote.local import Local

@@ -3,15 +3,17 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import IO, Any
 
 from taco_launch.agent import protocol
 from taco_launch.command import BARE, Command, as_typed
 from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
+from taco_launch.frozen import dataclass
 from taco_launch.model.hosts import Inventory
 from taco_launch.remote import bundle, seat
 from taco_launch.remote.access import Access
+from taco_launch.remote.local import Local
 from taco_launch.remote.seat import Seat
 from taco_launch.remote.transport import Transport
 
@@ -88,18 +90,28 @@ class Head:
     @contextmanager
     def _stream(self, op: str, request: Mapping[str, Any], timeout: float | None) -> Iterator[Iterator[Frame]]:
         stdin = protocol.dump(protocol.header(op, "")) + protocol.dump(request)
-        self._contents = self._contents or bundle.sources()
-        command = Command(self.seat.argv(bundle.name(self._contents), op), stdin, sudo=self.seat.sudo, timeout=timeout)
-        with self._remote.tail(command) as stdout:
-            missing = self._begin(op, stdout)
-            if missing is None:
-                yield self._frames(op, stdout)
-                return
+        command = Command(self.seat.argv(self._agent(), op), stdin, sudo=self.seat.sudo, timeout=timeout)
+        missing = self.seat.missing(self._agent()) or None
+        if missing is None:
+            with self._remote.tail(command) as stdout:
+                missing = self._begin(op, stdout)
+                if missing is None:
+                    yield self._frames(op, stdout)
+                    return
         self._remote.put(bundle.build(self._contents), missing, sudo=self.seat.sudo)
         with self._remote.tail(command) as stdout:
             if self._begin(op, stdout) is not None:
                 raise HostError(f"{self.name}: {missing}: written, and not there", hint="who removes files there?")
             yield self._frames(op, stdout)
+
+    def ahead(self, op: str) -> None:
+        """Start the agent of this machine for a call that is still being made up, which goes on with it then."""
+        if isinstance(self._remote, Local) and not self.seat.sudo and not self.seat.missing(self._agent()):
+            self._remote.ahead(Command(self.seat.argv(self._agent(), op)))
+
+    def _agent(self) -> str:
+        self._contents = self._contents or bundle.sources()
+        return bundle.name(self._contents)
 
     def _begin(self, op: str, stdout: IO[bytes]) -> str | None:
         """Read the answer's header; return the path of the agent's file instead where that is missing."""
@@ -107,7 +119,7 @@ class Head:
         if line.startswith(seat.UNREADY):
             what, words = _unready(line)
             if what == seat.AGENT:
-                return self.seat.missing(self.name, bundle.name(self._contents), words)
+                return self.seat.destination(self.name, self._agent(), words)
             raise self.seat.refused(self.name, what, words, f"{self.typed} setup")
         if line == seat.READY:
             line = stdout.readline(protocol.LINE_BYTES + 1)

@@ -14,12 +14,12 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from taco_launch.agent.folders import make_private, state_folder
 from taco_launch.errors import HostError
+from taco_launch.frozen import dataclass
 
 _REVOKED, _AUTHORITY = "@revoked", "@cert-authority"
 

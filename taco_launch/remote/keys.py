@@ -9,7 +9,6 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from paramiko.agent import AgentKey, AgentSSH
 from paramiko.auth_strategy import AuthSource, AuthStrategy, InMemoryPrivateKey
 
 from taco_launch.command import shell
+from taco_launch.frozen import dataclass
 from taco_launch.remote.access import Access
 from taco_launch.remote.ssh_config import Route
 

@@ -34,6 +34,7 @@ class Local:
         self.name = name
         self._access = access
         self._running: set[subprocess.Popen[bytes]] = set()
+        self._ahead: dict[tuple[str, ...], subprocess.Popen[bytes]] = {}
 
     def run(self, command: Command) -> Result:
         """Execute a command and wait for its end: see `Transport.run`."""
@@ -94,6 +95,12 @@ class Local:
             _send(process, command.stdin, last=True)
             yield process.stdout
 
+    def ahead(self, command: Command) -> None:
+        """Start what `tail` of the same argv goes on with, once its input is known; until then it waits for that."""
+        if command.argv not in self._ahead:
+            with contextlib.suppress(OSError):  # `tail` tries it again, and says why
+                self._ahead[command.argv] = _started(command.argv, command.env, stderr=None)
+
     def close(self) -> None:
         """End what runs."""
         for process in tuple(self._running):
@@ -125,15 +132,8 @@ class Local:
         self, argv: tuple[str, ...], env: tuple[tuple[str, str], ...] = (), *, stderr: int | None, whole: bool
     ) -> Iterator[subprocess.Popen[bytes]]:
         """Start a process; its group is ended with the block, unless the whole of it was read: see `Ssh._session`."""
-        # A session of its own: Ctrl-C in the caller's terminal is the controller's business.
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            env={**os.environ, **dict(env)},
-            start_new_session=True,
-        )
+        process = None if stderr is not None or env else self._ahead.pop(argv, None)
+        process = process or _started(argv, env, stderr=stderr)
         self._running.add(process)
         ended = False
         try:
@@ -185,6 +185,18 @@ class _Pipe:
             return ""
         code = self._process.returncode
         return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _started(argv: tuple[str, ...], env: tuple[tuple[str, str], ...], *, stderr: int | None) -> subprocess.Popen[bytes]:
+    # A session of its own: Ctrl-C in the caller's terminal is the controller's business.
+    return subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env={**os.environ, **dict(env)},
+        start_new_session=True,
+    )
 
 
 def _needs_sudo(command: Command) -> bool:
@@ -244,9 +256,10 @@ def _send(process: subprocess.Popen[bytes], data: bytes, *, last: bool) -> None:
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a process and its group, of which some may outlive it: TERM, and KILL where that is not enough."""
     _signal(process, signal.SIGTERM)
-    deadline = time.monotonic() + _END_SECONDS
+    deadline, pause = time.monotonic() + _END_SECONDS, 0.001
     while (process.poll() is None or _signal(process, 0)) and time.monotonic() < deadline:
-        time.sleep(0.01)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.01)
     _signal(process, signal.SIGKILL)
     _waited(process)
 

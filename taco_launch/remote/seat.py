@@ -1,11 +1,12 @@
 """Where the agent of a host sits - on this machine, on a host, in its training container - and how it is started there."""
 
+import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from taco_launch.agent.folders import state_folder
 from taco_launch.errors import HostError
+from taco_launch.frozen import dataclass
 from taco_launch.model.hosts import Inventory
 from taco_launch.setup import paths
 
@@ -16,14 +17,10 @@ UNREADY, READY = b"unready ", b"ready\n"
 AGENT = "agent"  # the file is missing
 _SAY = """unready() { printf 'unready %s %s\\n' "$1" "$(printf %s "${2-}" | tr '\\n' ' ')"; exit; }
 whole() { # a zip file ends with its directory's end, of 22 bytes: a disk that was full or lost power leaves a part
-  [ -f "$1" ] && tail -c 22 "$1" | head -c 4 | grep -q "^PK"
+  [ -f "$1" ] && [ "$(tail -c 22 "$1" | head -c 2)" = PK ]
 }
 """
-# $1 is the interpreter, $2 the agent's path, $3 the operation.
-_HERE = """whole "$2" || unready agent "$2"
-echo ready
-exec "$1" -I -S "$2" "$3"
-"""
+_END_BYTES, _END = 22, b"PK"
 # $1 is the name of the agent's file, $2 the operation. The folder: see agent/folders.py, state_folder.
 _ON_HOST = """state=${TACO_LAUNCH_STATE:-}
 if [ -z "$state" ]; then
@@ -58,22 +55,25 @@ class Seat:
     `script` starts it, given `args`, its path (`folder` and the name of its file) and the operation, as root with
     `sudo`. `inherit` says whose environment and folder a job gets: those that the agent is started in, or else the
     caller's. A follower is asked to end its answer after `turn` seconds: a process in a container outlives the
-    `docker exec` that a lost connection ends.
+    `docker exec` that a lost connection ends. On this machine there is no script: `python` starts it.
     """
 
-    script: str
+    script: str = ""
     args: tuple[str, ...] = ()
     folder: str = ""
     sudo: bool = False
     inherit: bool = True
     turn: float | None = _TURN_SECONDS
     container: str = ""
+    python: str = ""
 
     def argv(self, agent: str, op: str) -> tuple[str, ...]:
         """Give the argv of an operation; `agent` is the name of the agent's file."""
+        if self.python:
+            return (self.python, "-I", "-S", self.folder + agent, op)
         return ("/bin/sh", "-c", _SAY + self.script, "agent", *self.args, self.folder + agent, op)
 
-    def missing(self, host: str, agent: str, told: str) -> str:
+    def destination(self, host: str, agent: str, told: str) -> str:
         """Return where the agent's file is to be written; `told` is the path that the host has told.
 
         That is only read where the folder depends on the user there, who then writes it.
@@ -88,6 +88,11 @@ class Seat:
         ):
             raise HostError(f"{host}: it names an agent's path that cannot be right: {told[:200]!r}")
         return told
+
+    def missing(self, agent: str) -> str:
+        """Return the path of the agent's file where this machine itself can tell that it is missing, or only partly there."""
+        path = self.folder + agent
+        return "" if not self.python or _is_whole(path) else path
 
     def refused(self, host: str, what: str, words: str, setup: str) -> HostError:
         """Say why the agent cannot be started; `setup` is what is typed to have the host set up."""
@@ -114,7 +119,17 @@ class Seat:
 
 def here(environ: Mapping[str, str], uid: int) -> Seat:
     """Give the seat on this machine itself, of its user `uid` with this environment."""
-    return Seat(_HERE, (sys.executable,), f"{state_folder(environ, uid)}/agent/", inherit=False, turn=None)
+    return Seat(folder=f"{state_folder(environ, uid)}/agent/", inherit=False, turn=None, python=sys.executable)
+
+
+def _is_whole(path: str) -> bool:
+    """Say whether a zip file is there with its end, as `whole` does in a shell."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(-_END_BYTES, os.SEEK_END)
+            return file.read(len(_END)) == _END
+    except OSError:
+        return False
 
 
 def on_host() -> Seat:

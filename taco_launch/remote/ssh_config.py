@@ -12,12 +12,12 @@ import re
 import shlex
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import paramiko
 
 from taco_launch.errors import Fault, HostError, SpecError
+from taco_launch.frozen import dataclass
 from taco_launch.model.hosts import Host
 
 SSH_PORT = 22

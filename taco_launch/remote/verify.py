@@ -1,9 +1,8 @@
 """Whether a host's key is taken: known ones are, unknown ones by `accept-new` only, changed and revoked ones never."""
 
-from dataclasses import dataclass
-
 from taco_launch.command import shell, ssh_line
 from taco_launch.errors import HostError
+from taco_launch.frozen import dataclass
 from taco_launch.remote.host_keys import Key, KnownHosts
 from taco_launch.remote.ssh_config import Route
 

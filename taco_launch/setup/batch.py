@@ -17,10 +17,10 @@ The answer, between lines of MARKER, which is random:
 
 import base64
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from taco_launch.command import Command, words
 from taco_launch.errors import DEADLINE
+from taco_launch.frozen import dataclass
 from taco_launch.setup import paths
 from taco_launch.setup.ops import File, Op
 

@@ -1,8 +1,8 @@
 """All stages of one host, one after another: each plans on the facts that those before it should leave."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 
+from taco_launch.frozen import dataclass
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.hosts import Host
 from taco_launch.setup.hardware import faults

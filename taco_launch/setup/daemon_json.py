@@ -1,10 +1,10 @@
 """daemon.json, dockerd's settings: keys of ours are merged into its text, or taken out of it; the rest stays as it is."""
 
 import json
-from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]  # in the standard library, not in its types
 from typing import Any, NoReturn
 
+from taco_launch.frozen import dataclass
 from taco_launch.model.hosts import Engine
 
 # Lists to which ours are added: whoever wrote the others wants them still.

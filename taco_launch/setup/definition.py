@@ -4,9 +4,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from taco_launch.facts import stops
+from taco_launch.frozen import dataclass
 from taco_launch.model.facts import ContainerState, Docker, HostFacts, Made, System
 from taco_launch.model.found import Unknown, asked
 from taco_launch.model.hardware import Gpus

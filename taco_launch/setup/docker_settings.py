@@ -2,9 +2,10 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from taco_launch.frozen import dataclass
 from taco_launch.model.facts import ContainerState, Docker, HostFacts, Made
 from taco_launch.model.hosts import Engine
 from taco_launch.setup import daemon_json

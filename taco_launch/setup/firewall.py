@@ -1,10 +1,11 @@
 """The firewall between a cluster's hosts: opened for what jobs need where the inventory says `firewall: manage`."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
+from taco_launch.frozen import dataclass
 from taco_launch.model.facts import Firewall, HostFacts, Network
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.made import differing, files_of, with_files, without

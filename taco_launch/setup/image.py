@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from taco_launch.command import shell, ssh_line
+from taco_launch.frozen import dataclass
 from taco_launch.model.facts import Docker, HostFacts, Image
 from taco_launch.model.hosts import Container, Host, Inventory
 from taco_launch.setup import paths, scripts, space

@@ -5,7 +5,8 @@ at most: so the copies are a binary tree, as deep as the logarithm of the hosts,
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from taco_launch.frozen import dataclass
 
 # What stands for the controller where a host's source is named.
 CONTROLLER = ""

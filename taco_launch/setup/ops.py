@@ -1,9 +1,10 @@
 """What set-up does to a host: operations of stages, and why a host cannot be set up. An operation is text; nothing is run here."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeVar
 
+from taco_launch.frozen import dataclass
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.hosts import Host, Inventory
 from taco_launch.setup import STAGES, Stage

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from taco_launch.facts.peermem import MODULES, SERVICE
+from taco_launch.frozen import dataclass
 from taco_launch.model.facts import HostFacts, System
 from taco_launch.model.found import Absent, Found
 from taco_launch.model.hardware import Gpus, PeerMemory, Rdma

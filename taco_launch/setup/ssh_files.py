@@ -3,9 +3,9 @@
 import ipaddress
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
+from taco_launch.frozen import dataclass
 from taco_launch.setup import paths
 
 _HEADING = "# made by taco-launch setup, and written anew as hosts come and go\n"

@@ -1,8 +1,9 @@
 """One entry of the table: how a known text is recognised, and what is to be told of it."""
 
 import enum
-from dataclasses import dataclass
 from typing import Tuple
+
+from taco_launch.frozen import dataclass
 
 
 class Kind(enum.IntEnum):

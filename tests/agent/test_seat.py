@@ -12,7 +12,7 @@ import pytest
 
 from taco_launch.agent.folders import state_folder
 from taco_launch.errors import HostError
-from taco_launch.flows import jobs
+from taco_launch.flows.elsewhere import for_elsewhere
 from taco_launch.model.hosts import Container, Host, Inventory, Registry
 from taco_launch.model.jobs import JobSpec
 from taco_launch.remote import bundle, seat
@@ -142,7 +142,7 @@ def test_an_old_python_says_so_before_it_reads_the_agent(tmp_path: Path) -> None
 def test_a_part_of_python_is_named_by_what_it_lacks(agent: Path, tmp_path: Path) -> None:
     """As Debian's python3-minimal is: no shutil, no uuid."""
     script = "import runpy, sys; sys.modules['uuid'] = None; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0])"
-    argv = [sys.executable, "-I", "-S", "-c", script, str(agent), "list"]
+    argv = [sys.executable, "-I", "-S", "-c", script, str(agent), "submit"]
     done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (1, "unready module uuid\n", "")
     host = seat.on_host().refused("gpu1", "module", "uuid", "taco-launch setup")
@@ -202,7 +202,7 @@ def test_the_seat_of_an_inventory() -> None:
 def test_what_is_local_to_the_controller_is_not_to_the_head(container: Container | None, connection: str) -> None:
     """Only the host that the agent knows as another one is asked for a lease, the head's own as well."""
     hosts = (Host("gpu1", "10.0.0.1", identity_file="key"), Host("gpu2", "10.0.0.2", connection="local"))
-    spec = jobs.for_elsewhere(JobSpec("job", ("true",), hosts, head="gpu1", container=container, cwd="/home/u"))
+    spec = for_elsewhere(JobSpec("job", ("true",), hosts, head="gpu1", container=container, cwd="/home/u"))
     assert [(host.connection, host.identity_file) for host in spec.hosts] == [(connection, None)] * 2
     assert [host.name for host in spec.hosts if spec.is_here(host)] == (["gpu1"] if container else ["gpu1", "gpu2"])
     assert spec.cwd == ""

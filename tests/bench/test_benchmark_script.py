@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.bench.parse import Sample, parse
+from tests.patience import patience
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 SCRIPT = SCRIPTS / "pytorch_synthetic_benchmark.py"
@@ -30,7 +31,10 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch does not import"),
 ]
 needs_horovod = pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="horovod does not import")
-BOTH = pytest.mark.parametrize("comm", [pytest.param("horovod", marks=needs_horovod), "torch"])
+HOROVOD = pytest.param("horovod", marks=needs_horovod)
+BOTH = pytest.mark.parametrize("comm", [HOROVOD, "torch"])
+# where what differs between them is proven by the others
+BOTH_NIGHTLY = pytest.mark.parametrize("comm", [HOROVOD, pytest.param("torch", marks=pytest.mark.nightly)])
 
 
 def free_port() -> int:
@@ -53,7 +57,7 @@ def mpirun(*programs: list[str], ranks: int = 2) -> "subprocess.CompletedProcess
         env=environ,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=patience(100),
         check=False,
     )
 
@@ -96,7 +100,7 @@ def test_the_lines_and_the_numbers_in_them(options: list[str]) -> None:
     assert total_half_width == pytest.approx(2 * half_width, abs=0.16)
 
 
-@BOTH
+@BOTH_NIGHTLY
 def test_the_gradients_of_a_real_model(comm: str) -> None:
     few = [
         "--fp16-allreduce",
@@ -167,7 +171,7 @@ def test_ranks_train_one_model(comm: str, tmp_path: Path) -> None:
     assert mine[3] == mine[7] == [0.5] * 5
 
 
-@BOTH
+@BOTH_NIGHTLY
 def test_one_rank_that_fails_ends_them_all(comm: str) -> None:
     """No rank hangs, and what is said first is why; the other ranks may say that they lost it."""
     good = [str(SCRIPT), *SMALL, "--comm", comm]
@@ -189,5 +193,5 @@ def test_interrupted() -> None:
         assert script.stdout is not None
         assert "Running benchmark...\n" in script.stdout  # each line comes when it is printed
         script.send_signal(signal.SIGINT)
-        _, error = script.communicate(timeout=30)
+        _, error = script.communicate(timeout=patience(30))
     assert (script.returncode, error) == (130, "")

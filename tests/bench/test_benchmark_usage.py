@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import patience
+
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 SCRIPT = SCRIPTS / "pytorch_synthetic_benchmark.py"
 TORCH = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
@@ -131,7 +133,7 @@ def test_without_torch() -> None:
         env={"RANK": "1", "WORLD_SIZE": "2"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(60),
         check=False,
     )
     assert (run.returncode, run.stdout) == (1, "")
@@ -141,7 +143,7 @@ def test_without_torch() -> None:
 
 def test_help_needs_no_torch() -> None:
     run = subprocess.run(
-        [sys.executable, "-S", SCRIPT, "--help"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-S", SCRIPT, "--help"], capture_output=True, text=True, timeout=patience(60), check=False
     )
     assert run.returncode == 0
     for option in (
@@ -164,7 +166,12 @@ def test_help_needs_no_torch() -> None:
 def test_the_script_copied_without_its_parts(tmp_path: Path) -> None:
     shutil.copy(SCRIPT, tmp_path)
     run = subprocess.run(
-        [sys.executable, tmp_path / SCRIPT.name], capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path
+        [sys.executable, tmp_path / SCRIPT.name],
+        capture_output=True,
+        text=True,
+        timeout=patience(60),
+        check=False,
+        cwd=tmp_path,
     )
     assert run.returncode == 1
     assert "No module named 'benchmark_models'): copy it here too" in run.stderr

@@ -16,16 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taco_launch
+from taco_launch.cli import verbs
 from taco_launch.cli.main import cli, main
 from taco_launch.facts import SUBJECTS
-from taco_launch.flows.jobs import default_name
+from taco_launch.flows.job_names import default_name
 from taco_launch.inventory.names import job_name
 from taco_launch.model.jobs import JobSpec
 from tests.conftest import Taco
 
 
 def commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in group.commands.items():
+    for name in group.list_commands(click.Context(group)):
+        _name, command, _rest = group.resolve_command(click.Context(group), [name])
+        assert command is not None
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
         else:
@@ -58,6 +61,13 @@ def test_help_names_every_verb() -> None:
     output = CliRunner().invoke(cli, ["--help"]).output
     for path in VERBS:
         assert f"  {path[0]} " in output
+
+
+def test_a_verb_is_listed_with_its_own_help() -> None:
+    listed = list(verbs.all_verbs())
+    assert {verb.name: verb.get_short_help_str(500) for verb in listed} == {
+        verb.name: verb.load().get_short_help_str(500) for verb in listed
+    }
 
 
 def test_version() -> None:

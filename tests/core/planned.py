@@ -12,7 +12,7 @@ from taco_launch.model.hosts import Container, Host, Network
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import HostSlots, LaunchPlan, wanted_of
-from taco_launch.placement import place
+from taco_launch.placement.hosts import place
 from tests.facts.fleet import roce, with_hcas
 
 LOCAL = Host("me", "127.0.0.1", slots=2, connection="local")

@@ -75,3 +75,16 @@ def test_what_has_no_group_fills_the_gaps() -> None:
     assert budget.makespan({"a": 100, "b": 40}, 2) == 100
     assert budget.makespan({"a": 100, "b": 40, "": 60}, 2) == 100
     assert budget.makespan({"a": 100, "b": 40, "": 80}, 2) == 110
+
+
+def test_tests_of_a_group_are_one_unit_of_work(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pytestconfig.option, "dist", "loadgroup")
+    monkeypatch.setattr(pytestconfig.option, "tx", ["2*popen"])
+    scheduler = pytestconfig.hook.pytest_xdist_make_scheduler(config=pytestconfig, log=None)
+    units = [
+        scheduler._split_scope(f"tests/{file}::test_it[{case}]")  # what xdist asks it
+        for file in ("e2e/test_hosts.py", "e2e/test_run.py", "core/test_budget.py")
+        for case in "ab"
+    ]
+    assert units[0] == units[1]
+    assert len(set(units)) == 5

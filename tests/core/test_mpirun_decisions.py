@@ -13,7 +13,7 @@ from taco_launch.model.jobs import Asked, JobSpec
 from taco_launch.model.plans import HostSlots, LaunchPlan, Wanted
 from taco_launch.model.profiles import Profile
 from taco_launch.model.versions import version
-from taco_launch.placement import place
+from taco_launch.placement.hosts import place
 from tests.core.planned import (
     AUTO,
     BOND,

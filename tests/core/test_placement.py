@@ -12,7 +12,8 @@ from taco_launch.errors import CANNOT_PLACE, PlacementError
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import HostSlots, Share, Wanted, wanted_of
-from taco_launch.placement import ordered, place, slots_of
+from taco_launch.placement.counted import slots_of
+from taco_launch.placement.hosts import ordered, place
 
 FREE = st.lists(st.integers(0, 9), max_size=8).map(
     lambda slots: [HostSlots(f"gpu{index}", count) for index, count in enumerate(slots)]

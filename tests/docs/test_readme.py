@@ -160,7 +160,9 @@ def every_option(context: click.Context) -> set[str]:
     """Give the names of the options of a command and of all below it."""
     names = set(options_of(context))
     if isinstance(context.command, click.Group):
-        for name, command in context.command.commands.items():
+        for name in context.command.list_commands(context):
+            _name, command, _rest = context.command.resolve_command(context, [name])
+            assert command is not None
             names |= every_option(click.Context(command, info_name=name, parent=context))
     return names
 

@@ -1,9 +1,12 @@
 """Three hosts on one machine, and what a controller asks of the agent on the first of them."""
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,9 @@ from taco_launch.inventory import profile
 from taco_launch.model.codec import to_json
 from taco_launch.model.hosts import Host, Network
 from taco_launch.model.jobs import JobSpec, Policy
-from tests.conftest import eventually
+from tests.conftest import ended_by, eventually
 from tests.e2e.hosts import Hosts
+from tests.patience import patience
 
 NAMES = ("n1", "n2", "n3")
 STATE = "/run/taco-state"  # each host has its own /run
@@ -28,6 +32,7 @@ class Cluster:
     def __init__(self, made: Hosts, agent: Path, python: str) -> None:
         self.made, self.python = made, python
         self.agent = f"{STATE}/agent/{agent.name}"
+        self.cut_off: set[int] = set()
         shutil.copy(agent, made.folder)
         programs = made.folder / "bin"
         programs.mkdir()
@@ -45,7 +50,7 @@ class Cluster:
         """Ask the agent as the controller does; give the frames, the bytes of logs as text."""
         stdin = f"{json.dumps({'protocol': 1})}\n{json.dumps(request)}\n"
         argv = [self.python, "-I", "-S", self.agent, op]
-        done = self.made.run(*argv, on=head, env=self.env, stdin=stdin, timeout=100)
+        done = self.made.run(*argv, on=head, env=self.env, stdin=stdin, timeout=patience(100))
         _header, newline, rest = done.stdout.partition("\n")
         assert newline, done.stderr
         frames: list[Any] = []
@@ -79,7 +84,7 @@ class Cluster:
         return record
 
     def ended(self, name: str, seconds: float = 40, head: int = 0) -> dict[str, Any]:
-        eventually(lambda: self.job(name, head)["ended"], seconds, f"{name} to end")
+        eventually(ended_by(self.events(name, head), lambda: self.job(name, head)["ended"]), seconds, f"{name} to end")
         return self.job(name, head)
 
     def run(self, spec: JobSpec, **environment: str) -> dict[str, Any]:
@@ -92,27 +97,42 @@ class Cluster:
         return [line for line in text.splitlines() if "setpgid" not in line]  # a race in mpirun's own start of ssh
 
     def alive(self, word: str) -> list[tuple[int, int]]:
-        """Give (host, process) of all processes with this word in their command line, but for zombies."""
+        """Return (host, process) of all processes whose command line has this (a regular expression), but for zombies."""
         found = []
         for on in range(len(NAMES)):
-            script = (
-                'for p in /proc/[0-9]*; do tr "\\0" " " <$p/cmdline 2>/dev/null | grep -q -- "$1" && echo $p; done; :'
-            )
-            found += [(on, int(line.rpartition("/")[2])) for line in self.sh(script, word, on=on).split()]
+            for process in self.path("/proc", on).glob("[0-9]*"):
+                with contextlib.suppress(OSError):  # it has ended meanwhile
+                    if re.search(word, (process / "cmdline").read_text("utf-8", "replace").replace("\0", " ")):
+                        found.append((on, int(process.name)))
         return found
 
+    def events(self, name: str, head: int = 0) -> Path:
+        """Return the file of a job's events."""
+        return self.path(f"{STATE}/jobs/{name}/events.jsonl", head)
+
+    def path(self, path: str, on: int = 0) -> Path:
+        """Return where this machine sees a path of a host."""
+        return Path(f"/proc/{self.made.inits[on]}/root{path}")
+
     def victims(self) -> list[tuple[int, int]]:
-        return self.alive("[v]ictim.py")
+        return self.alive("victim.py")
 
     def pid(self, role: str, on: int = 0) -> int:
         """Find a process of the agent on a host (run, guard, attach), mpirun or orted."""
-        word = role if role.startswith("^") else f"[{role[0]}]{role[1:]}"  # not the search itself
-        pids = [pid for host, pid in self.alive(word) if host == on]
+        pids = [pid for host, pid in self.alive(role) if host == on]
         assert pids, f"no {role} on {NAMES[on]}"
         return min(pids)
 
     def kill(self, pid: int, on: int, number: int = signal.SIGKILL) -> None:
         self.sh(f"kill -{int(number)} {pid}", on=on)
 
+    def signal(self, processes: Sequence[tuple[int, int]], number: int) -> None:
+        """Send a signal to (host, process) each: to all of a host at once."""
+        for on in range(len(NAMES)):
+            pids = [str(pid) for host, pid in processes if host == on]
+            if pids:
+                self.sh(f"kill -{int(number)} {' '.join(pids)}", on=on)
+
     def link(self, on: int, state: str) -> None:
         self.sh(f"ip link set eth0 {state}", on=on)
+        (self.cut_off.discard if state == "up" else self.cut_off.add)(on)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import eventually
-from tests.e2e.cluster import NAMES, SYSTEM_PATH, Cluster
+from tests.conftest import has_ended
+from tests.e2e.cluster import NAMES, STATE, SYSTEM_PATH, Cluster
 from tests.e2e.hosts import hosts, why_not
 
 
@@ -33,10 +33,12 @@ def name(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[str]:
     """A name for a job; whatever is left of it is ended."""
     job = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)[:50]
     yield job
-    for on in range(len(NAMES)):
+    for on in tuple(cluster.cut_off):
         cluster.link(on, "up")
-    if any("job" in frame for frame in cluster.call("stop", name=job, by="the test", signal=15, grace=0)):
-        eventually(lambda: cluster.job(job)["ended"], 60)
+    if cluster.path(f"{STATE}/jobs/{job}").exists():
+        if not has_ended(cluster.events(job)):
+            cluster.call("stop", name=job, by="the test", signal=15, grace=0)
+            cluster.ended(job, 60)
         cluster.call("delete", name=job)
     for on, pid in cluster.victims():  # one test's failure is no other's
         cluster.kill(pid, on)

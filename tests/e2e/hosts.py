@@ -15,6 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
+from tests.patience import patience
+
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 _NEEDED = {"ip": "iproute2", "nsenter": "util-linux", "ssh": "openssh-client", "sshd": "openssh-server"}
 _UNSHARE = [
@@ -89,7 +91,12 @@ def why_not() -> str:
             return f"{command} is not installed (apt-get install {package})"
     script = "mount -t tmpfs tmpfs /run && ip link add br0 type bridge && ip link add eth0 type veth peer name port0"
     run = subprocess.run(
-        [*_UNSHARE, "sh", "-c", script], capture_output=True, text=True, env=_environ({}), timeout=30, check=False
+        [*_UNSHARE, "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        env=_environ({}),
+        timeout=patience(30),
+        check=False,
     )
     return f"cannot: make a host of namespaces: {run.stderr.strip()}" if run.returncode else ""
 
@@ -122,7 +129,7 @@ class Hosts:
             capture_output=True,
             text=True,
             env=_environ(env),
-            timeout=timeout,
+            timeout=patience(timeout),
             check=False,
         )
 
@@ -158,7 +165,7 @@ def hosts(names: Sequence[str], folder: Path, keep: Sequence[Path] = ()) -> Iter
             stdin.write(b"plugged in\n")
             stdin.flush()
         made = Hosts(tuple(names), tuple(init for init, _stdin in started), folder)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + patience(30)
         try:
             # Until the first host has mounted the folder nothing can be run in it.
             while made.run("bash", "-c", _WAIT, "wait", *addresses, timeout=30).returncode:
@@ -193,7 +200,7 @@ def _held(argv: Sequence[str], folder: Path) -> Iterator[tuple[int, IO[bytes]]]:
             [*_UNSHARE, *argv], stdin=subprocess.PIPE, stdout=log, stderr=log, env=_environ({}), start_new_session=True
         )
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + patience(10)
         children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children")
         while not children.read_text():  # its child begins when the namespaces are made
             assert holder.poll() is None, (folder / "log").read_text()
@@ -210,7 +217,13 @@ def _ip(init: int, *lines: str) -> None:
     """Run commands of ip in the network namespace of a process."""
     argv = ["nsenter", "-t", str(init), "-n", "ip", "-batch", "-"]
     run = subprocess.run(
-        argv, input="\n".join(lines), capture_output=True, text=True, env=_environ({}), timeout=60, check=False
+        argv,
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        env=_environ({}),
+        timeout=patience(60),
+        check=False,
     )
     assert run.returncode == 0, run.stderr
 

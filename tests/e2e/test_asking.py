@@ -45,7 +45,7 @@ def test_a_file_on_standard_input(taco: Taco) -> None:
 
 def test_suspended_from_the_beginning_and_again(taco: Taco, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
-    program = f"echo x >> {ran}; [ $(wc -l < {ran}) = 2 ] || sleep 60"
+    program = f"echo x >> {ran}; [ $(wc -l < {ran}) = 2 ] || sleep 600"
     assert (
         taco("submit", "--name", "s", "--np", "1", "--suspend", "--grace", "1", "--", "sh", "-c", program).returncode
         == 0
@@ -63,7 +63,7 @@ def test_suspended_from_the_beginning_and_again(taco: Taco, tmp_path: Path) -> N
 
 
 def test_another_users_job(taco: Taco) -> None:
-    assert taco("submit", "--name", "theirs", "--np", "1", "--", "sleep", "60").returncode == 0
+    assert taco("submit", "--name", "theirs", "--np", "1", "--", "sleep", "600").returncode == 0
     taco.env["LOGNAME"] = "bob"
     for words in (["stop", "theirs"], ["suspend", "theirs"], ["delete", "theirs"], ["exec", "theirs", "true"]):
         refused = taco(*words)

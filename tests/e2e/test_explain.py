@@ -36,7 +36,7 @@ def test_a_command_that_does_not_exist(taco: Taco) -> None:
 
 
 def test_an_error_of_the_program(taco: Taco) -> None:
-    script = "import os\nif os.environ['RANK'] == '1': raise KeyError('lr')\nimport time; time.sleep(20)"
+    script = "import os\nif os.environ['RANK'] == '1': raise KeyError('lr')\nimport time; time.sleep(600)"
     answer = taco("run", "--name", "error", "--np", "2", "--", sys.executable, "-c", script)
     assert answer.returncode == 1
     assert told(answer.stderr)["cause"] == "The program raised KeyError: 'lr'."
@@ -76,8 +76,8 @@ def test_a_job_that_succeeds_or_is_stopped_is_not_explained(taco: Taco) -> None:
 
 def test_a_job_that_ran_out_of_its_time_is_explained_by_what_came_before(taco: Taco) -> None:
     stall = "by subset of ranks"
-    script = f"echo 'submitted to be reduced, gathered or broadcasted {stall}'; echo 'Missing ranks:'; echo '1: [a]'; sleep 60"
-    answer = taco("run", "--np", "1", "--timeout", "1", "--grace", "0.5", "--", "bash", "-c", script)
+    script = f"echo 'submitted to be reduced, gathered or broadcasted {stall}'; echo 'Missing ranks:'; echo '1: [a]'; sleep 600"
+    answer = taco("run", "--np", "1", "--timeout", "4", "--grace", "0.5", "--", "bash", "-c", script)
     assert answer.returncode == 124
     assert told(answer.stderr)["cause"].startswith("Rank 1 has not come to the collective a")
 

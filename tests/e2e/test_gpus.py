@@ -34,7 +34,7 @@ def run(taco: Taco, name: str, *options: str) -> list[str]:
 
 
 def test_two_jobs_share_the_gpus_of_a_host(taco: Taco, smi: Smi) -> None:
-    first = taco("submit", "--name", "vgg16", "--np", "3", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES; sleep 60")
+    first = taco("submit", "--name", "vgg16", "--np", "3", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES; sleep 600")
     assert first.returncode == 0, first.stderr
     eventually(lambda: taco("logs", "vgg16").stdout.count("GPU") >= 3)
     assert f"| {','.join(GPUS[:3])}\n" in taco("logs", "vgg16").stdout
@@ -79,7 +79,7 @@ def v100(smi: Smi) -> Smi:
 @pytest.mark.usefixtures("v100")
 def test_the_guides_jobs_get_the_best_ring_of_what_is_free(taco: Taco) -> None:
     assert run(taco, "resnet50", *JOB) == [",".join(EIGHT[:4])]
-    held = taco("submit", "--name", "other", "--np", "1", "--gpu-ids", "2", "--", "sleep", "60")
+    held = taco("submit", "--name", "other", "--np", "1", "--gpu-ids", "2", "--", "sleep", "600")
     assert held.returncode == 0, held.stderr
     assert run(taco, "vgg16", *JOB) == [",".join(EIGHT[4:])]
     assert run(taco, "off", *JOB, "--no-gputopology") == [",".join((*EIGHT[:2], *EIGHT[3:5]))]
@@ -116,7 +116,7 @@ def test_gpus_that_are_sure_are_shown_and_named(taco: Taco) -> None:
     assert re.search(row, taco("run", *sure, "--dry-run", "--explain", "--", "true").stdout)
     some = taco("run", "--np", "3", "--dry-run", "--", "true")
     assert "note: which GPUs of localhost the job gets is chosen when it starts" in some.stderr
-    taco("submit", "--name", "sure", *sure, "--", "sleep", "60")
+    taco("submit", "--name", "sure", *sure, "--", "sleep", "600")
     eventually(lambda: "RUNNING" in taco("get", "sure").stdout)
     assert re.search(row, taco("get", "sure", "-o", "wide").stdout)
     assert re.search(r"  6 job sure \(\S+\): GPU 0,2,4,5,6,7\n", taco("top", "node", "-o", "wide").stdout)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.inventory.load import load
+from tests.patience import patience
 
 pytestmark = pytest.mark.e2e
 
@@ -34,6 +35,6 @@ def test_slots_are_those_that_mpirun_reads(mpirun: str, name: str, tmp_path: Pat
     file.write_text(FILES[name])
     (host,) = load(str(file), {}).hosts
     argv = [mpirun, "--allow-run-as-root", "--hostfile", str(file), "--display-allocation", "-np", "1", "true"]
-    run = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+    run = subprocess.run(argv, capture_output=True, text=True, timeout=patience(60), check=True)
     seen = re.findall(r"slots=(\d+) max_slots=(\d+)", run.stdout + run.stderr)
     assert set(seen) == {(str(host.slots), str(host.max_slots or 0))}

@@ -6,14 +6,18 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+from taco_launch.agent.guards import GUARD_SECONDS
 from taco_launch.model.jobs import Policy
 from tests.conftest import eventually
 from tests.e2e.cluster import NAMES, STATE, VICTIM, Cluster
+from tests.e2e.shapes import WORST, processes, shapes
+from tests.patience import patience
 
 pytestmark = pytest.mark.e2e
 
@@ -35,7 +39,7 @@ def test_ranks_on_every_host(cluster: Cluster, name: str) -> None:
 @pytest.mark.parametrize(("rank", "script", "code"), [(4, "exit 3", 3), (2, "kill -9 $$", 137), (0, "exit 255", 255)])
 def test_the_exit_code_of_a_rank_anywhere(cluster: Cluster, name: str, rank: int, script: str, code: int) -> None:
     job = cluster.run(
-        cluster.spec(name, "sh", "-c", f"[ $RANK = {rank} ] && {{ echo last words; {script}; }}; sleep 60")
+        cluster.spec(name, "sh", "-c", f"[ $RANK = {rank} ] && {{ echo last words; {script}; }}; sleep 600")
     )
     assert (job["state"], job["exit_code"]) == ("FAILED", code)
     assert job["reason"].startswith(f"rank {rank} on n{rank // 2 + 1} ")
@@ -70,27 +74,25 @@ def running(
     """Have two victims a host run."""
     folder = "/run/victims"
     for on in range(len(NAMES)):
-        cluster.sh(f"rm -rf {folder}; mkdir {folder}", on=on)
+        cluster.sh(f"rm -rf {folder} {folder}.ready; mkdir {folder} {folder}.ready", on=on)
     cluster.submit(cluster.spec(name, cluster.python, str(VICTIM), folder, *shape, **more), 0, **environment)
     eventually(lambda: cluster.job(name)["state"] == "RUNNING", 20, f"{name} to run: {cluster.job(name)}")
 
-    def has_two(on: int) -> bool:
-        ranks: int = cluster.job(name)["shares"][0]["ranks"]
-        return len(cluster.sh(f"ls {folder}", on=on).split()) >= ranks
+    def are_ready(on: int, ranks: int) -> bool:
+        return len(list(cluster.path(f"{folder}.ready", on).iterdir())) == ranks * processes(shape)
 
-    count = len(cluster.job(name)["hosts"])
-    for on in range(count):
-        eventually(partial(has_two, on))
-    time.sleep(0.3)  # the last shapes are taken after the first witness is written
+    for share in cluster.job(name)["shares"]:
+        on = NAMES.index(share["host"])
+        eventually(partial(are_ready, on, share["ranks"]), what=f"the ranks on {share['host']} to be {shape}")
     assert len(cluster.victims()) >= cluster.job(name)["np"]
 
 
 def nothing_left(cluster: Cluster, seconds: float = 10) -> None:
     eventually(lambda: not cluster.victims(), seconds, f"all victims to end: {cluster.victims()}")
-    eventually(lambda: not cluster.alive("[g]uard /run/taco") and not cluster.alive("[o]rted"), seconds)
+    eventually(lambda: not cluster.alive("guard /run/taco") and not cluster.alive("orted"), seconds)
 
 
-@pytest.mark.parametrize("shape", [(), ("deaf",), ("wipe", "daemon", "deaf")], ids="+".join)
+@pytest.mark.parametrize("shape", shapes(gate=[(), WORST], nightly=[("deaf",)]))
 def test_stop_leaves_nothing_anywhere(cluster: Cluster, name: str, shape: Sequence[str]) -> None:
     running(cluster, name, *shape)
     cluster.call("stop", name=name, by="the test", signal=15, grace=None)
@@ -100,7 +102,7 @@ def test_stop_leaves_nothing_anywhere(cluster: Cluster, name: str, shape: Sequen
     nothing_left(cluster, 3)
 
 
-@pytest.mark.parametrize("shape", [("deaf",), ("wipe", "daemon", "deaf")], ids="+".join)
+@pytest.mark.parametrize("shape", shapes(gate=[WORST], nightly=[("deaf",)]))
 @pytest.mark.parametrize(
     ("role", "on", "state", "code", "reason"),
     [
@@ -125,9 +127,9 @@ def test_kill_9_of_any_part_leaves_nothing_anywhere(
 
 
 def test_a_head_that_is_gone_leaves_nothing_anywhere(cluster: Cluster, name: str) -> None:
-    running(cluster, name, "wipe", "daemon", "deaf")
+    running(cluster, name, *WORST)
     cluster.link(0, "down")
-    parts = cluster.alive("[t]aco-state") + cluster.alive("^mpirun")
+    parts = cluster.alive("taco-state") + cluster.alive("^mpirun")
     cluster.sh('kill -9 "$@" 2>/dev/null || :', *(str(pid) for on, pid in [*parts, *cluster.victims()] if on == 0))
     eventually(lambda: not cluster.victims(), 25, "the guards to notice")
     cluster.link(0, "up")
@@ -136,31 +138,49 @@ def test_a_head_that_is_gone_leaves_nothing_anywhere(cluster: Cluster, name: str
     nothing_left(cluster)
 
 
-WRITES = 'i=0; while [ $i -lt 150 ]; do echo "line $i of rank $RANK"; i=$((i+1)); sleep 0.1; done'
+# It writes until a file is there, and then how many lines that were.
+WRITES = 'i=0; until [ -e "$GO" ]; do echo "line $i of rank $RANK"; i=$((i+1)); sleep 0.1; done; echo "all $i"'
+
+
+def writes(cluster: Cluster, name: str, host_loss_timeout: float) -> Path:
+    """Start a job whose ranks write until the file is made that is given."""
+    go = cluster.made.folder / f"{name}.go"
+    policy = Policy(host_loss_timeout=host_loss_timeout)
+    cluster.submit(cluster.spec(name, "sh", "-c", WRITES, env=(("GO", str(go)),), policy=policy))
+    eventually(lambda: cluster.job(name)["state"] == "RUNNING", what=f"{name} to run")
+    return go
+
+
+def succeeds_with_all_lines(cluster: Cluster, name: str) -> None:
+    job = cluster.ended(name, 60)
+    assert (job["state"], job["reason"]) == ("SUCCEEDED", "every rank exited with 0")
+    for rank in range(6):
+        *lines, last = cluster.log(name, rank)
+        assert lines == [f"line {number} of rank {rank}" for number in range(len(lines))]
+        assert last == f"all {len(lines)}"
 
 
 @pytest.mark.parametrize("how", ["packets", "connections"])
 def test_a_cut_of_5_seconds_ends_nothing(cluster: Cluster, name: str, how: str) -> None:
     # TCP tries again after 6.2 s where its packets were lost for longer than 3; then comes the next heartbeat.
-    cluster.submit(cluster.spec(name, "sh", "-c", WRITES, policy=Policy(host_loss_timeout=15)))
-    eventually(lambda: cluster.job(name)["state"] == "RUNNING")
-    time.sleep(2)
+    go = writes(cluster, name, 15)
+    eventually(lambda: len(cluster.log(name)) > 60, what="lines of it")
     if how == "packets":
         cluster.link(1, "down")
         time.sleep(5)
         cluster.link(1, "up")
     else:
         for _cut in range(3):
-            cluster.kill(cluster.pid("pyz guard-start" if not _cut else "pyz attach", 1), 1)
+            role = "pyz guard-start" if not _cut else "pyz attach"
+            eventually(partial(cluster.alive, role), what=f"a connection by {role}")
+            cluster.kill(cluster.pid(role, 1), 1)
             time.sleep(2)
-    job = cluster.ended(name, 60)
-    assert (job["state"], job["reason"]) == ("SUCCEEDED", "every rank exited with 0")
-    for rank in range(6):
-        assert cluster.log(name, rank) == [f"line {number} of rank {rank}" for number in range(150)]
+    go.touch()
+    succeeds_with_all_lines(cluster, name)
 
 
 def test_a_host_that_is_lost_ends_the_job(cluster: Cluster, name: str) -> None:
-    running(cluster, name, "wipe", "daemon", "deaf")
+    running(cluster, name, *WORST)
     cluster.link(1, "down")
     job = cluster.ended(name, 60)
     assert (job["state"], job["exit_code"]) == ("LOST", 1)
@@ -170,25 +190,19 @@ def test_a_host_that_is_lost_ends_the_job(cluster: Cluster, name: str) -> None:
 
 def test_a_time_in_which_nobody_could_listen_is_nobodys_silence(cluster: Cluster, name: str) -> None:
     """As when a virtual machine is suspended, or a disk hangs, for longer than a host may be silent."""
-    script = 'i=0; while [ $i -lt 100 ]; do echo "line $i"; i=$((i+1)); sleep 0.1; done'
-    cluster.submit(cluster.spec(name, "sh", "-c", script, policy=Policy(host_loss_timeout=3)))
-    eventually(lambda: cluster.job(name)["state"] == "RUNNING")
-    agents = [
-        (on, pid)
-        for role in ("pyz run", "pyz guard /", "pyz guard-start")
-        for on, pid in cluster.alive(f"[p]{role[1:]}")
-    ]
+    go = writes(cluster, name, 6)
+    roles = ("pyz run", "pyz guard /", "pyz guard-start")
+    agents = [each for role in roles for each in cluster.alive(role)]
     assert len(agents) == 1 + 3 + 2 * 2  # the supervisor, guards, and both ends of a connection
     for number in (signal.SIGSTOP, signal.SIGCONT):
-        for on, pid in agents:
-            cluster.kill(pid, on, number)
-        time.sleep(5)
-    job = cluster.ended(name, 60)
-    assert (job["state"], job["reason"]) == ("SUCCEEDED", "every rank exited with 0")
+        cluster.signal(agents, number)
+        time.sleep(9)  # so long nobody listens; and then so long all of them do
+    go.touch()
+    succeeds_with_all_lines(cluster, name)
 
 
 def test_a_guard_that_hangs_is_a_lost_host(cluster: Cluster, name: str) -> None:
-    running(cluster, name, "wipe", "daemon", "deaf")
+    running(cluster, name, *WORST)
     cluster.kill(cluster.pid("pyz guard /", 1), 1, signal.SIGSTOP)
     job = cluster.ended(name, 60)
     assert (job["state"], job["reason"]) == ("LOST", "host n2 lost: no heartbeat for 8 s")
@@ -261,17 +275,24 @@ def test_a_host_that_cannot_be_reached(cluster: Cluster, name: str) -> None:
 def test_a_stop_is_heard_while_hosts_are_waited_for(cluster: Cluster, name: str) -> None:
     """A host without an answer is waited for longer than anybody who has pressed Ctrl-C."""
     cluster.sh("ip neigh replace 10.77.0.3 lladdr 02:00:00:00:00:99 dev eth0 nud permanent")
+    ssh = cluster.made.folder / "bin" / "ssh"
+    before = ssh.read_text()
     try:
+        ssh.write_text(
+            before.replace(" -F ", " -o ConnectTimeout=600 -F ")
+        )  # then only the guard's time ends the waiting
         with ThreadPoolExecutor(1) as pool:
             submitted = pool.submit(cluster.submit, cluster.spec(name, "true", np=6))
-            eventually(lambda: cluster.alive("[p]yz guard /run/taco"))
+            eventually(lambda: cluster.alive("pyz guard /run/taco"))
             begin = time.monotonic()
             cluster.call("stop", name=name, by="the test", signal=2, grace=None)
             job = submitted.result()
+            waited = time.monotonic() - begin
     finally:
+        ssh.write_text(before)
         cluster.sh("ip neigh del 10.77.0.3 dev eth0")
     assert (job["state"], job["exit_code"], job["reason"]) == ("CANCELLED", 130, "stopped by the test")
     assert job["started"] is None
-    assert time.monotonic() - begin < 6
+    assert waited < min(patience(6), GUARD_SECONDS)
     nothing_left(cluster, 3)
     assert cluster.sh(f"ls {STATE}/jobs", on=1) == ""

@@ -9,11 +9,17 @@ import pytest
 from taco_launch.model.jobs import Policy
 from tests.conftest import eventually
 from tests.e2e.cluster import NAMES, Cluster
+from tests.patience import patience
 
 pytestmark = pytest.mark.e2e
 
-# Each rank tells its own host's time.
-TELLS = "import time\nfor _ in range(80): print(time.time(), flush=True); time.sleep(0.1)"
+# Each rank tells its own host's time, until a file is there.
+TELLS = """
+import os, sys, time
+while not os.path.exists(sys.argv[1]):
+    print(time.time(), flush=True)
+    time.sleep(0.1)
+"""
 
 
 def logs(cluster: Cluster, name: str, **asked: Any) -> list[str]:
@@ -22,27 +28,40 @@ def logs(cluster: Cluster, name: str, **asked: Any) -> list[str]:
     return [line for line in text.splitlines() if "setpgid" not in line]  # a race in mpirun's own start of ssh
 
 
-def late(line: str) -> float:
-    """Give by how much the time before a line is behind the time that it tells."""
+def times(line: str) -> tuple[float, float]:
+    """Return the time before a line, and the time that it tells."""
     stamp, *_label, told = line.split()
     at = dt.datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=dt.timezone.utc)
-    return at.timestamp() - float(told)
+    return at.timestamp(), float(told)
 
 
 def test_times_of_a_host_that_was_cut_off_for_a_while(cluster: Cluster, name: str) -> None:
+    go = cluster.made.folder / f"{name}.go"
     policy = Policy(host_loss_timeout=30)
-    cluster.submit(cluster.spec(name, "python3", "-c", TELLS, np=6, policy=policy))
+    cluster.submit(cluster.spec(name, "python3", "-c", TELLS, str(go), np=6, policy=policy))
     eventually(lambda: len(logs(cluster, name, host="n2")) > 4)
     cluster.link(1, "down")
+    cut = time.time()
+    time.sleep(patience(1))
+    early = time.time()
     time.sleep(3)
+    joined = time.time()
     cluster.link(1, "up")
+    eventually(
+        lambda: times(logs(cluster, name, timestamps=True, host="n2")[-1])[1] > joined, what="lines after the cut"
+    )
+    go.touch()
     assert cluster.ended(name, 60)["state"] == "SUCCEEDED"
-    for asked in ({}, {"host": "n2"}, {"rank": 2}):
-        lines = logs(cluster, name, timestamps=True, **asked)
-        assert len(lines) == {"": 480, "host": 160, "rank": 80}["".join(asked)]
-        # Those that came three seconds later over the net are no exception.
-        assert max(map(late, lines)) < 0.5
-        assert min(map(late, lines)) > -0.025
+    whole = logs(cluster, name, timestamps=True)
+    assert len({line.split()[1] for line in whole}) == 6
+    for asked, count in (({"host": "n2"}, 2), ({"rank": 2}, 1)):
+        found = [times(line) for line in logs(cluster, name, timestamps=True, **asked)]
+        assert len(found) == sum(line.split()[1] in ("n2/2", "n2/3")[:count] for line in whole)
+        # Those that came seconds later over the net have the time at which their own host saw them.
+        came_later = [stamp for stamp, told in found if cut < told < early]
+        assert len(came_later) > count
+        assert max(came_later) < joined
+    assert min(stamp - told for stamp, told in map(times, whole)) > -0.025
 
 
 def test_instances_and_hosts(cluster: Cluster, name: str) -> None:

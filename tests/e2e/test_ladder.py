@@ -12,6 +12,7 @@ import pytest
 from taco_launch.bench.history import open_history
 from taco_launch.bench.runs import Run
 from tests.conftest import Taco, eventually
+from tests.patience import patience
 
 pytest.importorskip("scipy")
 pytestmark = pytest.mark.e2e
@@ -129,14 +130,14 @@ def test_a_ladder_goes_on_after_its_controller_was_killed(taco: Taco, matrix: Pa
     assert jobs_of(taco) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 def test_ctrl_c_keeps_what_is_there_and_fresh_begins_anew(taco: Taco, matrix: Path, number: int) -> None:
     bench = taco.start("bench", "ladder", str(matrix))
     runs_so_far(taco, 3)
     (matrix.parent / "slow").write_text("600")
     eventually((matrix.parent / "stuck").exists, 60)
     bench.send_signal(number)
-    out, err = (text.decode() for text in bench.communicate(timeout=40))
+    out, err = (text.decode() for text in bench.communicate(timeout=patience(40)))
     assert bench.returncode == 130
     assert out.startswith("loop, steps/sec:\nRANKS ")
     assert f"interrupted: {len(kept(taco)[0][1])} of 8 runs are done\n" in err

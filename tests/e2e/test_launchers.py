@@ -115,7 +115,7 @@ def test_workers_as_arena_counts_them(cluster: Cluster, name: str) -> None:
 
 
 def test_no_worker_is_split(cluster: Cluster, name: str) -> None:
-    cluster.submit(cluster.spec(f"{name}-a", "sleep", "60", np=1, launcher="env"))
+    cluster.submit(cluster.spec(f"{name}-a", "sleep", "600", np=1, launcher="env"))
     job = cluster.run(cluster.spec(f"{name}-b", "true", np=4, slots_per_worker=2, launcher="env"))
     assert [(share["host"], share["ranks"]) for share in job["shares"]] == [("n2", 2), ("n3", 2)], job
     cluster.call("stop", name=f"{name}-a", by="the test", signal=15, grace=0)
@@ -124,8 +124,8 @@ def test_no_worker_is_split(cluster: Cluster, name: str) -> None:
 
 def test_as_many_hosts_as_are_free(cluster: Cluster, name: str) -> None:
     asked: dict[str, Any] = {"host_count": 3, "least_hosts": 2, "slots_per_host": 2, "launcher": "env"}
-    cluster.submit(cluster.spec("holder", "sleep", "100", np=1, launcher="env"))
-    cluster.submit(cluster.spec("first", "sleep", "100", **asked))
+    cluster.submit(cluster.spec("holder", "sleep", "600", np=1, launcher="env"))
+    cluster.submit(cluster.spec("first", "sleep", "600", **asked))
     waits = cluster.submit(cluster.spec("waits", "sh", "-c", "echo of $WORLD_SIZE", **asked))
     assert waits["state"] == "QUEUED", waits
     for gone in ("first", "waits", "holder"):
@@ -136,7 +136,7 @@ def test_as_many_hosts_as_are_free(cluster: Cluster, name: str) -> None:
         assert job["state"] == ("SUCCEEDED" if gone == "waits" else "CANCELLED"), job
         cluster.call("delete", name=gone)
     # one that loses a host goes on with those that are left
-    script = "echo of $WORLD_SIZE; [ $WORLD_SIZE = 6 ] || exit 0; [ $RANK = 2 ] && exit 3; sleep 60"
+    script = "echo of $WORLD_SIZE; [ $WORLD_SIZE = 6 ] || exit 0; [ $RANK = 2 ] && exit 3; sleep 600"
     again = Policy(grace=1.0, restart=Restart.ON_FAILURE, backoff_limit=1, backoff=0.1)
     job = cluster.run(cluster.spec(name, "sh", "-c", script, policy=again, **asked))
     assert (job["state"], job["attempt"]) == ("SUCCEEDED", 2), job

@@ -11,6 +11,7 @@ import pytest
 from taco_launch.model.jobs import Policy, Restart
 from tests.conftest import eventually
 from tests.e2e.cluster import Cluster
+from tests.e2e.shapes import WORST, shapes
 from tests.e2e.test_hosts import NO_WAIT, nothing_left, running
 from tests.e2e.test_launchers import kept, path
 
@@ -28,7 +29,7 @@ def test_the_first_rank_that_fails_ends_the_others(
     waits = f"until [ $(ls {there} | wc -l) = 5 ]; do sleep 0.1; done"
     script = (
         f"[ $RANK = {rank} ] && {{ {waits}; echo last words; {script}; }}; "
-        f"trap 'echo ended; exit 1' TERM; : >{there}/$RANK; sleep 60 & wait"
+        f"trap 'echo ended; exit 1' TERM; : >{there}/$RANK; sleep 600 & wait"
     )
     job = cluster.run(cluster.spec(name, "sh", "-c", script, launcher="env"))
     assert (job["state"], job["exit_code"], job["first_failure"]["rank"]) == ("FAILED", code, rank)
@@ -41,7 +42,7 @@ def test_the_first_rank_that_fails_ends_the_others(
 
 
 def test_the_first_rank_that_fails_under_torchrun(cluster: Cluster, name: str, path: dict[str, str]) -> None:
-    script = "[ $RANK = 3 ] && { echo last words; exit 7; }; sleep 60"
+    script = "[ $RANK = 3 ] && { echo last words; exit 7; }; sleep 600"
     job = cluster.run(cluster.spec(name, "sh", "-c", script, np=4, launcher="torchrun"), **path)
     assert (job["state"], job["exit_code"]) == ("FAILED", 7), job
     assert job["reason"].startswith("rank 3 on n2 exited with code 7"), job
@@ -60,7 +61,7 @@ def test_no_torchrun(cluster: Cluster, name: str, np: int) -> None:
     nothing_left(cluster, 3)
 
 
-@pytest.mark.parametrize("shape", [(), ("wipe", "daemon", "deaf")], ids="+".join)
+@pytest.mark.parametrize("shape", shapes(gate=[WORST], nightly=[()]))
 @pytest.mark.parametrize("launcher", ["env", "torchrun"])
 def test_stop_leaves_nothing_anywhere(
     cluster: Cluster, name: str, path: dict[str, str], launcher: str, shape: Sequence[str]
@@ -73,7 +74,7 @@ def test_stop_leaves_nothing_anywhere(
     nothing_left(cluster, 3)
 
 
-@pytest.mark.parametrize("shape", [("deaf",), ("wipe", "daemon", "deaf")], ids="+".join)
+@pytest.mark.parametrize("shape", shapes(gate=[WORST], nightly=[("deaf",)]))
 @pytest.mark.parametrize(
     ("launcher", "role", "on", "end"),
     [
@@ -100,7 +101,7 @@ def test_kill_9_of_any_part_leaves_nothing_anywhere(
 
 
 def test_a_job_that_is_tried_again(cluster: Cluster, name: str) -> None:
-    script = "case $TACO_LAUNCH_JOB_ID in *.2) echo second;; *) [ $RANK = 3 ] && exit 5; sleep 60;; esac"
+    script = "case $TACO_LAUNCH_JOB_ID in *.2) echo second;; *) [ $RANK = 3 ] && exit 5; sleep 600;; esac"
     policy = Policy(grace=1.0, restart=Restart.ON_FAILURE, backoff_limit=1, backoff=0.1)
     job = cluster.run(cluster.spec(name, "sh", "-c", script, launcher="env", np=4, policy=policy))
     assert (job["state"], job["attempt"]) == ("SUCCEEDED", 2), job
@@ -109,7 +110,7 @@ def test_a_job_that_is_tried_again(cluster: Cluster, name: str) -> None:
 
 
 def test_a_host_that_is_lost_ends_the_job(cluster: Cluster, name: str) -> None:
-    running(cluster, name, "wipe", "daemon", "deaf", launcher="env")
+    running(cluster, name, *WORST, launcher="env")
     cluster.link(1, "down")
     job = cluster.ended(name, 60)
     assert (job["state"], job["exit_code"]) == ("LOST", 1)
@@ -140,12 +141,12 @@ def test_two_jobs_that_meet_at_one_port(cluster: Cluster, name: str) -> None:
 def test_a_port_that_somebody_took_is_named_with_who_has_it(cluster: Cluster, name: str) -> None:
     """Between the look at it and the start of rank 0."""
     there = cluster.made.folder / name
-    listens = "import socket, sys, time; kept = socket.create_server(('', int(sys.argv[1]))); time.sleep(60)"
+    listens = "import socket, sys, time; kept = socket.create_server(('', int(sys.argv[1]))); time.sleep(600)"
     binds = (
         f"import os, pathlib, socket, time; there = pathlib.Path('{there}'); port = os.environ['MASTER_PORT'];"
         " there.write_text(port);\nwhile there.exists(): time.sleep(0.1)\nsocket.create_server(('', int(port)))"
     )
-    script = f'[ $RANK = 0 ] || exec sleep 60; exec {cluster.python} -c "{binds}"'
+    script = f'[ $RANK = 0 ] || exec sleep 600; exec {cluster.python} -c "{binds}"'
     cluster.submit(cluster.spec(name, "sh", "-c", script, np=4, launcher="env"))
     eventually(lambda: there.exists() and there.read_text())
     port = there.read_text()

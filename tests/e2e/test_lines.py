@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import Taco
 from tests.e2e import forbid
 from tests.e2e.hosts import Hosts, hosts, why_not
+from tests.patience import patience
 
 pytestmark = pytest.mark.e2e
 
@@ -126,7 +127,7 @@ def pasted(cluster: Hosts, mpirun: Mpirun, line: str, env: Mapping[str, str] = M
     ssh = f"-F {cluster.ssh_config}"
     env = {"OMPI_MCA_plm_rsh_args": ssh, "PRTE_MCA_plm_ssh_args": ssh, **env}
     for _ in range(3 if mpirun.is_5 else 1):
-        run = cluster.run("timeout", "25", "bash", "-c", line, env=env)
+        run = cluster.run("timeout", f"{patience(25):.0f}", "bash", "-c", line, env=env)
         if run.returncode != 124:
             break
     assert (run.returncode, RACE.sub("", run.stderr)) == (0, ""), run.stderr
@@ -135,7 +136,13 @@ def pasted(cluster: Hosts, mpirun: Mpirun, line: str, env: Mapping[str, str] = M
 
 def on_this_machine(line: str, **more: object) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(  # type: ignore[call-overload,no-any-return]  # what `more` holds is the caller's
-        ["bash", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, **more
+        ["bash", "-c", line],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=patience(60),
+        check=False,
+        **more,
     )
 
 

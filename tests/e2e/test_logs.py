@@ -1,23 +1,31 @@
 """Parts of the logs of real jobs: with the time of each line, since a time, by instance, host and attempt."""
 
 import datetime as dt
-import os
 import re
 import subprocess
 import sys
 import time
 import urllib.request
+from functools import partial
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import Taco, eventually
+from tests.patience import patience
 
 pytestmark = pytest.mark.e2e
 
 STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) ", re.MULTILINE)
-# Each rank says its own clock's time, 0.3 s apart.
-TELLS = "import time\nfor _ in range(3): print(time.time(), flush=True); time.sleep(0.3)"
+# Each rank says its own clock's time three times, each time after a file is there.
+TELLS = """
+import os, sys, time
+for number in range(3):
+    while not os.path.exists(f"{sys.argv[1]}/{number}"):
+        time.sleep(0.01)
+    print(time.time(), flush=True)
+"""
 
 
 def seconds(stamp: str) -> float:
@@ -29,13 +37,26 @@ def told(text: str) -> list[tuple[float, float]]:
     return [(seconds(STAMP.match(line)[1]), float(line.split()[-1])) for line in text.splitlines()]  # type: ignore[index]
 
 
-def test_times_are_those_of_the_ranks(taco: Taco) -> None:
-    assert taco("run", "--name", "t", "--np", "2", "--", sys.executable, "-c", TELLS).returncode == 0
+def test_times_are_those_of_the_ranks(taco: Taco, tmp_path: Path) -> None:
+    argv = ("--name", "t", "--np", "2", "--", sys.executable, "-c", TELLS, str(tmp_path))
+    assert taco("submit", *argv).returncode == 0
+    seen = []
+
+    def has_lines(count: int) -> bool:
+        return taco("logs", "t").stdout.count("\n") == count
+
+    for number in range(3):
+        (tmp_path / str(number)).touch()
+        eventually(partial(has_lines, 2 * (number + 1)), what="the line of each rank")
+        seen.append(time.time())
+        time.sleep(0.3)
+    assert taco.ended("t")["state"] == "SUCCEEDED"
     merged = told(taco("logs", "--timestamps", "t").stdout)
     single = told(taco("logs", "--timestamps", "--rank", "1", "t").stdout)
     assert (len(merged), len(single)) == (6, 3)
     for at, printed in merged + single:
-        assert -0.025 < at - printed < 0.25, (at, printed)
+        # not that at which the log was read, and not that of a later line
+        assert printed - 0.025 < at < min(when for when in seen if when > printed), (at, printed, seen)
     assert {printed for _at, printed in single} <= {printed for _at, printed in merged}
     second = sorted(printed for _at, printed in single)[1]
     since = dt.datetime.fromtimestamp(second - 0.1, tz=dt.timezone.utc).isoformat()
@@ -58,7 +79,7 @@ def test_instances_and_hosts(taco: Taco) -> None:
     assert "i-launcher, i-worker-0" in wrong.stderr
 
 
-def test_a_job_that_is_tried_again(taco: Taco, tmp_path: os.PathLike[str]) -> None:
+def test_a_job_that_is_tried_again(taco: Taco, tmp_path: Path) -> None:
     # The third attempt is the one that lives.
     script = (
         f"n=$(cat {tmp_path}/n$RANK 2>/dev/null || echo 1); echo $((n+1)) >{tmp_path}/n$RANK; echo try $n; [ $n = 3 ]"
@@ -69,12 +90,12 @@ def test_a_job_that_is_tried_again(taco: Taco, tmp_path: os.PathLike[str]) -> No
     fixed = taco.start("logs", "-f", "--attempt", "2", "--rank", "1", "r")
     job = taco.ended("r")
     assert (job["state"], job["attempt"]) == ("SUCCEEDED", 3), job
-    out, _err = follower.communicate(timeout=30)
+    out, _err = follower.communicate(timeout=patience(30))
     tries = [b"try 1\n", b"[taco-launch: attempt 2]\n", b"try 2\n", b"[taco-launch: attempt 3]\n", b"try 3\n"]
     # It may have begun to look when the second attempt ran.
     assert out.endswith(tries[-1])
     assert b"".join(tries).endswith(out)
-    out, err = fixed.communicate(timeout=30)
+    out, err = fixed.communicate(timeout=patience(30))
     assert out == b"try 2\n" or b"it has had no attempt 2" in err
     whole = taco("logs", "r").stdout
     parts = re.split(r"\[taco-launch: attempt \d\]\n", whole)
@@ -87,37 +108,43 @@ def test_a_job_that_is_tried_again(taco: Taco, tmp_path: os.PathLike[str]) -> No
     assert taco("logs", "--attempt", "4", "r").returncode == 2
 
 
-def test_following_with_times_and_since(taco: Taco, tmp_path: os.PathLike[str]) -> None:
-    script = f"echo old; sleep 1.5; echo new; while ! [ -e {tmp_path}/go ]; do sleep 0.05; done; echo last"
+def test_following_with_times_and_since(taco: Taco, tmp_path: Path) -> None:
+    script = (
+        f"waits() {{ until [ -e {tmp_path}/$1 ]; do sleep 0.05; done; }}; "
+        "echo old; waits old; sleep 0.2; echo new; waits new; echo last"
+    )
     assert taco("submit", "--name", "f", "--np", "1", "--", "sh", "-c", script).returncode == 0
+    eventually(lambda: taco("logs", "f").stdout.endswith("| old\n"))
+    (tmp_path / "old").touch()
     eventually(lambda: taco("logs", "f").stdout.endswith("| new\n"))
     old, new = taco("logs", "--timestamps", "f").stdout.splitlines()
     follower = taco.start("logs", "-f", "--since", new.split()[0], "--timestamps", "f")
     assert follower.stdout is not None
     assert follower.stdout.readline().decode() == new + "\n"
-    with open(f"{tmp_path}/go", "w", encoding="ascii"):
-        pass
-    out, _err = follower.communicate(timeout=30)
+    (tmp_path / "new").touch()
+    out, _err = follower.communicate(timeout=patience(30))
     assert STAMP.sub("", out.decode()) == "localhost/0 | last\n"
     assert taco("logs", "--since", old.split()[0], "f").stdout.count("\n") == 3
 
 
 def test_who_follows_a_job_that_waits_is_told_why(taco: Taco) -> None:
-    assert taco("submit", "--name", "first", "--", "sleep", "60").returncode == 0
+    assert taco("submit", "--name", "first", "--", "sleep", "600").returncode == 0
     assert taco("submit", "--name", "second", "--np", "1", "--", "echo", "mine").returncode == 0
     followers = [taco.start(*verb, "second") for verb in (["logs", "-f"], ["wait"])]
-    time.sleep(2)
     assert taco("submit", "--name", "held", "--np", "1", "--suspend", "--", "true").returncode == 0
     held = taco.start("logs", "-f", "held")
-    time.sleep(2)
+    why = []
+    for each in (*followers, held):
+        assert each.stderr is not None
+        why.append(each.stderr.readline())
+    for told in why[:2]:
+        assert told.startswith(b"job second: waiting: localhost: ")
+        assert b"held by job first since" in told
+    assert why[2].startswith(b"job held: waiting: submitted to wait until it is resumed; taco-launch resume held lets")
     taco("stop", "--grace", "0", "first", "held")
     for follower, printed in zip(followers, (b"localhost/0 | mine\n", b""), strict=True):
-        out, err = follower.communicate(timeout=30)
-        assert out == printed
-        assert err.startswith(b"job second: waiting: localhost: ")
-        assert b"held by job first since" in err
-    _out, err = held.communicate(timeout=30)
-    assert err.startswith(b"job held: waiting: submitted to wait until it is resumed; taco-launch resume held lets")
+        assert follower.communicate(timeout=patience(30))[0] == printed
+    held.communicate(timeout=patience(30))
 
 
 def test_a_killed_rank_and_its_supervisor_leave_a_log_that_can_be_read(taco: Taco) -> None:
@@ -133,7 +160,7 @@ def test_a_killed_rank_and_its_supervisor_leave_a_log_that_can_be_read(taco: Tac
     assert all(STAMP.match(line) for line in lines)
 
 
-def test_metrics_of_jobs_that_come_and_go(taco: Taco, tmp_path: os.PathLike[str]) -> None:
+def test_metrics_of_jobs_that_come_and_go(taco: Taco, tmp_path: Path) -> None:
     def counted() -> dict[str, float]:
         answer = taco("metrics")
         assert answer.returncode == 0, answer.stderr
@@ -148,7 +175,7 @@ def test_metrics_of_jobs_that_come_and_go(taco: Taco, tmp_path: os.PathLike[str]
     assert taco("run", "--name", "good", "--np", "1", "--queue", "day", "--", "true").returncode == 0
     assert taco("run", "--name", "bad", "--np", "1", "--", "false").returncode == 1
     assert taco("submit", "--name", "held", "--np", "1", "--suspend", "--", "true").returncode == 0
-    assert taco("submit", "--name", "now", "--np", "1", "--", "sleep", "60").returncode == 0
+    assert taco("submit", "--name", "now", "--np", "1", "--", "sleep", "600").returncode == 0
     before = counted()
     expected = {
         "taco_launch_jobs_created_total": 4,
@@ -163,7 +190,7 @@ def test_metrics_of_jobs_that_come_and_go(taco: Taco, tmp_path: os.PathLike[str]
         "taco_launch_slots localhost foreign": 0,
     }
     assert {name: before.get(name) for name in expected} == expected
-    assert 0 < before["taco_launch_queue_wait_seconds_sum day"] < 10
+    assert 0 < before["taco_launch_queue_wait_seconds_sum day"] < patience(10)
     assert taco("stop", "--grace", "0", "now").returncode == 0
     assert taco("delete", "good", "bad", "now", "held").returncode == 0
     after = counted()
@@ -185,12 +212,12 @@ def test_metrics_over_http(taco: Taco) -> None:
         url = server.stderr.readline().decode().split()[-1]
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/metrics", url)
         for created in (0, 1):
-            with urllib.request.urlopen(url, timeout=30) as answer:
+            with urllib.request.urlopen(url, timeout=patience(30)) as answer:
                 assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
                 assert f"\ntaco_launch_jobs_created_total {created}\n" in answer.read().decode()
             assert taco("run", "--name", f"j{created}", "--np", "1", "--", "true").returncode == 0
         server.send_signal(2)
-        assert server.wait(10) == 130
+        assert server.wait(patience(10)) == 130
     finally:
         server.kill()
         server.communicate()

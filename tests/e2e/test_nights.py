@@ -18,6 +18,7 @@ import pytest
 from taco_launch.bench.history import LadderKind, open_history
 from taco_launch.bench.runs import Circumstances, Run
 from tests.conftest import Taco, eventually
+from tests.patience import patience
 
 pytest.importorskip("scipy")
 pytestmark = pytest.mark.e2e
@@ -26,7 +27,7 @@ SCRIPT = """
 import pathlib, sys, time
 folder = pathlib.Path(sys.argv[1])
 if (folder / "slow").exists():
-    time.sleep(60)
+    time.sleep(600)
 speed = (folder / "speed").read_text()
 if speed == "none":
     sys.exit("no speed at all")
@@ -128,6 +129,7 @@ def test_nights(taco: Taco, matrix: Path, tmp_path: Path) -> None:
     assert last == []  # none is installed
 
 
+@pytest.mark.nightly  # a dozen nights more; what is told of a change is judged without jobs, too
 def test_what_changed_is_told(taco: Taco, matrix: Path) -> None:
     seeded(taco, matrix)
     with contextlib.closing(sqlite3.connect(taco.state / "history.db", isolation_level=None)) as db:
@@ -160,7 +162,7 @@ def test_a_busy_cluster_is_not_measured(taco: Taco, matrix: Path) -> None:
     waits = taco.start("nightly", "run", str(matrix), "--deadline", "1m")
     time.sleep(3)
     taco("stop", "--grace", "0", "holds")
-    assert waits.wait(90) == 0, waits.stderr
+    assert waits.wait(patience(90)) == 0, waits.stderr
 
 
 def test_a_head_that_cannot_be_reached(taco: Taco, matrix: Path, tmp_path: Path) -> None:
@@ -181,7 +183,7 @@ def test_it_never_overlaps_itself_and_ends_what_broke_off(taco: Taco, matrix: Pa
     assert second.returncode == 1
     assert "the night tiny runs already" in second.stderr
     broken.send_signal(signal.SIGKILL)
-    broken.wait(10)
+    broken.wait(patience(10))
     assert running(taco) == job  # nobody has ended it
     slow.unlink()
     third = night(taco, matrix)
@@ -200,7 +202,7 @@ def test_who_ends_it_ends_its_job(taco: Taco, matrix: Path) -> None:
     ended = taco.start("nightly", "run", str(matrix))
     eventually(lambda: running(taco), 40)
     ended.send_signal(signal.SIGTERM)
-    assert ended.wait(60) == 130
+    assert ended.wait(patience(60)) == 130
     assert not running(taco)
     last = json.loads((taco.state / "nights" / "tiny" / "last.json").read_text())
     assert last["exit_code"] == 130

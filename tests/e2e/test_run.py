@@ -162,13 +162,13 @@ while True:
         ("os.abort()", 134, "rank 1 on localhost was ended by signal 6 (SIGABRT)"),
     ],
 )
-def test_the_rank_that_failed_first_is_blamed(taco: Taco, how: str, code: int, reason: str) -> None:
+@pytest.mark.parametrize("name", ["a", pytest.param("b", marks=pytest.mark.nightly)])  # which is gone sooner differs
+def test_the_rank_that_failed_first_is_blamed(taco: Taco, name: str, how: str, code: int, reason: str) -> None:
     # The others fail too, with "Horovod has been shut down", and may be gone sooner.
     pytest.importorskip("horovod.torch")
-    for name in ("a", "b"):
-        run = taco("run", "--name", name, "--np", "2", "--", sys.executable, "-c", HOROVOD.format(how=how))
-        assert run.returncode == code, run.stderr
-        assert taco.job(name)["reason"] == reason
+    run = taco("run", "--name", name, "--np", "2", "--", sys.executable, "-c", HOROVOD.format(how=how))
+    assert run.returncode == code, run.stderr
+    assert taco.job(name)["reason"] == reason
 
 
 def test_list_get_delete(taco: Taco) -> None:
@@ -177,7 +177,7 @@ def test_list_get_delete(taco: Taco) -> None:
     again = taco("submit", "--name", "a", "--np", "1", "--", "true")
     assert again.returncode == 2
     assert "the name is taken" in again.stderr
-    assert taco("submit", "--name", "b", "--np", "1", "--", "sleep", "60").returncode == 0
+    assert taco("submit", "--name", "b", "--np", "1", "--", "sleep", "600").returncode == 0
     eventually(lambda: taco.job("b")["state"] == "RUNNING")
     rows = [line.split() for line in taco("list").stdout.splitlines()]
     assert rows[0] == ["NAME", "STATUS", "TRAINER", "AGE", "NODE"]

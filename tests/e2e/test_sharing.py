@@ -16,7 +16,7 @@ SHOW = ("sh", "-c", 'echo "$RANK $PROCESS_INDEX $CUDA_VISIBLE_DEVICES $CUDA_MPS_
 STAND_IN = """#!/bin/sh
 if [ "$1" = -d ]; then
     echo "$CUDA_VISIBLE_DEVICES" >"$TOLD/gpus"
-    setsid sleep 300 >/dev/null 2>&1 &
+    setsid sleep 600 >/dev/null 2>&1 &
     echo $! >"$TOLD/pid.new" && mv "$TOLD/pid.new" "$TOLD/pid"
 elif [ "$(cat)" = quit ]; then
     echo quit >"$TOLD/quit"
@@ -65,7 +65,7 @@ def test_each_process_sees_the_gpu_of_its_slot(taco: Taco, gpus: Path, mps: bool
 
 @pytest.mark.parametrize("stop", [(), ("--grace", "0")])
 def test_a_service_that_does_not_quit_ends_with_the_job(taco: Taco, gpus: Path, stop: tuple[str, ...]) -> None:
-    taco.env.update(DEAF="1", HOLD="60")
+    taco.env.update(DEAF="1", HOLD="600")
     asked = ("--launcher", "env", "--np", "1", "--procs-per-gpu", "2", "--mps")
     assert taco("submit", "--name", "a", *asked, "--", *SHOW).returncode == 0
     eventually(lambda: taco("logs", "a").stdout.count("--process_num") == 2)

@@ -2,7 +2,7 @@
 
 victim.py FOLDER MODE...: `wipe` starts over with an empty environment, `daemon` forks twice into a session of its own,
 `session` starts a session of its own, `deaf` ignores TERM, `spin` burns a core, `fork` leaves a child behind that forks
-on and on; each process writes FOLDER/PID with its start time.
+on and on; each process writes FOLDER/PID with its start time, and FOLDER.ready/PID once it has taken all of its shapes.
 """
 
 import os
@@ -19,6 +19,12 @@ def start_of(pid: int) -> str:
 
 def bear_witness(folder: Path) -> None:
     (folder / str(os.getpid())).write_text(start_of(os.getpid()), encoding="ascii")
+
+
+def is_ready(folder: Path) -> None:
+    ready = folder.with_suffix(".ready")
+    ready.mkdir(exist_ok=True)
+    (ready / str(os.getpid())).touch()
 
 
 def wipe(folder: Path, rest: list[str]) -> None:
@@ -45,6 +51,7 @@ def deaf(_folder: Path, _rest: list[str]) -> None:
 
 def fork(folder: Path, _rest: list[str]) -> None:
     if os.fork() == 0:
+        is_ready(folder)
         while True:
             bear_witness(folder)
             if os.fork():
@@ -54,6 +61,7 @@ def fork(folder: Path, _rest: list[str]) -> None:
 
 def spin(folder: Path, _rest: list[str]) -> None:
     bear_witness(folder)
+    is_ready(folder)
     while True:
         pass
 
@@ -67,6 +75,7 @@ def main() -> None:
     while modes:
         MODES[modes.pop(0)](folder, modes)
         bear_witness(folder)
+    is_ready(folder)
     time.sleep(600)
 
 

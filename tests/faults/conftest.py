@@ -1,7 +1,5 @@
-"""The lab of these tests, which all of them share: four hosts that two clusters were set up on."""
+"""What these tests share: two clusters on the hosts of one lab, and how cases run beside each other."""
 
-import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -12,9 +10,16 @@ import pytest
 from tests.faults import witness
 from tests.faults.plugin import SECONDS
 from tests.faults.site import HOSTS, LOSS_SECONDS, SLOTS, Person, Site
-from tests.lab.conftest import LabUser, may_use_an_engine
+from tests.lab import shared
+from tests.lab.rig import Lab
 
 Case = Callable[[Site], None]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Offer the shared labs."""
+    if not config.pluginmanager.has_plugin(shared.NAME):
+        config.pluginmanager.register(shared, shared.NAME)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -32,55 +37,32 @@ def round_(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Make the hosts, and set both clusters up on them: different names, ports and heads, and nothing else apart."""
-    if not may_use_an_engine():
-        pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
+def site(four: Lab, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """Set two clusters up on the hosts: different names, ports and heads, and nothing else apart."""
     folder = tmp_path_factory.mktemp("faults")
-    lab = LabUser(f"faults-{os.getpid()}", folder / "lab")
-    try:
-        up = lab.verb("up", "--hosts", str(len(HOSTS)), "--slots", str(SLOTS))  # with its training image
-        assert up.returncode == 0, up.stderr
-        source = Path(witness.__file__).read_text(encoding="utf-8")
-        for host in HOSTS:  # what is mounted has to be there
-            script = (
-                f'mkdir -p {witness.FOLDER} && cd {witness.FOLDER} && rm -f twice ran && printf %s "$1" >witness.py'
-            )
-            assert lab.inside(host, "sh", "-c", script, "sh", source).returncode == 0
-        one = _person(lab, folder / "one", lab.name, HOSTS[0], 12222)
-        two = _person(lab, folder / "two", f"{lab.name}-two", HOSTS[1], 12223)
-        for person in (one, two):
-            person.done("setup", "--yes", seconds=600)
-        yield Site(one, two)
-    finally:
-        lab.verb("down")
+    source = Path(witness.__file__).read_text(encoding="utf-8")
+    script = f'mkdir -p {witness.FOLDER} && cd {witness.FOLDER} && rm -f twice ran && printf %s "$1" >witness.py'
+    for host in HOSTS:  # what is mounted has to be there
+        assert four.inside(host, "sh", "-c", script, "sh", source).returncode == 0
+    one = _person(four, folder / "one", four.name, HOSTS[0], 12222)
+    two = _person(four, folder / "two", f"{four.name}-two", HOSTS[1], 12223)
+    for person in (one, two):
+        person.ok("setup", "--yes", seconds=600)
+    return Site(one, two)
 
 
-def _person(lab: LabUser, state: Path, cluster: str, head: str, port: int) -> Person:
-    """Write an inventory as somebody who was told of the hosts would."""
-    there = json.loads(lab.taco("-i", f"lab:{lab.name}", "inventory", "--json").stdout)
-    registry = f"{{user: {there['container']['registry']['user']}, password_file: {lab.folder}/registry-password}}"
-    hosts = "".join(
-        f"  {host['name']}: {{address: {host['address']}, slots: {host['slots']}}}\n" for host in there["hosts"]
+def _person(lab: Lab, folder: Path, cluster: str, head: str, port: int) -> Person:
+    written = lab.inventory(
+        folder / "cluster.yaml",
+        *HOSTS,
+        cluster=cluster,
+        slots=SLOTS,
+        head=head,
+        container=lab.training(ssh_port=port, mounts=[f"{witness.FOLDER}:{witness.FOLDER}"]),
+        network={"port_range": "40000-40999"},  # as a firewall between the hosts would leave open for both clusters
+        host_loss_timeout=LOSS_SECONDS,
     )
-    state.mkdir()
-    inventory = state / "cluster.yaml"
-    inventory.write_text(
-        f"cluster: {cluster}\n"
-        f"head: {head}\n"
-        "container:\n"
-        f"  image: '{there['container']['image']}'\n"
-        f"  ssh_port: {port}\n"
-        "  shm_size: 1g\n"
-        f"  registry: {registry}\n"
-        f"  mounts: ['{witness.FOLDER}:{witness.FOLDER}']\n"
-        "network: {port_range: 40000-40999}\n"  # as a firewall between the hosts would leave open for both clusters
-        f"ssh: {{user: root, identity_file: {lab.folder}/id_ed25519, known_hosts: {lab.folder}/known_hosts}}\n"
-        f"host_loss_timeout: {LOSS_SECONDS}\n"
-        f"hosts:\n{hosts}",
-        encoding="utf-8",
-    )
-    return Person(lab, inventory, state / "state")
+    return Person(lab, written.inventory, folder / "state")
 
 
 class Wave:

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.faults.site import JOBS, SETTLED_SECONDS, Site, told
+from tests.patience import patience
 
 KILLED = 128 + signal.SIGKILL
 HUNG_UP = 128 + signal.SIGHUP
 
 
-def started(site: Site, stem: str, *hosts: str, seconds: float = 300) -> str:
+def started(site: Site, stem: str, *hosts: str, seconds: float = 300, code: int = 0) -> str:
     """Give the name of a job that runs, one rank on each of these hosts."""
     name = site.name(stem)
-    site.one.submit(name, *one_each(*hosts), seconds=seconds)
+    site.one.submit(name, *one_each(*hosts), seconds=seconds, code=code)
     site.one.runs(name)
     return name
 
@@ -33,7 +34,7 @@ def in_time(job: Mapping[str, Any], since: float) -> None:
     """Expect that a job has ended in the time that is given from the fault on."""
     took = time.monotonic() - since
     print(f"{told(job)}; {took:.1f} s after the fault")
-    assert took < SETTLED_SECONDS, f"{told(job)}; {took:.1f} s after the fault"
+    assert took < patience(SETTLED_SECONDS), f"{told(job)}; {took:.1f} s after the fault"
 
 
 def ends(site: Site, name: str, since: float, state: str, code: int | tuple[int, ...], *reason: str) -> None:
@@ -46,7 +47,7 @@ def ends(site: Site, name: str, since: float, state: str, code: int | tuple[int,
     for words in reason:
         assert words in job["reason"], told(job)
     site.settles(job, since)
-    site.one.done("delete", "--yes", name)
+    site.one.ok("delete", "--yes", name)
 
 
 def lives(site: Site, name: str, since: float) -> None:
@@ -54,4 +55,4 @@ def lives(site: Site, name: str, since: float) -> None:
     job = site.one.ended(name)
     assert (job["state"], job["exit_code"]) == ("SUCCEEDED", 0), told(job)
     site.settles(job, since)
-    site.one.done("delete", "--yes", name)
+    site.one.ok("delete", "--yes", name)

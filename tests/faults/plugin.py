@@ -13,6 +13,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("faults")
     group.addoption("--repeat", type=int, default=1, metavar="N", help="run every case N times")
+    group.addoption("--list", action="store_true", dest="list_cases", help="print the cases, and run none")
     group.addoption("--case", action="append", default=[], metavar="CASE", help="run this case only; may be repeated")
 
 
@@ -36,6 +37,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     wanted = set(config.getoption("--case"))
     known = {case_of(item) for item in items}
+    if config.getoption("list_cases"):
+        print(*sorted(known), sep="\n")
+        items.clear()
+        return
     if wanted - known:
         unknown = ", ".join(sorted(wanted - known))
         raise pytest.UsageError(f"no such case: {unknown}; there are: {', '.join(sorted(known))}")

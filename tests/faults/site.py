@@ -1,6 +1,5 @@
 """Four lab hosts and the people who share them: what they type, and what is seen of it from outside of taco-launch."""
 
-import json
 import subprocess
 import threading
 import time
@@ -8,17 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tests.conftest import eventually
 from tests.faults import witness
-from tests.lab.conftest import LabUser
+from tests.lab.rig import Cluster, Lab
+from tests.patience import patience
 
 HOSTS = ("gpu1", "gpu2", "gpu3", "gpu4")
 SLOTS = 2
 LOSS_SECONDS = 15
-# What is given after a fault: until then the job has its true state, and nothing of it is left anywhere.
+# What is given after a fault on an idle machine: until then the job has its true state, and nothing of it is left anywhere.
 SETTLED_SECONDS = LOSS_SECONDS + 30
 JOBS = "/var/lib/taco-launch/jobs"
 
@@ -39,62 +38,16 @@ cat {witness.FOLDER}/twice 2>/dev/null | sed 's/^/twice: /'
 """
 
 
-@dataclass(frozen=True)
-class Person:
-    """Somebody at a controller: an inventory, and a state folder of their own."""
-
-    lab: LabUser
-    inventory: Path
-    state: Path
-
-    @property
-    def env(self) -> dict[str, str]:
-        return {**self.lab.env, "TACO_LAUNCH_STATE": str(self.state)}
-
-    def argv(self, *args: str) -> list[str]:
-        return self.lab.argv("-i", str(self.inventory), *args)
-
-    def __call__(self, *args: str, seconds: float = 60) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            self.argv(*args), env=self.env, capture_output=True, text=True, timeout=seconds, check=False
-        )
-
-    def start(self, *args: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            self.argv(*args), env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-
-    def done(self, *args: str, seconds: float = 60) -> str:
-        """Run a verb that has to succeed; give what it printed."""
-        done = self(*args, seconds=seconds)
-        assert done.returncode == 0, f"{args}: exit {done.returncode}: {done.stderr}"
-        return done.stdout
-
-    def job(self, name: str) -> dict[str, Any]:
-        """Give a job, empty where there is none or the head does not answer."""
-        found: dict[str, Any] = json.loads(self("get", name, "--json").stdout or "{}")
-        return found
-
-    def jobs(self) -> list[dict[str, Any]]:
-        """Give what `list` shows."""
-        found: list[dict[str, Any]] = json.loads(self.done("list", "--json"))["jobs"]
-        return found
+class Person(Cluster):
+    """Do what somebody at a controller does: submit jobs of witnesses, and wait for their end."""
 
     def submit(self, name: str, *options: str, seconds: float = 300, code: int = 0) -> None:
         """Submit a job of ranks that take their places and stay `seconds`."""
-        self.done("submit", "--name", name, *options, "--", *rank(seconds, code))
+        self.ok("submit", "--name", name, *options, "--", *rank(seconds, code))
 
-    def runs(self, name: str, seconds: float = 40) -> dict[str, Any]:
-        found: dict[str, Any] = eventually(lambda: self.state_of(name, "RUNNING"), seconds, f"{name} to run")
-        return found
-
-    def state_of(self, name: str, *states: str) -> dict[str, Any]:
-        """Give a job if it is in one of the states."""
-        job = self.job(name)
-        return job if job.get("state") in states else {}
-
-    def ended(self, name: str, seconds: float = SETTLED_SECONDS) -> dict[str, Any]:
-        """Give a job once it has ended."""
+    def ended(self, name: str) -> dict[str, Any]:
+        """Return a job once it has ended."""
+        seconds = patience(SETTLED_SECONDS)
         deadline = time.monotonic() + seconds
         try:
             self("wait", name, seconds=seconds)
@@ -119,7 +72,7 @@ class Site:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def lab(self) -> LabUser:
+    def lab(self) -> Lab:
         return self.one.lab
 
     def name(self, stem: str) -> str:
@@ -130,14 +83,18 @@ class Site:
 
     def inside(self, host: str, script: str, *words: str) -> str:
         """Run a script in a host, by the engine; give what it printed."""
-        argv = ("docker", "exec", self.lab.container(host), "sh", "-c", script, "sh", *words)
-        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False).stdout.strip()
+        return self.lab.inside(host, "sh", "-c", script, "sh", *words, seconds=60).stdout.strip()
 
     def pids(self, host: str, pattern: str) -> list[str]:
         """Give the processes of a host whose command line a pattern matches."""
         # without a shell, whose own command line would hold the pattern
-        argv = ("docker", "exec", self.lab.container(host), "pgrep", "-f", "--", pattern)
-        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False).stdout.split()
+        return self.lab.inside(host, "pgrep", "-f", "--", pattern, seconds=60).stdout.split()
+
+    def let_end(self, name: str, *on: str) -> float:
+        """Have the ranks of a job of witnesses end on these hosts; return the moment."""
+        for host in on:
+            self.lab.sh(host, f"touch {witness.FOLDER}/end-{name}")
+        return time.monotonic()
 
     def kill(self, host: str, pids: Sequence[str], sign: str = "KILL") -> float:
         """Signal processes, which have to be there; give the moment."""
@@ -165,19 +122,17 @@ class Site:
 
     def settles(self, job: Mapping[str, Any], since: float, hosts: Sequence[str] = HOSTS) -> None:
         """Wait until nothing is left of a job that has ended, in the time that is given from the fault on."""
-        seconds = since + SETTLED_SECONDS - time.monotonic()
-        assert seconds > 0, f"{job['name']} ended {-seconds:.0f} s too late: {told(job)}"
         found: list[str] = []
-        while time.monotonic() < since + SETTLED_SECONDS:
+        while time.monotonic() < since + patience(SETTLED_SECONDS):
             found = self.left_of(job, hosts)
             if not found:
                 return
             time.sleep(0.3)
-        raise AssertionError(f"left of {told(job)}:\n" + "\n".join(found))
+        raise AssertionError(f"in time was left of {told(job)}:\n" + "\n".join(found or ["it ended too late"]))
 
-    def is_quiet(self, seconds: float = SETTLED_SECONDS) -> None:
+    def is_quiet(self) -> None:
         """Wait until no host has anything of any job."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + patience(SETTLED_SECONDS)
         found = self.left()
         while found and time.monotonic() < deadline:
             time.sleep(0.3)

@@ -9,7 +9,7 @@ from tests.faults import witness
 from tests.faults.fates import ends, lives, started
 from tests.faults.site import HOSTS, JOBS, SETTLED_SECONDS, Site, told
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), pytest.mark.usefixtures("quiet")]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600), pytest.mark.usefixtures("quiet")]
 
 
 def test_head_reboot(site: Site) -> None:
@@ -18,7 +18,7 @@ def test_head_reboot(site: Site) -> None:
     site.one.submit(name, "--np", str(2 * len(HOSTS)))
     site.one.runs(name)
     mark = f"{witness.FOLDER}/{behind}"
-    site.one.done("submit", "--name", behind, "-H", "gpu3", "--np", "1", "--", "touch", mark)
+    site.one.ok("submit", "--name", behind, "-H", "gpu3", "--np", "1", "--", "touch", mark)
     assert site.one.job(behind)["state"] == "QUEUED"
     with site.fault("gpu1", "reboot") as since:
         eventually(lambda: site.inside("gpu3", f"ls {mark}"), SETTLED_SECONDS + 15, f"{behind} to run")
@@ -26,13 +26,13 @@ def test_head_reboot(site: Site) -> None:
     lost = site.one.ended(name)
     assert (lost["state"], lost["exit_code"]) == ("LOST", 1), told(lost)
     site.settles(lost, since)
-    site.one.done("delete", "--yes", name)
+    site.one.ok("delete", "--yes", name)
     lives(site, behind, since)
 
 
 def test_disk_full(site: Site) -> None:
     """What can be written no more is said to be lost; the job, its end, and whoever submits are not confused by it."""
-    name, other = started(site, "disk-full", "gpu1", "gpu3", seconds=8), site.name("disk-full-other")
+    name, other = started(site, "disk-full", "gpu1", "gpu3"), site.name("disk-full-other")
     with site.fault("gpu1", "disk-full", undo="disk-free") as since, site.fault("gpu3", "disk-full", undo="disk-free"):
         refused = site.one("submit", "--name", other, "--np", "1", "--", "true")
         assert refused.returncode not in (0, 125), refused
@@ -40,19 +40,24 @@ def test_disk_full(site: Site) -> None:
         assert "Traceback" not in refused.stderr
         assert site.inside("gpu1", f"ls -d {JOBS}/{other}") == ""
         assert site.one.job(name)["state"] == "RUNNING"
-        time.sleep(8)  # the job ends while there is no room for that
+        _ends_now(site, name, "gpu1", "gpu3")  # while there is no room for that
     lives(site, name, time.monotonic())
     assert since < time.monotonic()
 
 
 def test_disk_full_when_a_rank_fails(site: Site) -> None:
-    name = site.name("disk-full-fails")
-    site.one.submit(name, "-H", "gpu1:1,gpu4:1", seconds=6, code=3)
-    site.one.runs(name)
+    name = started(site, "disk-full-fails", "gpu1", "gpu4", code=3)
     with site.fault("gpu1", "disk-full", undo="disk-free"):
-        time.sleep(8)
+        _ends_now(site, name, "gpu1", "gpu4")
         since = time.monotonic()
     ends(site, name, since, "FAILED", 3, "exited with code 3")
+
+
+def _ends_now(site: Site, name: str, *hosts: str) -> None:
+    """Have a job's ranks end, and wait until its launcher has: after that the supervisor writes down what became of it."""
+    site.let_end(name, *hosts)
+    eventually(lambda: not site.inside("gpu1", "pgrep -x mpirun"), 20, "the launcher to end")
+    time.sleep(1)
 
 
 def test_clock_skew() -> None:

@@ -1,7 +1,5 @@
 """kill -9 of what a job has on its head: the job is over, which is told and clean; and the queue goes on."""
 
-import time
-
 import pytest
 
 from tests.conftest import eventually
@@ -34,13 +32,13 @@ def mpirun(site: Site) -> None:
 def scheduler(site: Site) -> None:
     """The queue goes on although nobody types a command: the end of the job before is what wakes it."""
     before, behind = site.name("before"), site.name("behind")
-    site.one.submit(before, "-H", "gpu4:2", seconds=20)  # so long that the other is submitted meanwhile
+    site.one.submit(before, "-H", "gpu4:2")
     site.one.runs(before)
     site.one.submit(behind, "-H", "gpu4:2", seconds=1)
     assert site.one.job(behind)["state"] == "QUEUED"
     # others come and go while jobs begin and end: one that is not there any more is not the one that watches gpu4
     eventually(lambda: site.inside("gpu1", "pkill -KILL -f '[p]yz schedule' && echo done"), 10, "a scheduler")
-    since = time.monotonic()
+    since = site.let_end(before, "gpu4")
     events = f"grep -c '\"ended\"' {JOBS}/{behind}/events.jsonl"
     eventually(lambda: site.inside("gpu1", events) == "1", SETTLED_SECONDS, f"{behind} to end after {before}")
     for name in (before, behind):

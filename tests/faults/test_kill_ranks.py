@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from tests.faults import witness
 from tests.faults.conftest import Wave
 from tests.faults.fates import HUNG_UP, KILLED, ends, lives, one_each, started, wrappers
 from tests.faults.site import JOBS, Site
@@ -43,16 +44,17 @@ def wrapper(site: Site) -> None:
 def controller(site: Site) -> None:
     """A job needs neither `run` nor `logs -f`."""
     name = site.name("controller")
-    run = site.one.start("run", "--name", name, *one_each("gpu1"), "--", "sh", "-c", "sleep 6; echo said at the end")
+    script = f"until [ -e {witness.FOLDER}/end-{name} ]; do sleep 0.1; done; echo said at the end"
+    run = site.one.start("run", "--name", name, *one_each("gpu1"), "--", "sh", "-c", script)
     site.one.runs(name)
     follower = site.one.start("logs", "-f", name)
     time.sleep(1)
-    since = time.monotonic()
     for process in (run, follower):
         process.kill()
         process.communicate()
+    since = site.let_end(name, "gpu1")
     site.one.ended(name)
-    assert site.one.done("logs", name).count("said at the end") == 1
+    assert site.one.ok("logs", name).count("said at the end") == 1
     lives(site, name, since)
 
 

@@ -1,4 +1,4 @@
-"""200 submits from 8 processes, of two clusters that share their hosts: every job runs once, and no slot is used twice."""
+"""Submits from 8 processes, of two clusters that share their hosts: every job runs once, and no slot is used twice."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.faults.site import HOSTS, SLOTS, Person, Site, rank, told
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900), pytest.mark.usefixtures("quiet")]
 
-SUBMITS, PROCESSES = 200, 8
+PROCESSES = 8
 # Of the processes so many belong to the second cluster, which has another head.
 OF_TWO = 3
 ALL_SECONDS = 400
@@ -32,7 +32,7 @@ class Use:
 def asked(number: int) -> tuple[tuple[str, ...], int]:
     """Give the options and the ranks of the job of a number: over all hosts, on two of them, or on one; of two priorities.
 
-    Most name their hosts, which makes 200 of them bearable on a small machine: only these are asked.
+    Most name their hosts, which makes many of them bearable on a small machine: only these are asked.
     """
     ours = ("--priority", str(number // 8 % 2), "--queue", f"queue-{number % 2}")
     first, second = HOSTS[number // 3 % len(HOSTS)], HOSTS[(number // 3 + 1) % len(HOSTS)]
@@ -45,11 +45,11 @@ def asked(number: int) -> tuple[tuple[str, ...], int]:
     return (*ours, "--np", str(ranks), "-H", first), ranks
 
 
-def submit(person: Person, name: str, process: int) -> None:
+def submit(person: Person, name: str, process: int, submits: int) -> None:
     """Be one of the processes, which submits its share one by one."""
-    for number in range(process, SUBMITS, PROCESSES):
+    for number in range(process, submits, PROCESSES):
         words = ("--name", f"{name}-{number}", *asked(number)[0], "--", *rank(0.2 + number % 4 / 5))
-        person.done("submit", *words, seconds=ALL_SECONDS)
+        person.ok("submit", *words, seconds=ALL_SECONDS)
 
 
 def _uses(site: Site, host: str) -> Iterator[Use]:
@@ -68,15 +68,17 @@ def most_at_once(uses: list[Use]) -> int:
     return most
 
 
-def test_many_submits_of_two_clusters(site: Site) -> None:
+@pytest.mark.parametrize("case", ["60-submits", pytest.param("200-submits", marks=pytest.mark.nightly)])
+def test_many_submits_of_two_clusters(site: Site, case: str) -> None:
+    submits = int(case.partition("-")[0])
     for host in HOSTS:
         site.inside(host, f"rm -f {witness.FOLDER}/ran")
     name = site.name("many")
     people = [site.two] * OF_TWO + [site.one] * (PROCESSES - OF_TWO)
     with ThreadPoolExecutor(PROCESSES) as pool:
-        for done in [pool.submit(submit, person, name, process) for process, person in enumerate(people)]:
+        for done in [pool.submit(submit, person, name, process, submits) for process, person in enumerate(people)]:
             done.result()
-    wanted = {f"{name}-{number}": number for number in range(SUBMITS)}
+    wanted = {f"{name}-{number}": number for number in range(submits)}
 
     def ended() -> bool:
         return all(job["ended"] for person in (site.one, site.two) for job in person.jobs())
@@ -90,5 +92,5 @@ def test_many_submits_of_two_clusters(site: Site) -> None:
     assert ran == {(job, number): 1 for job, index in wanted.items() for number in range(asked(index)[1])}
     assert {most_at_once(each) for each in uses.values()} == {SLOTS}  # full hosts, or this has shown nothing
     for person in (site.one, site.two):
-        person.done("prune", "--since", "0s", "--all")
+        person.ok("prune", "--since", "0s", "--all")
         assert person.jobs() == []

@@ -3,7 +3,8 @@
 witness.py PLACES SECONDS CODE: as many files as the host has slots lie in a folder of the host that every cluster's
 container has, beside all folders of ours. A rank takes the first that nobody has locked. Where all are locked, more ranks
 are here than slots, whatever our own leases say: that is written down, and the rank fails with a code of its own. One that
-ends is written down as well, with the times between which it had its place.
+ends is written down as well, with the times between which it had its place. It stays for SECONDS, or until a file end-JOB
+is in that folder.
 """
 
 import fcntl
@@ -42,7 +43,7 @@ def main(places: int, seconds: float, code: int) -> int:
     begin = time.time()
     end = time.monotonic() + seconds
     number = 0
-    while time.monotonic() < end:
+    while time.monotonic() < end and not os.path.exists(f"{FOLDER}/end-{job}"):  # noqa: PTH110 - it ticks, and often
         print("tick", number, flush=True)
         number += 1
         time.sleep(TICK_SECONDS)

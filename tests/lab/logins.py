@@ -19,7 +19,8 @@ from taco_launch.inventory.load import load
 from taco_launch.remote.access import Access
 from taco_launch.remote.fanout import Fanout, connect
 from tests.conftest import eventually
-from tests.lab.conftest import LabUser
+from tests.lab.rig import Lab
+from tests.patience import patience
 from tests.remote.sshd import keygen
 
 BOTH = {"gpu1": "plain@gpu1", "gpu2": "plain@gpu2"}
@@ -84,7 +85,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def prepare(lab: LabUser, host: str, keys: Path) -> None:
+def prepare(lab: Lab, host: str, keys: Path) -> None:
     """Make the users on a host."""
     rules = [f'Defaults secure_path="{SECURE_PATH}"', *(line for user in USERS for line in user.sudo)]
     lines = ["set -eu", _written("/etc/sudoers.d/zz-test", "\n".join([*rules, ""])), "umask 077"]
@@ -99,64 +100,56 @@ def prepare(lab: LabUser, host: str, keys: Path) -> None:
         lines.append(f"chown -R {user.name}: {home}")
     passwords = "".join(f"{user.name}:{PASSWORD}\n" for user in USERS)
     lines.append(f"printf %s {shlex.quote(passwords)} | chpasswd")
-    inside(lab, host, "\n".join(lines))
+    lab.sh(host, "\n".join(lines))
 
 
-def take_back(lab: LabUser, host: str) -> None:
+def take_back(lab: Lab, host: str) -> None:
     """Remove what `prepare` made."""
     lines = ["rm -f /etc/sudoers.d/zz-test"]
     lines += [f"systemctl stop user-{user.uid}.slice; userdel --force --remove {user.name}" for user in USERS]
-    inside(lab, host, "{\n" + "\n".join(lines) + "\n} 2>/dev/null || true\n")
+    lab.sh(host, "{\n" + "\n".join(lines) + "\n} 2>/dev/null || true\n")
 
 
 @contextmanager
-def users(lab: LabUser, keys: Path) -> Iterator[dict[str, str]]:
+def users(lab: Lab, keys: Path) -> Iterator[dict[str, str]]:
     """Make the users on both hosts while the block goes on; give the addresses of the lab's hosts by name."""
-    addresses = {host["name"]: host["address"] for host in lab.status()["hosts"]}
+    addresses = {host: lab.address(host) for host in BOTH}
     try:
-        for host in ("gpu1", "gpu2"):
+        for host in BOTH:
             prepare(lab, host, keys)
         yield addresses
     finally:
-        for host in ("gpu1", "gpu2"):
+        for host in BOTH:
             take_back(lab, host)
 
 
 @contextmanager
-def shells(lab: LabUser, host: str) -> Iterator["subprocess.Popen[bytes]"]:
+def shells(lab: Lab, host: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Install csh, tcsh and fish (without the rest that fish brings) in a host while the block goes on; then purge them."""
-    argv = ("docker", "exec", lab.container(host), "sh", "-euc", _SHELLS)
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as process:
+    argv = lab.exec_argv(host, "sh", "-euc", _SHELLS)
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         try:
             yield process
         finally:
             process.wait()
-            inside(lab, host, _NO_SHELLS)
+            lab.sh(host, _NO_SHELLS)
 
 
 def _written(path: str, text: str) -> str:
     return f"printf %s {shlex.quote(text)} >{path}"
 
 
-def inside(lab: LabUser, host: str, script: str) -> str:
-    """Run a script as root in a host, past ssh; give what it says."""
-    argv = ("docker", "exec", "--interactive", lab.container(host), "sh", "-s")
-    done = subprocess.run(argv, input=script, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def journal(lab: LabUser, host: str) -> list[str]:
+def journal(lab: Lab, host: str) -> list[str]:
     """Give what the host's sshd has said.
 
     Its unit does not tell: whoever logs in is moved to a session's own, maybe before the journal looks.
     """
     names = "--identifier sshd --identifier sshd-session"
-    return inside(lab, host, f"journalctl --sync; journalctl {names} --output cat --no-pager").splitlines()
+    return lab.sh(host, f"journalctl --sync; journalctl {names} --output cat --no-pager").splitlines()
 
 
 @contextmanager
-def sshd_setting(lab: LabUser, host: str, text: str) -> Iterator[None]:
+def sshd_setting(lab: Lab, host: str, text: str) -> Iterator[None]:
     """Change the settings of a host's sshd for a while."""
     file = "/etc/ssh/sshd_config.d/50-test.conf"
     _reload(lab, host, _written(file, text))
@@ -166,14 +159,14 @@ def sshd_setting(lab: LabUser, host: str, text: str) -> Iterator[None]:
         _reload(lab, host, f"rm {file}")
 
 
-def _reload(lab: LabUser, host: str, change: str) -> None:
+def _reload(lab: Lab, host: str, change: str) -> None:
     """Have sshd read its settings after `change`: while it does, it listens nowhere, and systemctl waits for no end."""
 
     def listening() -> int:
         return sum("Server listening on" in line for line in journal(lab, host))
 
     before = listening()
-    inside(lab, host, f"{change}; systemctl reload ssh")
+    lab.sh(host, f"{change}; systemctl reload ssh")
     eventually(lambda: listening() > before, 20, "the sshd to listen again")
 
 
@@ -181,7 +174,7 @@ def _reload(lab: LabUser, host: str, change: str) -> None:
 class Person:
     """Somebody with a home below `folder`, the keys in `keys`, and an inventory; `addresses` are those of the hosts."""
 
-    lab: LabUser
+    lab: Lab
     folder: Path
     keys: Path
     addresses: Mapping[str, str]
@@ -217,7 +210,7 @@ class Person:
             user, _, host = login.partition("@")
             lines.append(f"Host {name}\n  HostName {self.addresses[host]}\n  User {user}\n")
         (self.ssh / "config").write_text("".join(lines))
-        known = known_hosts or self.lab.folder / "known_hosts"
+        known = known_hosts or self.lab.known_hosts
         named = f", identity_file: {self.keys / key}" if key else ""
         names = ", ".join(f"{name}: {{}}" for name in hosts)
         self.file.write_text(
@@ -227,7 +220,13 @@ class Person:
     def taco(self, *args: str, env: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
         argv, whole = self.lab.argv("-i", str(self.file), *args), {**self.env, **(env or {})}
         return subprocess.run(
-            argv, env=whole, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=False
+            argv,
+            env=whole,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=patience(100),
+            check=False,
         )
 
     def facts(self, *args: str, **env: str) -> tuple[int, dict[str, Any], str]:
@@ -244,7 +243,7 @@ class Person:
         with (self.folder / "stdout").open("wb") as out:
             process = subprocess.Popen(argv, env=self.env, stdin=slave, stdout=out, stderr=slave)
         os.close(slave)
-        screen, answered, deadline = "", 0, time.monotonic() + 60
+        screen, answered, deadline = "", 0, time.monotonic() + patience(60)
         while time.monotonic() < deadline:
             if select.select([master], [], [], 0.1)[0]:
                 try:
@@ -270,7 +269,7 @@ class Person:
 
 
 @pytest.fixture
-def person(lab: LabUser, keys: Path, addresses: dict[str, str], tmp_path: Path) -> Person:
+def person(lab: Lab, keys: Path, addresses: dict[str, str], tmp_path: Path) -> Person:
     """Give somebody who knows no host yet."""
     return Person(lab, tmp_path, keys, addresses)
 

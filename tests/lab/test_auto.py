@@ -1,12 +1,10 @@
 """The line that the profile `auto` makes for simulated machines, by what is wrong with them; and one that is run."""
 
 import json
-import os
 import shlex
-import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +12,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import eventually
-from tests.lab.conftest import LabUser, docker, may_use_an_engine
-from tests.lab.logins import inside
+from tests.lab.rig import Done, Lab, made
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 HOSTS = ("gpu1", "gpu2")
 OLD, NEW = "2.9.9", "2.21.5"
@@ -69,29 +66,23 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """A lab of two machines of one kind, and an inventory of our own for them."""
+class Planner:
+    """Plan jobs for two machines of one kind, by inventories that differ in what they say of network and NCCL."""
 
-    lab: LabUser
+    lab: Lab
     folder: Path
 
-    def taco(self, *args: str, network: str = "{}", nccl: str = OLD) -> "subprocess.CompletedProcess[str]":
+    def taco(self, *args: str, network: Mapping[str, Any] | None = None, nccl: str = OLD) -> Done:
         """Run a command with an inventory that says this of the network, and which NCCL the image has."""
         file = self.folder / "cluster.yaml"
-        hosts = {host["name"]: host["address"] for host in self.lab.status()["hosts"] if host["name"] in HOSTS}
-        keys = f"identity_file: {self.lab.folder}/id_ed25519, known_hosts: {self.lab.folder}/known_hosts"
-        file.write_text(
-            f'cluster: c\nssh: {{user: root, {keys}}}\nnetwork: {network}\nversions: {{nccl: "{nccl}"}}\n'
-            f"hosts: {{{', '.join(f'{name}: {{address: {address}, slots: 8}}' for name, address in hosts.items())}}}\n"
-        )
-        return self.lab.taco("-i", str(file), *args)
+        return self.lab.inventory(file, *HOSTS, slots=8, network=network or {}, versions={"nccl": nccl})(*args)
 
-    def plan(self, *args: str, **inventory: str) -> Planned:
+    def plan(self, *args: str, **inventory: Any) -> Planned:
         done = self.taco("run", "--np", "16", "--dry-run", "--json", *args, "--", "true", **inventory)
         return Planned(done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr)
 
     def on(self, host: str, script: str) -> str:
-        return inside(self.lab, host, f"set -e\n{script}")
+        return self.lab.sh(host, f"set -e\n{script}")
 
     @contextmanager
     def changed(self, host: str, script: str, back: str) -> Iterator[None]:
@@ -103,40 +94,36 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabUser]:
-    if not may_use_an_engine():
-        pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
-    user = LabUser(f"test-auto-{os.getpid()}", tmp_path_factory.mktemp("lab-auto"))
-    try:
-        yield user
-    finally:
-        user.verb("down")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Planner]]:
+    """Make two machines of a kind, in the place of those of the kind before."""
+    with ExitStack() as up:
+
+        def of(kind: str) -> Planner:
+            up.close()
+            folder = tmp_path_factory.mktemp(kind)
+            return Planner(up.enter_context(made(kind, folder / "state", "--hosts", "2", "--gpus", kind)), folder)
+
+        yield of
 
 
 @pytest.fixture(scope="module")
-def roce(lab: LabUser, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+def roce(machines: Callable[[str], Planner]) -> Planner:
     """Two of the guide's machines, with Open MPI."""
-    lab.up("--hosts", "2", "--slots", "8", "--gpus", "a100x8")
-    cluster = Cluster(lab, tmp_path_factory.mktemp("a100x8"))
-    threads = [threading.Thread(target=cluster.on, args=(host, _MPI)) for host in HOSTS]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return cluster
+    planner = machines("a100x8")
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda host: planner.on(host, _MPI), HOSTS))
+    return planner
 
 
 @pytest.fixture(scope="module")
-def infiniband(lab: LabUser, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """Two machines of eight InfiniBand HCAs and a bond for management, in the place of the others."""
-    lab.verb("down")
-    lab.up("--hosts", "2", "--slots", "8", "--gpus", "h100x8")
-    cluster = Cluster(lab, tmp_path_factory.mktemp("h100x8"))
+def infiniband(machines: Callable[[str], Planner]) -> Planner:
+    """Two machines of eight InfiniBand HCAs and a bond for management."""
+    planner = machines("h100x8")
     for host in HOSTS:  # what it would say of itself: there is no Open MPI
-        cluster.on(
+        planner.on(
             host, "printf '#!/bin/sh\\necho mpirun \"(Open MPI)\" 4.1.4\\n' >/usr/bin/mpirun; chmod +x /usr/bin/mpirun"
         )
-    return cluster
+    return planner
 
 
 AGAIN = "simulated-hardware set hca/mlx5_bond_0/state ACTIVE"
@@ -148,7 +135,7 @@ def addresses(*given: str) -> str:
     return f"printf '%s\\n' {' '.join(given)} | sed '/^$/d' >/run/simulated-hardware/addresses; {AGAIN}"
 
 
-def test_gpudirect_rdma_where_every_host_has_peer_memory(roce: Cluster) -> None:
+def test_gpudirect_rdma_where_every_host_has_peer_memory(roce: Planner) -> None:
     """The guide's machines: none has it, then one, then both."""
     hca = "-x NCCL_IB_HCA==mlx5_bond_0:1 -x NCCL_IB_GID_INDEX=3"
     for loads, lacking in ((None, "gpu1, gpu2"), ("gpu1", "gpu2")):
@@ -159,11 +146,11 @@ def test_gpudirect_rdma_where_every_host_has_peer_memory(roce: Cluster) -> None:
         reason = f"{lacking}: neither nvidia_peermem nor nv_peer_mem is loaded"
         assert reason in found.why("NCCL_NET_GDR_LEVEL")
         assert [text for text in found.warnings if reason in text and "setup --only peermem" in text] == found.warnings
-        for refused in (roce.plan("--gdr"), roce.plan(network="{gdr: on}")):
+        for refused in (roce.plan("--gdr"), roce.plan(network={"gdr": "on"})):
             assert refused.code == 5
             assert reason in refused.stderr
             assert "setup --only peermem" in refused.stderr
-        assert roce.plan("--no-gdr").warnings == roce.plan(network="{gdr: off}").warnings == []
+        assert roce.plan("--no-gdr").warnings == roce.plan(network={"gdr": "off"}).warnings == []
     roce.on("gpu2", "modprobe nvidia_peermem")
     for found in (roce.plan(), roce.plan("--gdr")):
         assert (found.network, found.warnings) == (f"{hca} -x NCCL_NET_GDR_LEVEL=PXB", [])
@@ -171,8 +158,8 @@ def test_gpudirect_rdma_where_every_host_has_peer_memory(roce: Cluster) -> None:
     assert "NCCL 2.9.9" in roce.plan().why("NCCL_IB_GID_INDEX")
 
 
-def test_hosts_whose_gid_indices_differ(roce: Cluster) -> None:
-    own = {host["name"]: host["address"] for host in roce.lab.status()["hosts"]}
+def test_hosts_whose_gid_indices_differ(roce: Planner) -> None:
+    own = {host: roce.lab.address(host) for host in HOSTS}
     with (
         roce.changed("gpu1", addresses("192.168.7.1", own["gpu1"]), AS_IT_WAS),
         roce.changed("gpu2", addresses("192.168.7.2", "192.168.8.2", own["gpu2"]), AS_IT_WAS),
@@ -186,7 +173,7 @@ def test_hosts_whose_gid_indices_differ(roce: Cluster) -> None:
         new = roce.plan(nccl=NEW)
         assert f"-x NCCL_IB_ADDR_RANGE={subnet}.0/24 " in new.network
         assert new.own == new.warnings == []
-        mine = roce.plan(network="{gid_index: 5}")
+        mine = roce.plan(network={"gid_index": 5})
         assert "-x NCCL_IB_GID_INDEX=5" in mine.network
         assert ["at 7 on gpu2: is it still right?" in text for text in mine.warnings] == [True]
 
@@ -202,17 +189,17 @@ def test_hosts_whose_gid_indices_differ(roce: Cluster) -> None:
         ),
     ],
 )
-def test_one_host_without_rdma(roce: Cluster, script: str, back: str, reason: str) -> None:
+def test_one_host_without_rdma(roce: Planner, script: str, back: str, reason: str) -> None:
     """Link-local GIDs alone, or the only HCA down: TCP for all, or a refusal."""
     with roce.changed("gpu2", script, back):
         found = roce.plan()
         assert found.network == "-x NCCL_IB_DISABLE=1"
         assert [f"gpu2: {reason}" in text for text in found.warnings] == [True]
-        for refused in (roce.plan("--transport", "rdma"), roce.plan(network="{rdma: on}")):
+        for refused in (roce.plan("--transport", "rdma"), roce.plan(network={"rdma": "on"})):
             assert refused.code == 5
             assert f"gpu2: {reason}" in refused.stderr
             assert "--transport tcp" in refused.stderr
-        off = roce.plan(network="{rdma: off}")
+        off = roce.plan(network={"rdma": "off"})
         assert (off.network, off.warnings) == ("-x NCCL_IB_DISABLE=1", [])
         assert (
             roce.taco("run", "--np", "8", "-H", "gpu1:8", "--dry-run", "--transport", "rdma", "--", "true").returncode
@@ -220,19 +207,19 @@ def test_one_host_without_rdma(roce: Cluster, script: str, back: str, reason: st
         )
 
 
-def test_the_line_runs(roce: Cluster) -> None:
+def test_the_line_runs(roce: Planner) -> None:
     """As it is pasted, over TCP: NCCL is not there, and what its ranks would read is."""
-    key = (roce.lab.folder / "id_ed25519").read_text()
+    key = roce.lab.key.read_text()
     roce.on("gpu1", f"umask 077; cat >~/.ssh/id_ed25519 <<'KEY'\n{key}KEY\nssh-keyscan gpu2 >~/.ssh/known_hosts")
     asked = ("run", "--np", "4", "-H", "gpu1:2,gpu2:2", "--dry-run", "--json", "--", "sh", "-c", "hostname; env")
-    done = roce.taco(*asked, network="{rdma: off}")
+    done = roce.taco(*asked, network={"rdma": "off"})
     line = json.loads(done.stdout)["line"]
-    words = docker("exec", roce.lab.container("gpu1"), "sh", "-c", line).splitlines()
+    words = roce.lab.sh("gpu1", line).splitlines()
     assert [words.count(host) for host in HOSTS] == [2, 2], shlex.split(line)
     assert words.count("NCCL_IB_DISABLE=1") == words.count("NCCL_SOCKET_IFNAME==bond0") == 4
 
 
-def test_eight_hcas_and_a_bond_for_management(infiniband: Cluster) -> None:
+def test_eight_hcas_and_a_bond_for_management(infiniband: Planner) -> None:
     found = infiniband.plan(nccl="2.18.3")
     assert found.network == f"-x NCCL_IB_HCA={EIGHT} -x NCCL_NET_GDR_LEVEL=PXB"
     assert "not used: mlx5_bond_0:1 is Ethernet, and most ports are InfiniBand" in found.why("NCCL_IB_HCA")
@@ -244,7 +231,7 @@ def test_eight_hcas_and_a_bond_for_management(infiniband: Cluster) -> None:
     assert ["NCCL 2.9.9 knows no DMA-BUF" in text for text in old.warnings] == [True]
 
 
-def test_one_hca_of_eight_is_down(infiniband: Cluster) -> None:
+def test_one_hca_of_eight_is_down(infiniband: Planner) -> None:
     state = "simulated-hardware set hca/mlx5_3/state"
     with infiniband.changed("gpu2", f"{state} DOWN", f"{state} ACTIVE"):
         found = infiniband.plan(nccl="2.18.3")
@@ -254,7 +241,7 @@ def test_one_hca_of_eight_is_down(infiniband: Cluster) -> None:
     ] == [True]
 
 
-def test_an_hca_that_is_called_otherwise_on_one_host(infiniband: Cluster) -> None:
+def test_an_hca_that_is_called_otherwise_on_one_host(infiniband: Planner) -> None:
     def renamed(old: str, new: str) -> str:
         return (
             f"cd /var/lib/simulated-hardware/hca; simulated-hardware set hca/{old}/state gone; mv {old} {new}; "

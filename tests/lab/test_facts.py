@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.lab.conftest import LabUser
-from tests.lab.logins import inside
+from tests.lab.rig import Lab, made
+from tests.patience import patience
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 HOSTS = ("gpu1", "gpu2")
 # In a host with an engine of its own: an image of one program, and a container of it that runs.
@@ -28,45 +28,43 @@ docker create --network none --name idle registry.example:5000/rest:1.0 /bin/sle
 
 
 @pytest.fixture(scope="module")
-def gpus(lab: LabUser) -> Iterator[LabUser]:
-    """A lab beside the session's, with simulated GPUs."""
-    user = LabUser(f"{lab.name}-facts", lab.state)
-    try:
-        user.up("--hosts", "2", "--slots", "8", "--gpus", "h100x8")
-        yield user
-    finally:
-        user.verb("down")
+def gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Hosts with simulated GPUs."""
+    with made("facts", tmp_path_factory.mktemp("state"), "--hosts", "2", "--gpus", "h100x8") as lab:
+        yield lab
 
 
 @pytest.fixture(scope="module")
-def engine(gpus: LabUser) -> "Iterator[subprocess.Popen[str]]":
+def engine(gpus: Lab) -> "Iterator[subprocess.Popen[str]]":
     """A Docker Engine on gpu2, on its way in while other tests look at gpu1."""
-    argv = ("docker", "exec", gpus.container("gpu2"), "sh", "-euc", _ENGINE)
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    argv = gpus.exec_argv("gpu2", "sh", "-euc", _ENGINE)
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         yield process
 
 
-def facts(lab: LabUser, *args: str) -> dict[str, Any]:
+def facts(lab: Lab, *args: str) -> dict[str, Any]:
     """Give the document of `facts --json`."""
-    done = lab.taco("-i", f"lab:{lab.name}", "facts", "--json", *args)
+    done = lab.cluster("facts", "--json", *args)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
 
-def shown(lab: LabUser, *args: str) -> str:
+def shown(lab: Lab, *args: str) -> str:
     """Give the table of `facts`."""
-    done = lab.taco("-i", f"lab:{lab.name}", "facts", *args)
+    done = lab.cluster("facts", *args)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def one(lab: LabUser, host: str, subject: str) -> Any:
+def one(lab: Lab, host: str, subject: str) -> Any:
     return facts(lab, host, "--only", subject)["hosts"][0][subject]
 
 
-def differing(lab: LabUser, *args: str) -> dict[str, dict[str, list[str]]]:
+def differing(lab: Lab, *args: str) -> dict[str, dict[str, list[str]]]:
     """Give what the hosts differ in: for each `subject name` the hosts of each value."""
     return {
         f"{row['subject']} {row['name']}": {each["value"]: each["hosts"] for each in row["values"]}
@@ -75,18 +73,18 @@ def differing(lab: LabUser, *args: str) -> dict[str, dict[str, list[str]]]:
 
 
 @contextmanager
-def hardware(lab: LabUser, host: str, fact: str, value: str, *, boot: bool = False) -> Iterator[None]:
+def hardware(lab: Lab, host: str, fact: str, value: str, *, boot: bool = False) -> Iterator[None]:
     """Change a host's simulated hardware for a while."""
-    before = inside(lab, host, f"simulated-hardware get {fact}").strip()
+    before = lab.sh(host, f"simulated-hardware get {fact}").strip()
     again = "; simulated-hardware boot" if boot else ""
-    inside(lab, host, f"simulated-hardware set {fact} '{value}'{again}")
+    lab.sh(host, f"simulated-hardware set {fact} '{value}'{again}")
     try:
         yield
     finally:
-        inside(lab, host, f"simulated-hardware set {fact} '{before}'{again}")
+        lab.sh(host, f"simulated-hardware set {fact} '{before}'{again}")
 
 
-def test_values_agree_with_the_host(gpus: LabUser) -> None:
+def test_values_agree_with_the_host(gpus: Lab) -> None:
     document = facts(gpus)
     assert [host["host"] for host in document["hosts"]] == list(HOSTS)
     assert document["failed"] == []
@@ -94,7 +92,7 @@ def test_values_agree_with_the_host(gpus: LabUser) -> None:
         host, system, network = found["host"], found["system"], found["network"]
 
         def says(command: str, host: str = host) -> str:
-            return inside(gpus, host, command).strip()
+            return gpus.sh(host, command).strip()
 
         assert system["hostname"] == says("hostname") == host
         assert system["kernel"] == says("uname -r")
@@ -130,7 +128,7 @@ def test_values_agree_with_the_host(gpus: LabUser) -> None:
         assert found["topology"]["gpus"] == [f"GPU{number}" for number in range(8)]
 
 
-def test_what_is_simulated_is_called_so(gpus: LabUser, lab: LabUser) -> None:
+def test_what_is_simulated_is_called_so(gpus: Lab, lab: Lab) -> None:
     text = shown(gpus)
     for subject in ("gpu", "topology", "rdma"):
         assert f"\n{subject} (simulated) " in text
@@ -144,8 +142,8 @@ def test_what_is_simulated_is_called_so(gpus: LabUser, lab: LabUser) -> None:
     assert real["docker"] is None
 
 
-def test_the_host_with_another_driver_is_named(gpus: LabUser) -> None:
-    other = inside(gpus, "gpu1", "simulated-hardware get driver").strip()
+def test_the_host_with_another_driver_is_named(gpus: Lab) -> None:
+    other = gpus.sh("gpu1", "simulated-hardware get driver").strip()
     with hardware(gpus, "gpu2", "driver", "535.86.10", boot=True):
         assert differing(gpus, "--only", "gpu")["gpu driver"] == {other: ["gpu1"], "535.86.10": ["gpu2"]}
         text = shown(gpus, "--only", "gpu,system")
@@ -158,7 +156,7 @@ def test_the_host_with_another_driver_is_named(gpus: LabUser) -> None:
     assert differing(gpus, "--only", "gpu") == {}
 
 
-def test_a_port_that_is_down(gpus: LabUser) -> None:
+def test_a_port_that_is_down(gpus: Lab) -> None:
     with hardware(gpus, "gpu2", "hca/mlx5_3/state", "DOWN"):
         document = facts(gpus, "--only", "rdma,network")
         states = {
@@ -172,7 +170,7 @@ def test_a_port_that_is_down(gpus: LabUser) -> None:
         assert "gpu2: mlx5_3" in shown(gpus, "--only", "rdma,network")
 
 
-def test_a_gpu_that_is_gone_or_lost(gpus: LabUser) -> None:
+def test_a_gpu_that_is_gone_or_lost(gpus: Lab) -> None:
     uuids = [gpu["uuid"] for gpu in one(gpus, "gpu2", "gpu")["gpus"]]
     with hardware(gpus, "gpu2", "gpu/3/state", "gone"):
         assert [gpu["uuid"] for gpu in one(gpus, "gpu2", "gpu")["gpus"]] == uuids[:3] + uuids[4:]
@@ -184,7 +182,7 @@ def test_a_gpu_that_is_gone_or_lost(gpus: LabUser) -> None:
         assert "GPU is lost" in shown(gpus, "gpu2", "--only", "gpu")
 
 
-def test_a_clock_that_is_off(gpus: LabUser) -> None:
+def test_a_clock_that_is_off(gpus: Lab) -> None:
     right = one(gpus, "gpu2", "system")
     assert abs(right["clock_offset"]) <= right["clock_error"] + 0.1
     gpus.fault("gpu2", "clock-skew", "-90s")
@@ -197,7 +195,7 @@ def test_a_clock_that_is_off(gpus: LabUser) -> None:
         gpus.fault("gpu2", "clock-right")
 
 
-def test_a_disk_that_is_full(gpus: LabUser) -> None:
+def test_a_disk_that_is_full(gpus: Lab) -> None:
     def free() -> int:
         disks = one(gpus, "gpu2", "system")["disks"]
         return next(int(disk["free"]) for disk in disks if disk["path"] == "/var/lib/taco-launch")
@@ -213,25 +211,20 @@ def test_a_disk_that_is_full(gpus: LabUser) -> None:
     assert "disk /var/lib/taco-launch" not in shown(gpus, "--only", "system")  # in -o wide
 
 
-def test_an_ordinary_user_sees_what_he_may(gpus: LabUser, tmp_path: Any) -> None:
-    inside(
-        gpus,
+def test_an_ordinary_user_sees_what_he_may(gpus: Lab, tmp_path: Any) -> None:
+    gpus.sh(
         "gpu1",
         "useradd --create-home user && cp -r ~root/.ssh /home/user/ && chown -R user: /home/user && "
         "nft add table inet test_rules",
     )
     try:
-        file = tmp_path / "cluster.yaml"
-        file.write_text(
-            f"cluster: c\nssh: {{user: user, identity_file: {gpus.folder}/id_ed25519, "
-            f"known_hosts: {gpus.folder}/known_hosts}}\nhosts: {{gpu1: {{address: {gpus.host('gpu1')['address']}}}}}\n"
-        )
-        done = gpus.taco("-i", str(file), "facts", "--json")
+        user = gpus.inventory(tmp_path / "cluster.yaml", "gpu1", ssh={"user": "user"})
+        done = user("facts", "--json")
         assert (done.returncode, done.stderr) == (0, "")
         found = json.loads(done.stdout)["hosts"][0]
-        text = gpus.taco("-i", str(file), "facts").stdout
+        text = user("facts").stdout
     finally:
-        inside(gpus, "gpu1", "nft delete table inet test_rules; userdel --force --remove user 2>/dev/null")
+        gpus.sh("gpu1", "nft delete table inet test_rules; userdel --force --remove user 2>/dev/null")
     assert found["system"]["access"] == "user"
     reasons = {each["where"]: each["reason"] for each in found["unknown"]}
     assert found["network"]["firewalls"] is None
@@ -241,14 +234,14 @@ def test_an_ordinary_user_sees_what_he_may(gpus: LabUser, tmp_path: Any) -> None
     assert re.search(r"firewall +unknown: the rules cannot be read: ", text)
 
 
-def test_an_engine_and_its_containers(gpus: LabUser, engine: "subprocess.Popen[str]") -> None:
-    out, err = engine.communicate(timeout=150)
+def test_an_engine_and_its_containers(gpus: Lab, engine: "subprocess.Popen[str]") -> None:
+    out, err = engine.communicate(timeout=patience(150))
     assert engine.returncode == 0, err
     image = out.splitlines()[0]
     found = one(gpus, "gpu2", "docker")
-    assert found["version"] == inside(gpus, "gpu2", "docker version --format '{{.Server.Version}}'").strip()
+    assert found["version"] == gpus.sh("gpu2", "docker version --format '{{.Server.Version}}'").strip()
     assert found["flavour"] == "docker"
-    assert found["storage"] == inside(gpus, "gpu2", "docker info --format '{{.Driver}}'").strip()
+    assert found["storage"] == gpus.sh("gpu2", "docker info --format '{{.Driver}}'").strip()
     assert {entry["name"]: (entry["state"], entry["image"]) for entry in found["containers"]} == {
         "busy": ("running", "registry.example:5000/rest:1.0"),
         "idle": ("created", "registry.example:5000/rest:1.0"),

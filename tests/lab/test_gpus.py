@@ -2,19 +2,15 @@
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import eventually
-from tests.lab.conftest import LabUser, lab_with_image
+from tests.lab.rig import Cluster, Image, made
 
 # The first test waits for the hosts to be set up.
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 BENCHMARK = ("python3", "/opt/benchmark/pytorch_synthetic_benchmark.py", "--threads", "1")
 TINY = (
@@ -38,26 +34,8 @@ CUBE_STUDIO = (
 TABLE = "RANKS  IMG/SEC  IMG/SEC PER RANK  LINEAR SPEEDUP\n"
 
 
-@dataclass(frozen=True)
-class Hosts:
+class Hosts(Cluster):
     """Two hosts that are set up, and a person's inventory of them."""
-
-    lab: LabUser
-    folder: Path
-    inventory: str
-
-    def __call__(self, *args: str, **more: Any) -> "subprocess.CompletedProcess[str]":
-        return self.lab.taco("-i", self.inventory, *args, **more)
-
-    def ok(self, *args: str, **more: Any) -> str:
-        """Give what a command that has to succeed printed."""
-        done = self(*args, **more)
-        assert done.returncode == 0, (args, done.stdout, done.stderr)
-        return done.stdout
-
-    def job(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.ok("get", name, "--json"))
-        return found
 
     def uuids(self, host: str, gpus: Sequence[int]) -> str:
         """Give the UUIDs of GPUs as the host's own nvidia-smi has them, in its order."""
@@ -75,42 +53,35 @@ class Hosts:
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    with lab_with_image(tmp_path_factory, "gpus", "--hosts", "2", "--gpus", "v100x8") as lab:
-        made = Hosts(lab, tmp_path_factory.mktemp("gpus"), f"lab:{lab.name}")
-        made.ok("setup", "--yes", seconds=280)
-        yield made
+    words = ("--hosts", "2", "--gpus", "v100x8")
+    with made("gpus", tmp_path_factory.mktemp("state"), *words, image=Image.TORCH) as lab:
+        person = Hosts(lab, f"lab:{lab.name}")
+        person.ok("setup", "--yes", seconds=400)
+        yield person
 
 
 @pytest.fixture(scope="module")
-def captured(hosts: Hosts) -> str:
+def captured(hosts: Hosts, tmp_path_factory: pytest.TempPathFactory) -> str:
     """What the first host tells of itself, in a file."""
-    file = hosts.folder / "gpu1.json"
+    file = tmp_path_factory.mktemp("facts") / "gpu1.json"
     file.write_text(hosts.ok("facts", "gpu1", "--json"))
     return str(file)
 
 
 @pytest.fixture(scope="module")
-def default(hosts: Hosts) -> Hosts:
+def default(hosts: Hosts, tmp_path_factory: pytest.TempPathFactory) -> Hosts:
     """The same hosts by an inventory that has them as the guide's label `default` does."""
-    said = json.loads(hosts.ok("inventory", "--json"))
-    keys = {name: str(hosts.lab.folder / name) for name in ("id_ed25519", "known_hosts")}
-    file = hosts.folder / "default.yaml"
-    text = {
-        "cluster": said["cluster"],
-        "container": {"image": said["container"]["image"]},
-        "ssh": {"user": "root", "identity_file": keys["id_ed25519"], "known_hosts": keys["known_hosts"]},
-        "defaults": {"topology": "off"},
-        "hosts": {host["name"]: {"address": host["address"], "slots": 8} for host in said["hosts"]},
-    }
-    file.write_text(json.dumps(text))
-    return Hosts(hosts.lab, hosts.folder, str(file))
+    lab, file = hosts.lab, tmp_path_factory.mktemp("default") / "default.yaml"
+    off = {"topology": "off"}
+    lab.inventory(file, "gpu1", "gpu2", cluster=lab.name, slots=8, container=lab.training(), defaults=off)
+    return Hosts(lab, str(file))
 
 
 @pytest.fixture
 def taken(hosts: Hosts) -> Iterator[None]:
     """GPU 2 of the first host is another job's, so that the lowest four that are free are not all linked by NVLinks."""
     hosts.ok("submit", "--name", "other", "--np", "1", "-H", "gpu1", "--gpu-ids", "2", "--", "sleep", "600")
-    eventually(lambda: hosts.job("other")["state"] == "RUNNING", 30, "the other job to run")
+    hosts.runs("other")
     yield
     hosts.ok("delete", "other")
 
@@ -190,6 +161,12 @@ def test_the_benchmark_gives_one_table(hosts: Hosts, launcher: str) -> None:
         for host in (1, 2)
         for local in range(each)
     ]
+
+
+def test_a_benchmark_at_two_sizes(hosts: Hosts) -> None:
+    where = ("--np", "1,4", "-H", "gpu1:2,gpu2:2", "--json")
+    rows = json.loads(hosts.ok("bench", "run", *where, "--", *BENCHMARK, *TINY))["rows"]
+    assert measured(rows) == [(1, True, True), (4, True, True)]
 
 
 def measured(rows: Sequence[dict[str, Any]]) -> list[tuple[int, bool, bool]]:

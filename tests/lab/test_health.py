@@ -1,7 +1,6 @@
 """Simulated hardware that ails: verdicts, drivers that stop set-up before any stage, and facts that a reboot keeps."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,54 +8,46 @@ from typing import Any
 import pytest
 
 from tests.conftest import eventually
-from tests.lab.conftest import LabUser
-from tests.lab.logins import inside
+from tests.lab.rig import Cluster, Done, Lab, made
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 DRIVER = "470.82.01"
 
 
 @pytest.fixture(scope="module")
-def gpus(lab: LabUser) -> Iterator[LabUser]:
-    """A lab beside the session's, with GPUs behind NVSwitches and an RDMA bond."""
-    user = LabUser(f"{lab.name}-health", lab.state)
-    try:
-        user.up("--hosts", "2", "--slots", "1", "--gpus", "a100x8")
-        yield user
-    finally:
-        user.verb("down")
+def gpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Hosts with GPUs behind NVSwitches and an RDMA bond."""
+    with made("health", tmp_path_factory.mktemp("state"), "--hosts", "2", "--slots", "1", "--gpus", "a100x8") as lab:
+        yield lab
 
 
 @pytest.fixture
-def inventory(gpus: LabUser, tmp_path: Path) -> Path:
+def ops(gpus: Lab, tmp_path: Path) -> Cluster:
     """An inventory with a container, so that there is something to be set up."""
-    hosts = "".join(f"  {name}: {{address: {gpus.host(name)['address']}}}\n" for name in ("gpu1", "gpu2"))
-    ssh = f"{{user: root, identity_file: {gpus.folder}/id_ed25519, known_hosts: {gpus.folder}/known_hosts}}"
-    file = tmp_path / "cluster.yaml"
-    file.write_text(f"cluster: health\nssh: {ssh}\ncontainer: {{image: 'registry:5000/train:1'}}\nhosts:\n{hosts}")
-    return file
+    container = {"image": "registry:5000/train:1"}
+    return gpus.inventory(tmp_path / "cluster.yaml", "gpu1", "gpu2", cluster="health", container=container)
 
 
-def check(lab: LabUser, inventory: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    return lab.taco("-i", str(inventory), "setup", "--check", "--only", "docker", *words)
+def check(ops: Cluster, *words: str) -> Done:
+    return ops.setup("--check", "--only", "docker", *words)
 
 
-def verdicts(lab: LabUser, host: str) -> dict[str, tuple[str, str]]:
-    done = lab.taco("-i", f"lab:{lab.name}", "facts", host, "--json")
+def verdicts(lab: Lab, host: str) -> dict[str, tuple[str, str]]:
+    done = lab.cluster("facts", host, "--json")
     assert done.returncode == 0, done.stderr
     (found,) = json.loads(done.stdout)["hosts"]
     return {each["name"]: (each["level"], each["text"]) for each in found["health"]}
 
 
-def reboot(lab: LabUser, host: str) -> None:
+def reboot(lab: Lab, host: str) -> None:
     lab.reboot(host)
-    eventually(lambda: inside(lab, host, "nvidia-smi -L | wc -l").strip() == "8", 30, "its GPUs")
+    eventually(lambda: lab.sh(host, "nvidia-smi -L | wc -l").strip() == "8", 30, "its GPUs")
 
 
-def test_facts_after_a_reboot_are_those_before(gpus: LabUser, tmp_path: Path) -> None:
-    def facts(*words: str) -> "subprocess.CompletedProcess[str]":
-        return gpus.taco("-i", f"lab:{gpus.name}", "facts", *words)
+def test_facts_after_a_reboot_are_those_before(gpus: Lab, tmp_path: Path) -> None:
+    def facts(*words: str) -> Done:
+        return gpus.cluster("facts", *words)
 
     file = tmp_path / "before.json"
     file.write_text(facts("--json").stdout)
@@ -68,7 +59,7 @@ def test_facts_after_a_reboot_are_those_before(gpus: LabUser, tmp_path: Path) ->
         return (done.returncode, done.stdout) == (0, "")
 
     eventually(same, 30, "what was before")
-    inside(gpus, "gpu2", "modprobe nvidia_peermem")  # by hand: a reboot takes it away
+    gpus.sh("gpu2", "modprobe nvidia_peermem")  # by hand: a reboot takes it away
     done = facts("--compare", str(file))
     assert done.returncode == 3
     assert "gpu2: rdma.peer_memory.loaded: none -> nvidia_peermem" in done.stdout.splitlines()
@@ -77,7 +68,7 @@ def test_facts_after_a_reboot_are_those_before(gpus: LabUser, tmp_path: Path) ->
     assert "gpu2: rdma.peer_memory.loaded: nvidia_peermem -> none" in facts("--compare", str(file)).stdout
 
 
-def test_what_ails_is_told_and_nothing_is_changed(gpus: LabUser, inventory: Path) -> None:
+def test_what_ails_is_told_and_nothing_is_changed(gpus: Lab, ops: Cluster) -> None:
     facts = {
         "gpu/0/persistence": "Disabled", "gpu/5/ecc-uncorrected": "3", "gpu/5/link-width": "8",
         "gpu/0/event-reasons": "0x0000000000000048",
@@ -86,22 +77,22 @@ def test_what_ails_is_told_and_nothing_is_changed(gpus: LabUser, inventory: Path
     assert {name: before[name][0] for name in ("MIG", "ECC", "clocks", "PCIe width", "IOMMU", "OFED")} == dict.fromkeys(
         ("MIG", "ECC", "clocks", "PCIe width", "IOMMU", "OFED"), "ok"
     )
-    was = {fact: inside(gpus, "gpu2", f"simulated-hardware get {fact}").strip() for fact in facts}
+    was = {fact: gpus.sh("gpu2", f"simulated-hardware get {fact}").strip() for fact in facts}
     try:
         for fact, value in facts.items():
-            inside(gpus, "gpu2", f"simulated-hardware set {fact} {value}")
+            gpus.sh("gpu2", f"simulated-hardware set {fact} {value}")
         told = verdicts(gpus, "gpu2")
         assert {name: told[name][0] for name in ("persistence", "ECC", "PCIe width", "clocks")} == {
             "persistence": "remark", "ECC": "remark", "PCIe width": "remark", "clocks": "fault",
         }  # fmt: skip
-        done = check(gpus, inventory)
+        done = check(ops)
         assert done.returncode == 3, done.stderr  # for docker, which is to be installed
         assert "  gpu2: remark: PCIe width: GPU 5 x8 of x16 (" in done.stdout
         assert "  gpu2: fault: clocks: held low on GPU 0: HwSlowdown, HwThermalSlowdown (" in done.stdout
         assert "Hosts that differ:" in done.stdout
     finally:
         for fact, value in was.items():
-            inside(gpus, "gpu2", f"simulated-hardware set {fact} {value}")
+            gpus.sh("gpu2", f"simulated-hardware set {fact} {value}")
 
 
 @pytest.mark.parametrize(
@@ -122,19 +113,18 @@ def test_what_ails_is_told_and_nothing_is_changed(gpus: LabUser, inventory: Path
     ],
     ids=("driver changed", "driver not loaded", "OFED changed"),
 )
-def test_drivers_that_stop_set_up_before_any_stage(gpus: LabUser, inventory: Path, script: str, words: str) -> None:
+def test_drivers_that_stop_set_up_before_any_stage(gpus: Lab, ops: Cluster, script: str, words: str) -> None:
     try:
-        inside(gpus, "gpu1", script)
-        done = check(gpus, inventory)
+        gpus.sh("gpu1", script)
+        done = check(ops)
         assert done.returncode == 5
         assert f"error: gpu1: hardware: {words}" in done.stderr
         assert "\nhint: " in done.stderr
         assert done.stdout.startswith("gpu2: + docker: ")
-        told: dict[str, Any] = json.loads(check(gpus, inventory, "--json").stdout)
+        told: dict[str, Any] = json.loads(check(ops, "--json").stdout)
         assert [(each["host"], each["stage"]) for each in told["problems"]] == [("gpu1", "hardware")]
     finally:
-        inside(
-            gpus,
+        gpus.sh(
             "gpu1",
             f"simulated-hardware set driver {DRIVER}; simulated-hardware set ofed MLNX_OFED_LINUX-5.4-1.0.3.0; "
             "simulated-hardware boot",

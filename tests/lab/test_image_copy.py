@@ -1,7 +1,5 @@
 """An image that no registry has, to four hosts: one of which loses its power, and then again after Ctrl-C."""
 
-import json
-import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -11,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import eventually
-from tests.lab.conftest import LabUser, docker, may_use_an_engine
+from tests.lab.rig import Cluster, Lab, docker, made
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.lab, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 HOSTS = ("gpu1", "gpu2", "gpu3", "gpu4")
 SOME = 10_000_000
@@ -21,20 +19,14 @@ _PART = "stat -c %s /var/lib/docker/tmp/taco-launch-image-*.part"
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabUser]:
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Four hosts with an engine each, which no image has."""
-    if not may_use_an_engine():
-        pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
-    user = LabUser(f"test-{os.getpid()}-copy", tmp_path_factory.mktemp("copy-state"))
-    try:
-        user.up("--hosts", str(len(HOSTS)), "--slots", "1")
-        yield user
-    finally:
-        user.verb("down")
+    with made("copy", tmp_path_factory.mktemp("state"), "--hosts", str(len(HOSTS)), "--slots", "1") as lab:
+        yield lab
 
 
 @pytest.fixture(scope="module")
-def image(bare: LabUser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def image(bare: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Have this machine's engine have a training image: a lab host's, and the names of what is missing in that."""
     folder = tmp_path_factory.mktemp("image")
     for name in ("python3", "mpirun"):
@@ -49,18 +41,9 @@ def image(bare: LabUser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
 
 
 @pytest.fixture(scope="module")
-def inventory(bare: LabUser, image: str) -> str:
-    ours = {"user": "root", "identity_file": f"{bare.folder}/id_ed25519", "known_hosts": f"{bare.folder}/known_hosts"}
-    hosts = {name: {"address": bare.host(name)["address"], "slots": 1} for name in HOSTS}
-    file = bare.state / "copy.yaml"
+def ops(bare: Lab, image: str) -> Cluster:
     container = {"image": {"name": image, "from": "controller"}}
-    file.write_text(json.dumps({"cluster": "copy", "ssh": ours, "hosts": hosts, "container": container}))
-    return str(file)
-
-
-def begin(lab: LabUser, inventory: str, *words: str) -> "subprocess.Popen[str]":
-    argv = lab.argv("-i", inventory, "setup", "--yes", *words)
-    return subprocess.Popen(argv, env=lab.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return bare.inventory(bare.state / "copy.yaml", *HOSTS, cluster="copy", slots=1, container=container)
 
 
 def end(process: "subprocess.Popen[str]") -> tuple[int, str]:
@@ -68,31 +51,28 @@ def end(process: "subprocess.Popen[str]") -> tuple[int, str]:
     return process.returncode, out + errors
 
 
-def arrived(lab: LabUser, host: str) -> int:
-    told = subprocess.run(
-        ("docker", "exec", lab.container(host), "sh", "-c", _PART), capture_output=True, text=True, check=False
-    )
-    return int(told.stdout or 0)
+def arrived(lab: Lab, host: str) -> int:
+    return int(lab.inside(host, "sh", "-c", _PART).stdout or 0)
 
 
-def identity(lab: LabUser, host: str, image: str) -> str:
-    return docker("exec", lab.container(host), "docker", "image", "inspect", "--format", "{{.Id}}", image)
+def identity(lab: Lab, host: str, image: str) -> str:
+    return lab.sh(host, f"docker image inspect --format '{{{{.Id}}}}' {image}")
 
 
-def left(lab: LabUser, host: str) -> str:
-    return docker("exec", lab.container(host), "sh", "-c", "ls -A /var/lib/docker/tmp; ls -A /run/taco-launch")
+def left(lab: Lab, host: str) -> str:
+    return lab.sh(host, "ls -A /var/lib/docker/tmp; ls -A /run/taco-launch")
 
 
-def test_a_host_dies_and_ctrl_c_comes_and_all_have_the_image(bare: LabUser, image: str, inventory: str) -> None:
-    code, said = end(begin(bare, inventory, "--only", "docker"))
+def test_a_host_dies_and_ctrl_c_comes_and_all_have_the_image(bare: Lab, image: str, ops: Cluster) -> None:
+    code, said = end(ops.start("setup", "--yes", "--only", "docker"))
     assert code == 0, said
     wanted = docker("image", "inspect", "--format", "{{.Id}}", image)
 
-    plan = bare.taco("-i", inventory, "setup", "--only", "image", "--dry-run")
+    plan = ops.setup("--only", "image", "--dry-run")
     assert plan.stdout.startswith(f"gpu[1-4]: + image: copy {image} from the controller (it is not here; takes about ")
 
     bare.fault("gpu1", "slow-link", "100mbit")
-    copying = begin(bare, inventory, "--only", "image")
+    copying = ops.start("setup", "--yes", "--only", "image")
     eventually(lambda: arrived(bare, "gpu4") > SOME, 90, "gpu4 to get some of it, from gpu2")
     bare.fault("gpu2", "power-off")
     code, said = end(copying)
@@ -105,7 +85,7 @@ def test_a_host_dies_and_ctrl_c_comes_and_all_have_the_image(bare: LabUser, imag
 
     bare.fault("gpu2", "power-on")
     eventually(lambda: bare.answers("gpu2"), 30, "gpu2 to be back")
-    again = begin(bare, inventory, "--only", "docker,image")
+    again = ops.start("setup", "--yes", "--only", "docker,image")
     eventually(lambda: arrived(bare, "gpu2") > SOME * 3, 90, "gpu2 to get some of it")
     again.send_signal(signal.SIGINT)
     code, said = end(again)
@@ -113,17 +93,17 @@ def test_a_host_dies_and_ctrl_c_comes_and_all_have_the_image(bare: LabUser, imag
     assert "to go on: " in said
     has = arrived(bare, "gpu2")
     assert has > SOME
-    docker("exec", bare.container("gpu2"), "touch", "-d", "10 minutes ago", "/run/taco-launch/image-copy/beat")
+    bare.sh("gpu2", "touch -d '10 minutes ago' /run/taco-launch/image-copy/beat")
     eventually(lambda: len(left(bare, "gpu2").split()) == 2, 30, "all but the part and the lock to be gone by itself")
-    eventually(lambda: docker("exec", bare.container("gpu2"), "pgrep", "-c", "sshd") == "1", 30, "one sshd, the host's")
+    eventually(lambda: bare.sh("gpu2", "pgrep -c sshd") == "1", 30, "one sshd, the host's")
     assert arrived(bare, "gpu2") == has
-    code, said = end(begin(bare, inventory, "--only", "docker,image"))
+    code, said = end(ops.start("setup", "--yes", "--only", "docker,image"))
     assert code == 0, said
     sent, size = figures(said)
     assert sent <= size - has + 1e6
     assert identity(bare, "gpu2", image) == wanted
     assert left(bare, "gpu2").split() == ["setup.lock"]
-    check: Any = bare.taco("-i", inventory, "setup", "--only", "docker,image", "--check")
+    check: Any = ops.setup("--only", "docker,image", "--check")
     assert (check.returncode, check.stdout) == (0, ""), check.stderr
 
 

@@ -8,22 +8,24 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import taco_launch
 from taco_launch.lab.hosts import FORBIDDEN
 from tests.conftest import eventually
-from tests.lab.conftest import LabUser, docker
+from tests.lab.rig import Done, Lab, docker
+from tests.patience import patience
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 
-def started(lab: LabUser) -> str:
+def started(lab: Lab) -> str:
     return docker("inspect", "--format", "{{.Id}} {{.State.StartedAt}}", *(map(lab.container, ("gpu1", "registry"))))
 
 
-def test_a_host_is_a_plain_server(lab: LabUser) -> None:
+def test_a_host_is_a_plain_server(lab: Lab) -> None:
     assert lab.inside("gpu1", "systemctl", "is-system-running").stdout == "running\n"
     assert lab.inside("gpu1", "cat", "/proc/1/comm").stdout == "systemd\n"
     if Path("/sys/fs/cgroup/unified").exists() or Path("/sys/fs/cgroup/cgroup.procs").exists():
@@ -35,7 +37,7 @@ def test_a_host_is_a_plain_server(lab: LabUser) -> None:
         assert lab.inside("gpu1", "sh", "-c", f"command -v {absent}").stdout == ""
 
 
-def test_hosts_differ_and_know_each_other(lab: LabUser) -> None:
+def test_hosts_differ_and_know_each_other(lab: Lab) -> None:
     hosts = lab.status()["hosts"]
     assert [host["name"] for host in hosts] == ["gpu1", "gpu2", "registry"]
     assert len({host["address"] for host in hosts}) == 3
@@ -47,7 +49,7 @@ def test_hosts_differ_and_know_each_other(lab: LabUser) -> None:
     assert lab.inside("gpu1", "ping", "-c", "1", "-W", "2", "gpu2").returncode == 0
 
 
-def test_a_second_up_changes_nothing(lab: LabUser) -> None:
+def test_a_second_up_changes_nothing(lab: Lab) -> None:
     before, files = started(lab), {path: path.read_bytes() for path in lab.folder.iterdir()}
     assert "was up already: nothing changed" in lab.up().stderr
     assert "was up already: nothing changed" in lab.up("--hosts", "2", "--slots", "3", "--gpus", "none").stderr
@@ -55,15 +57,15 @@ def test_a_second_up_changes_nothing(lab: LabUser) -> None:
     assert {path: path.read_bytes() for path in lab.folder.iterdir()} == files
 
 
-def test_other_numbers_are_refused(lab: LabUser) -> None:
+def test_other_numbers_are_refused(lab: Lab) -> None:
     done = lab.verb("up", "--hosts", "3", "--slots", "3")
     assert done.returncode == 2
     assert "--hosts 3 (it has 2)" in done.stderr
     assert f"taco-launch lab down --name {lab.name} && taco-launch lab up --name {lab.name} --hosts 3" in done.stderr
 
 
-def test_the_lab_is_an_inventory(lab: LabUser) -> None:
-    done = lab.taco("-i", f"lab:{lab.name}", "inventory", "--json")
+def test_the_lab_is_an_inventory(lab: Lab) -> None:
+    done = lab.cluster("inventory", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["head"] == "gpu1"
@@ -78,19 +80,19 @@ def test_the_lab_is_an_inventory(lab: LabUser) -> None:
         assert f"{host['name']},{host['address']} ssh-ed25519 {told}\n" in keys
 
 
-def test_a_lab_that_is_not_there(lab: LabUser) -> None:
+def test_a_lab_that_is_not_there(lab: Lab) -> None:
     done = lab.taco("-i", "lab:nowhere", "inventory")
     assert done.returncode == 2
     assert "there is no lab 'nowhere'" in done.stderr
     assert "hint: taco-launch lab up --name nowhere" in done.stderr
 
 
-def test_what_the_controller_lost_is_made_again(lab: LabUser) -> None:
+def test_what_the_controller_lost_is_made_again(lab: Lab) -> None:
     before = started(lab)
     modes = {path.name: path.stat().st_mode & 0o777 for path in lab.folder.iterdir()}
     password = (lab.folder / "registry-password").read_text("utf-8")
     shutil.rmtree(lab.folder)
-    assert "are not in" in lab.taco("-i", f"lab:{lab.name}", "inventory").stderr
+    assert "are not in" in lab.cluster("inventory").stderr
     assert "nothing changed" not in lab.up().stderr
     assert lab.answers("gpu1")
     assert (lab.folder / "registry-password").read_text("utf-8") == password
@@ -100,7 +102,7 @@ def test_what_the_controller_lost_is_made_again(lab: LabUser) -> None:
     assert started(lab) == before
 
 
-def test_the_registry_asks_for_a_password_and_its_certificate_is_trusted(lab: LabUser) -> None:
+def test_the_registry_asks_for_a_password_and_its_certificate_is_trusted(lab: Lab) -> None:
     registry = lab.status()["registry"]
     url = f"https://{registry['address']}/v2/_catalog"
     code = ("curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_code}")
@@ -113,7 +115,7 @@ def test_the_registry_asks_for_a_password_and_its_certificate_is_trusted(lab: La
     assert untrusted.returncode == 60  # curl(1): the peer's certificate cannot be authenticated
 
 
-def test_an_image_goes_from_host_to_host(lab: LabUser) -> None:
+def test_an_image_goes_from_host_to_host(lab: Lab) -> None:
     installed = lab.inside("gpu1", "sh", "-c", "apt-get update && apt-get install -y --no-install-recommends docker.io")
     assert installed.returncode == 0, installed.stderr
     registry = lab.status()["registry"]
@@ -130,19 +132,21 @@ def test_an_image_goes_from_host_to_host(lab: LabUser) -> None:
     assert lab.inside("gpu1", "systemctl", "is-system-running").stdout == "running\n"
 
 
-def test_exec_is_the_command_itself(lab: LabUser) -> None:
-    assert lab.inside("gpu1", "sh", "-c", "exit 7").returncode == 7
-    assert lab.inside("gpu1", "cat", input="a\nb").stdout == "a\nb"
+def test_exec_is_the_command_itself(lab: Lab) -> None:
+    def run(host: str, *command: str, **more: Any) -> Done:
+        return lab.verb("exec", host, "--", *command, **more)
+
+    assert run("gpu1", "sh", "-c", "exit 7").returncode == 7
+    assert run("gpu1", "cat", input="a\nb").stdout == "a\nb"
     odd = ["a b", "$(id)", "*", "'", '"', "", "-x", "--", "ü"]
-    shown = lab.inside("gpu1", "printf", "[%s]", *odd).stdout
-    assert shown == "".join(f"[{word}]" for word in odd)
-    missing = lab.inside("gpu9", "true")
+    assert run("gpu1", "printf", "[%s]", *odd).stdout == "".join(f"[{word}]" for word in odd)
+    missing = run("gpu9", "true")
     assert missing.returncode == 2
     assert "has no host 'gpu9': it has gpu1, gpu2, registry" in missing.stderr
 
 
 @pytest.mark.parametrize("setting", ["kernel/panic", "kernel/pid_max", "fs/file-max", "vm/swappiness"])
-def test_settings_of_the_machine_are_read_only(lab: LabUser, setting: str) -> None:
+def test_settings_of_the_machine_are_read_only(lab: Lab, setting: str) -> None:
     path = Path("/proc/sys", setting)
     before = path.read_text("utf-8")
     wrong = str(int(before.split()[0]) + 1)
@@ -155,14 +159,14 @@ def test_settings_of_the_machine_are_read_only(lab: LabUser, setting: str) -> No
     assert "Read-only file system" in done.stderr
 
 
-def test_settings_of_its_network_are_a_hosts_own(lab: LabUser) -> None:
+def test_settings_of_its_network_are_a_hosts_own(lab: Lab) -> None:
     path = Path("/proc/sys/net/ipv4/tcp_fin_timeout")
     before = path.read_text("utf-8")
     assert lab.inside("gpu1", "sh", "-c", f"echo 17 >{path} && cat {path}").stdout == "17\n"
     assert path.read_text("utf-8") == before
 
 
-def test_no_host_can_act_on_the_machine(lab: LabUser) -> None:
+def test_no_host_can_act_on_the_machine(lab: Lab) -> None:
     for host in ("gpu1", "registry"):
         status = lab.inside(host, "cat", "/proc/1/status").stdout
         held = int(next(line for line in status.splitlines() if line.startswith("CapBnd")).split()[1], 16)
@@ -178,7 +182,7 @@ def test_no_host_can_act_on_the_machine(lab: LabUser) -> None:
     assert lab.inside("gpu1", "sh", "-c", "ls /sys/fs/cgroup/*/release_agent").stdout == ""
 
 
-def test_two_labs_side_by_side(lab: LabUser, other: LabUser) -> None:
+def test_two_labs_side_by_side(lab: Lab, other: Lab) -> None:
     before = started(lab)
     other.up("--hosts", "2", "--gpus", "pcie4")
     mine, theirs = ({host["address"].rpartition(".")[0] for host in user.status()["hosts"]} for user in (lab, other))
@@ -216,19 +220,19 @@ def test_two_labs_side_by_side(lab: LabUser, other: LabUser) -> None:
     assert lab.answers("gpu1")
 
 
-def test_down_of_no_lab(other: LabUser) -> None:
+def test_down_of_no_lab(other: Lab) -> None:
     done = other.verb("down")
     assert (done.returncode, f"there was no lab {other.name!r}" in done.stderr) == (0, True)
 
 
 @pytest.mark.parametrize("then", ["up", "down"])
-def test_up_is_cut_short(other: LabUser, then: str) -> None:
+def test_up_is_cut_short(other: Lab, then: str) -> None:
     process = subprocess.Popen(
         other.argv("lab", "up", "--name", other.name), env=other.env, stderr=subprocess.PIPE, text=True
     )
     eventually(lambda: len(other.left()) > 2, 60, "the first parts of it")
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=patience(60))
     assert process.returncode == 130, said
     assert f"`taco-launch lab down --name {other.name}` removes it" in said
     assert "Traceback" not in said
@@ -242,7 +246,7 @@ def test_up_is_cut_short(other: LabUser, then: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="cannot: only root can become somebody else")
-def test_an_ordinary_user_is_told_what_is_missing(lab: LabUser, tmp_path: Path) -> None:
+def test_an_ordinary_user_is_told_what_is_missing(lab: Lab, tmp_path: Path) -> None:
     assert lab.answers("gpu1")
     tmp_path.chmod(0o777)
     somebody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")

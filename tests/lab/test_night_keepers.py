@@ -19,8 +19,8 @@ from taco_launch.flows.night_timer import Systemd
 from taco_launch.remote.transport import Transport
 from tests.conftest import eventually
 from tests.lab import logins
-from tests.lab.conftest import LabUser
-from tests.lab.logins import Person, inside
+from tests.lab.logins import Person
+from tests.lab.rig import Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(400)]
 
@@ -40,13 +40,13 @@ END
 
 
 @pytest.fixture(scope="module")
-def addresses(lab: LabUser, keys: Path) -> Iterator[dict[str, str]]:
+def addresses(lab: Lab, keys: Path) -> Iterator[dict[str, str]]:
     """Let the tests' keys in for root too."""
     with logins.users(lab, keys) as found:
         key = (keys / "login.pub").read_text().strip()
-        inside(lab, "gpu1", f"cp -p ~/.ssh/authorized_keys /root/before; echo '{key}' >>~/.ssh/authorized_keys")
+        lab.sh("gpu1", f"cp -p ~/.ssh/authorized_keys /root/before; echo '{key}' >>~/.ssh/authorized_keys")
         yield found
-        inside(lab, "gpu1", "mv /root/before ~/.ssh/authorized_keys")
+        lab.sh("gpu1", "mv /root/before ~/.ssh/authorized_keys")
 
 
 @contextmanager
@@ -68,8 +68,9 @@ def install(keeper: Keeper, entry: Night) -> None:
     assert (kept.night, kept.problem) == (entry, "")
 
 
-def test_both_start_a_night_at_its_minute(lab: LabUser, person: Person) -> None:
-    inside(lab, "gpu1", f"{SCRIPT}rm -f /root/*.log")
+@pytest.mark.nightly
+def test_both_start_a_night_at_its_minute(lab: Lab, person: Person) -> None:
+    lab.sh("gpu1", f"{SCRIPT}rm -f /root/*.log")
     with host(person, "root@gpu1") as remote:
         machine = look(remote)
         assert (machine.uid, machine.no_systemd, machine.crontab, machine.cron_runs) == (0, "", True, True)
@@ -103,8 +104,8 @@ def test_both_start_a_night_at_its_minute(lab: LabUser, person: Person) -> None:
         remote.run(Command(("crontab", "-r")))
 
 
-def test_a_timer_of_a_user_outlives_the_logout(lab: LabUser, person: Person) -> None:
-    inside(lab, "gpu1", f"{SCRIPT}loginctl disable-linger plain")
+def test_a_timer_of_a_user_outlives_the_logout(lab: Lab, person: Person) -> None:
+    lab.sh("gpu1", f"{SCRIPT}loginctl disable-linger plain")
     entry = night("own", Schedule(2, 30, (0, 1, 2, 3, 4)), "/home/plain/own.log")
     unit = "taco-launch-nightly-own"
     try:
@@ -119,7 +120,7 @@ def test_a_timer_of_a_user_outlives_the_logout(lab: LabUser, person: Person) -> 
                 keeper.apply(plan)
             assert caught.value.hint == "sudo loginctl enable-linger plain, and then the same again"
             assert keeper.kept() == ()
-            inside(lab, "gpu1", "loginctl enable-linger plain")
+            lab.sh("gpu1", "loginctl enable-linger plain")
             keeper = Systemd(remote, look(remote))
             install(keeper, entry)
             coming = user(remote, machine.runtime, "show", f"{unit}.timer", "--property=NextElapseUSecRealtime")
@@ -138,7 +139,7 @@ def test_a_timer_of_a_user_outlives_the_logout(lab: LabUser, person: Person) -> 
             keeper.apply(keeper.removing("own"))
             assert keeper.kept() == ()
     finally:
-        inside(lab, "gpu1", "loginctl disable-linger plain")
+        lab.sh("gpu1", "loginctl disable-linger plain")
 
 
 def user(remote: Transport, runtime: str, *words: str) -> str:
@@ -147,18 +148,16 @@ def user(remote: Transport, runtime: str, *words: str) -> str:
     return done.stdout.decode()
 
 
-def sessions(lab: LabUser) -> list[str]:
-    return [
-        line for line in inside(lab, "gpu1", "loginctl list-sessions --no-legend").splitlines() if " plain " in line
-    ]
+def sessions(lab: Lab) -> list[str]:
+    return [line for line in lab.sh("gpu1", "loginctl list-sessions --no-legend").splitlines() if " plain " in line]
 
 
-def test_a_crontab_that_a_user_may_not_have_is_left_alone(lab: LabUser, person: Person) -> None:
-    inside(lab, "gpu1", "echo plain >>/etc/cron.deny")
+def test_a_crontab_that_a_user_may_not_have_is_left_alone(lab: Lab, person: Person) -> None:
+    lab.sh("gpu1", "echo plain >>/etc/cron.deny")
     try:
         with host(person, "plain@gpu1") as remote:
             keeper = Cron(remote, look(remote))
             with pytest.raises(TacoLaunchError, match=r"crontab of plain cannot be read: .*not allowed"):
                 keeper.kept()
     finally:
-        inside(lab, "gpu1", "sed -i /plain/d /etc/cron.deny")
+        lab.sh("gpu1", "sed -i /plain/d /etc/cron.deny")

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,11 +11,11 @@ from typing import Any
 import pytest
 
 from taco_launch.bench.history import Ladder, LadderKind, open_history
-from tests.lab.conftest import LabUser, lab_with_image
+from tests.lab.rig import Done, Image, Lab, made
 
 pytest.importorskip("scipy")
 # A ladder is 36 jobs, a night 6, each with the start of Python and torch.
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.lab, pytest.mark.nightly, pytest.mark.timeout(1500)]
 
 NIGHTS, DAY = 12, 86400.0
 # As lab.yaml, in less time: over the slow link a run of four ranks exchanges for seconds what else takes milliseconds.
@@ -40,12 +39,12 @@ minEffect: 30%
 class Site:
     """A lab that is set up, its history filled by a ladder, and a matrix to measure every night."""
 
-    lab: LabUser
+    lab: Lab
     matrix: Path
-    ladder: "subprocess.CompletedProcess[str]"
+    ladder: Done
 
-    def __call__(self, *args: str, seconds: float = 900) -> "subprocess.CompletedProcess[str]":
-        return self.lab.taco("-i", f"lab:{self.lab.name}", *args, seconds=seconds)
+    def __call__(self, *args: str, seconds: float = 900) -> Done:
+        return self.lab.cluster(*args, seconds=seconds)
 
     @property
     def history(self) -> Path:
@@ -61,11 +60,10 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    with lab_with_image(tmp_path_factory, "night", "--hosts", "3", "--slots", "2") as lab:
-        inventory = f"lab:{lab.name}"
-        done = lab.taco("-i", inventory, "setup", "--yes", seconds=400)
-        assert done.returncode == 0, done.stderr
-        measured = lab.taco("-i", inventory, "bench", "ladder", "lab", seconds=1300)
+    words = ("--hosts", "3", "--slots", "2")
+    with made("night", tmp_path_factory.mktemp("state"), *words, image=Image.TORCH) as lab:
+        lab.cluster.ok("setup", "--yes", seconds=400)
+        measured = lab.cluster("bench", "ladder", "lab", seconds=1300)
         assert measured.returncode == 0, measured.stderr
         matrix = tmp_path_factory.mktemp("matrix") / "night.yaml"
         matrix.write_text(MATRIX)

@@ -1,78 +1,64 @@
 """Set-up as an ops engineer meets it: from bare hosts to ready ones, cut off in the middle, with a bad host, and back."""
 
-import json
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.conftest import eventually
-from tests.lab.conftest import LabUser, lab_with_image
+from tests.lab.rig import Done, Image, Lab, made
+from tests.patience import patience
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
-
-PASSWORD_FILE = "registry-password"
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabUser]:
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A lab of these tests' own: set-up leaves nothing bare."""
-    with lab_with_image(tmp_path_factory, "setup", "--hosts", "2", "--slots", "2") as user:
-        yield user
+    with made("setup", tmp_path_factory.mktemp("state"), "--hosts", "2", "--slots", "2", image=Image.SMALL) as lab:
+        yield lab
 
 
-def setup(lab: LabUser, *words: str) -> "subprocess.CompletedProcess[str]":
-    return lab.taco("-i", f"lab:{lab.name}", "setup", *words)
+def setup(lab: Lab, *words: str) -> Done:
+    return lab.cluster.setup(*words)
 
 
-def ready(lab: LabUser, *words: str) -> None:
-    done = setup(lab, "--yes", *words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    check = setup(lab, "--check")
-    assert (check.returncode, check.stdout) == (0, ""), check.stderr
+def ready(lab: Lab, *words: str) -> None:
+    lab.cluster.ok("setup", "--yes", *words)
+    lab.cluster.converged()
 
 
-def states(done: "subprocess.CompletedProcess[str]") -> dict[str, list[str]]:
+def states(done: Done) -> dict[str, list[str]]:
     rows = [line.split() for line in done.stdout.splitlines()]
     return {row[0]: row[1:] for row in rows if len(row) == 3 and row[0].startswith("gpu")}
 
 
-def take_back(lab: LabUser, *words: str) -> None:
-    done = lab.taco("-i", f"lab:{lab.name}", "teardown", "--yes", *words)
-    assert done.returncode == 0, done.stdout + done.stderr
+def take_back(lab: Lab, *words: str) -> None:
+    lab.cluster.ok("teardown", "--yes", *words)
 
 
-def engine_says(lab: LabUser, host: str, *words: str) -> str:
-    done = lab.inside(host, "docker", *words)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def refused(lab: LabUser, folder: Path, env: dict[str, str], **ssh: str) -> str:
+def refused(lab: Lab, folder: Path, env: dict[str, str], **ssh: str) -> str:
     """Have gpu1 set up by another inventory, which fails before anything is done; give what is said."""
-    ours = {"user": "root", "identity_file": f"{lab.folder}/id_ed25519", "known_hosts": f"{lab.folder}/known_hosts"}
-    hosts: dict[str, Any] = {"gpu1": {"address": lab.host("gpu1")["address"], "slots": 2}}
-    written = {"cluster": "c", "ssh": {**ours, **ssh}, "hosts": hosts, "container": {"image": "none:1"}}
-    (folder / "other.yaml").write_text(json.dumps(written))
-    argv = lab.argv("-i", str(folder / "other.yaml"), "setup", "--yes")
-    done = subprocess.run(argv, env={**lab.env, **env}, capture_output=True, text=True, timeout=60, check=False)
+    other = lab.inventory(folder / "other.yaml", "gpu1", ssh=ssh, container={"image": "none:1"})
+    done = other.setup("--yes", env=env)
     assert (done.returncode, done.stdout) == (5, ""), done.stderr
     assert done.stderr.count("error: gpu1: ") == 1
     return done.stderr
 
 
-def test_nobody_is_let_in_by_the_wrong_key_host_key_or_password(bare: LabUser, tmp_path: Path) -> None:
+def test_nobody_is_let_in_by_the_wrong_key_host_key_or_password(bare: Lab, tmp_path: Path) -> None:
     key, known = tmp_path / "key", tmp_path / "known"
     subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)), check=True)
     said = refused(bare, tmp_path, {}, identity_file=str(key))
     assert f"it does not let root in with a key\n  offered: {key}\n" in said
     assert f"hint: put a public key there: ssh-copy-id -i {key} root@" in said
 
-    lines = [line.split(" ", 1) for line in (bare.folder / "known_hosts").read_text().splitlines()]
+    lines = [line.split(" ", 1) for line in bare.known_hosts.read_text().splitlines()]
     of = {names.partition(",")[0]: names for names, _ in lines}
     known.write_text("".join(f"{of['gpu1']} {each}\n" for names, each in lines if names == of["gpu2"]))
     said = refused(bare, tmp_path, {}, known_hosts=str(known))
@@ -86,16 +72,30 @@ def test_nobody_is_let_in_by_the_wrong_key_host_key_or_password(bare: LabUser, t
 
 
 @contextmanager
-def apt_at_work(lab: LabUser, host: str) -> Iterator[None]:
-    """Have apt hold its lock for some seconds, as unattended upgrades do."""
-    script = "apt-get -qq update && exec apt-get -qq -y -o DPkg::Pre-Invoke::='sleep 5.25' install file"
-    argv = lab.argv("lab", "exec", "--name", lab.name, host, "--", "sh", "-c", script)
-    with subprocess.Popen(argv, env=lab.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
-        eventually(lambda: lab.inside(host, "pgrep", "-fx", "sleep 5.25").returncode == 0, 30, "apt to hold its lock")
+def apt_at_work(lab: Lab, host: str) -> Iterator[None]:
+    """Have apt hold its lock, as unattended upgrades do, until set-up's own apt-get has been waiting for it."""
+    hold = "until [ -e /run/go-on ]; do sleep 0.21; done"
+    script = f"apt-get -qq update && exec apt-get -qq -y -o DPkg::Pre-Invoke::='{hold}' install file"
+
+    def go_on() -> None:
+        try:
+            waits = ("pgrep", "-f", "^apt-get .*install.* docker.io")
+            eventually(lambda: lab.inside(host, *waits).returncode == 0, 60, "set-up to install docker.io")
+            time.sleep(patience(2))
+        finally:
+            lab.sh(host, "touch /run/go-on")
+
+    with (
+        subprocess.Popen(lab.exec_argv(host, "sh", "-c", script), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL),
+        ThreadPoolExecutor(1) as pool,
+    ):
+        eventually(lambda: lab.inside(host, "pgrep", "-fx", "sleep 0.21").returncode == 0, 30, "apt to hold its lock")
+        goes_on = pool.submit(go_on)
         yield
+        goes_on.result()
 
 
-def test_from_bare_to_ready(bare: LabUser) -> None:
+def test_from_bare_to_ready(bare: Lab) -> None:
     nobody = setup(bare)
     assert nobody.returncode == 2
     assert "nobody to ask" in nobody.stderr
@@ -112,9 +112,8 @@ def test_from_bare_to_ready(bare: LabUser) -> None:
     assert [log.name for log in logs] == ["gpu1.log", "gpu2.log"]
     assert logs[0].stat().st_mode & 0o777 == 0o600
     assert ["Could not get lock" in log.read_text() for log in logs] == [True, False]
-    password = next(bare.folder.glob(f"*{PASSWORD_FILE}*")).read_text().strip()
     told = done.stdout + done.stderr + "".join(log.read_text() for log in logs)
-    assert password not in told
+    assert bare.password not in told
     assert "PRIVATE KEY" not in told
 
     check = setup(bare, "--check")
@@ -123,7 +122,7 @@ def test_from_bare_to_ready(bare: LabUser) -> None:
     assert (again.returncode, states(again)) == (0, {"gpu1": ["ready", "0"], "gpu2": ["ready", "0"]}), again.stderr
 
 
-def test_drift_is_seen_shown_and_mended(bare: LabUser) -> None:
+def test_drift_is_seen_shown_and_mended(bare: Lab) -> None:
     folder = f"/var/lib/taco-launch/clusters/{bare.name}"
     bare.inside("gpu2", "sh", "-c", f"echo drifted >>{folder}/ssh/known_hosts; systemctl stop taco-launch-{bare.name}")
     check = setup(bare, "--check", "--diff")
@@ -134,7 +133,7 @@ def test_drift_is_seen_shown_and_mended(bare: LabUser) -> None:
     ready(bare)
 
 
-def test_one_host_of_two_is_broken(bare: LabUser) -> None:
+def test_one_host_of_two_is_broken(bare: Lab) -> None:
     bare.inside("gpu1", "rm", f"/var/lib/taco-launch/clusters/{bare.name}/session.sh")
     bare.inside("gpu2", "rm", f"/var/lib/taco-launch/clusters/{bare.name}/session.sh")
     bare.fault("gpu2", "disk-full")
@@ -149,7 +148,7 @@ def test_one_host_of_two_is_broken(bare: LabUser) -> None:
     ready(bare)
 
 
-def test_a_host_that_is_off_keeps_no_other_from_being_set_up(bare: LabUser) -> None:
+def test_a_host_that_is_off_keeps_no_other_from_being_set_up(bare: Lab) -> None:
     bare.inside("gpu1", "rm", f"/var/lib/taco-launch/clusters/{bare.name}/session.sh")
     bare.fault("gpu2", "stop-sshd")
     check = setup(bare, "--check")
@@ -161,7 +160,7 @@ def test_a_host_that_is_off_keeps_no_other_from_being_set_up(bare: LabUser) -> N
     ready(bare)
 
 
-def test_a_head_that_is_off_is_still_known_to_the_others(bare: LabUser) -> None:
+def test_a_head_that_is_off_is_still_known_to_the_others(bare: Lab) -> None:
     bare.fault("gpu1", "stop-sshd")
     check, done = setup(bare, "--check"), setup(bare, "--yes")
     bare.fault("gpu1", "start-sshd")
@@ -170,41 +169,29 @@ def test_a_head_that_is_off_is_still_known_to_the_others(bare: LabUser) -> None:
     ready(bare)
 
 
-def pulling(lab: LabUser) -> bool:
+def pulling(lab: Lab) -> bool:
     return lab.inside("gpu1", "sh", "-c", "ps -eo args | grep -q '^docker pull'").returncode == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_cut_off_in_the_middle(bare: LabUser, number: int) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)])
+def test_cut_off_in_the_middle(bare: Lab, number: int) -> None:
     take_back(bare, "--images", "--hosts", "gpu1")
-    with subprocess.Popen(
-        bare.argv("-i", f"lab:{bare.name}", "setup", "--yes"),
-        env=bare.env,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
+    with bare.cluster.start("setup", "--yes") as running:
         eventually(lambda: pulling(bare), 60, "the image to be pulled")
         running.send_signal(number)
-        _, said = running.communicate(timeout=20)
+        _, said = running.communicate(timeout=patience(20))
     assert running.returncode == (130 if number == signal.SIGINT else -number)
     if number == signal.SIGINT:
         assert "interrupted: a step that has begun is finished by its host; to go on: taco-launch -i lab:" in said
     ready(bare)
 
 
-def test_a_host_reboots_in_the_middle(bare: LabUser) -> None:
+def test_a_host_reboots_in_the_middle(bare: Lab) -> None:
     take_back(bare, "--images", "--hosts", "gpu1")
-    with subprocess.Popen(
-        bare.argv("-i", f"lab:{bare.name}", "setup", "--yes"),
-        env=bare.env,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
+    with bare.cluster.start("setup", "--yes") as running:
         eventually(lambda: pulling(bare), 60, "the image to be pulled")
         bare.fault("gpu1", "power-off")
-        _, said = running.communicate(timeout=110)
+        _, said = running.communicate(timeout=patience(110))
     assert running.returncode == 5
     assert "error: gpu1: " in said
     bare.fault("gpu1", "power-on")
@@ -212,31 +199,24 @@ def test_a_host_reboots_in_the_middle(bare: LabUser) -> None:
     ready(bare)
 
 
-def test_what_setup_made_is_taken_back_and_nothing_else(bare: LabUser) -> None:
-    image = json.loads(bare.taco("-i", f"lab:{bare.name}", "inventory", "--json").stdout)["container"]["image"]
-    bare.inside("gpu1", "docker", "create", "--name", "foreign", image)
-    listed = bare.taco("-i", f"lab:{bare.name}", "teardown", "--dry-run")
+def test_what_setup_made_is_taken_back_and_nothing_else(bare: Lab) -> None:
+    image = bare.training()["image"]
+    bare.sh("gpu1", f"docker create --name foreign {image} true")
+    listed = bare.cluster("teardown", "--dry-run")
     assert (listed.returncode, listed.stdout.count(": - ")) == (0, 2), listed.stderr
-    nobody = bare.taco("-i", f"lab:{bare.name}", "teardown")
+    nobody = bare.cluster("teardown")
     assert nobody.returncode == 2
 
-    holder = subprocess.Popen(
-        bare.argv(
-            "lab", "exec", "--name", bare.name, "gpu1", "--",
-            "sh", "-c", "exec 9>/run/taco-launch/leases/slot-0; flock 9; printf '{\"job\": \"night\"}' >/run/taco-launch/leases/slot-0.0; echo held; sleep 60",
-        ),
-        env=bare.env,
-        stdout=subprocess.PIPE,
-    )  # fmt: skip
+    lease = "/run/taco-launch/leases/slot-0"
+    hold = f'exec 9>{lease}; flock 9; printf \'{{"job": "night"}}\' >{lease}.0; echo held; sleep 60'
+    argv = bare.exec_argv("gpu1", "sh", "-c", hold)
+    holder = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert holder.stdout is not None
     assert holder.stdout.readline() == b"held\n"
-    busy = bare.taco("-i", f"lab:{bare.name}", "teardown", "--yes", "--hosts", "gpu1")
+    busy = bare.cluster("teardown", "--yes", "--hosts", "gpu1")
     assert busy.returncode == 5
     assert f"job night runs in taco-launch-{bare.name}, it holds slot-0" in busy.stderr
-    assert (
-        engine_says(bare, "gpu1", "container", "inspect", "-f", "{{.State.Running}}", f"taco-launch-{bare.name}")
-        == "true"
-    )
+    assert bare.sh("gpu1", f"docker container inspect -f '{{{{.State.Running}}}}' taco-launch-{bare.name}") == "true"
     bare.inside("gpu1", "pkill", "-x", "sleep")
     holder.wait(20)
 
@@ -249,18 +229,17 @@ def test_what_setup_made_is_taken_back_and_nothing_else(bare: LabUser) -> None:
             "ls -d /etc/taco-launch /etc/systemd/system/taco* /var/lib/taco-launch/[!j]* /run/taco-launch/leases",
         )
         assert left.stdout == ""
-        assert image in engine_says(bare, host, "images", "--format", "{{.Repository}}:{{.Tag}}")
-    assert engine_says(bare, "gpu1", "ps", "-a", "--format", "{{.Names}}") == "foreign"
-    again = bare.taco("-i", f"lab:{bare.name}", "teardown", "--yes")
+        assert image in bare.sh(host, "docker images --format '{{.Repository}}:{{.Tag}}'")
+    assert bare.sh("gpu1", "docker ps -a --format '{{.Names}}'") == "foreign"
+    again = bare.cluster("teardown", "--yes")
     assert (again.returncode, again.stdout) == (0, "")
     assert setup(bare, "--check").returncode == 3
 
 
-def test_one_host_of_four_is_broken(bare: LabUser) -> None:
-    four = LabUser(f"{bare.name}-four", bare.state)
+@pytest.mark.nightly
+def test_one_host_of_four_is_broken(tmp_path: Path) -> None:
     source = "echo 'deb http://127.0.0.1:9/debian stable main' >/etc/apt/sources.list"
-    try:
-        assert four.verb("up", "--hosts", "4", "--slots", "2").returncode == 0
+    with made("broken", tmp_path, "--hosts", "4", "--slots", "2", image=Image.SMALL) as four:
         broken = four.inside("gpu3", "sh", "-c", f"rm -rf /etc/apt/sources.list* /var/lib/apt/lists; {source}")
         assert broken.returncode == 0
         done = setup(four, "--yes")
@@ -271,8 +250,6 @@ def test_one_host_of_four_is_broken(bare: LabUser) -> None:
         assert "error: gpu3: install docker.io (distribution): apt-get install: " in done.stderr
         assert "; package source: Failed to fetch http://127.0.0.1:9/debian" in done.stderr
         assert "3 of 4 hosts ready after " in done.stderr
-        ran = four.taco("-i", f"lab:{four.name}", "run", "-H", "gpu1:1,gpu2:1,gpu4:1", "--np", "3", "--", "hostname")
+        ran = four.cluster("run", "-H", "gpu1:1,gpu2:1,gpu4:1", "--np", "3", "--", "hostname")
         assert ran.returncode == 0, ran.stderr
         assert {name for name in expected if name in ran.stdout} == {"gpu1", "gpu2", "gpu4"}
-    finally:
-        four.verb("down")

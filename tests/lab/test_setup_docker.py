@@ -1,7 +1,6 @@
 """The docker stage on a bare host: its plans, applied over SSH as set-up does, and what is left then."""
 
 import hashlib
-import json
 import re
 import secrets
 import subprocess
@@ -21,9 +20,9 @@ from taco_launch.remote.access import Access
 from taco_launch.remote.fanout import connect
 from taco_launch.setup import batch, docker
 from taco_launch.setup.ops import Cluster, Op, Problem
-from tests.lab.conftest import LabUser, may_use_an_engine
+from tests.lab.rig import Lab, made
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 SUBJECTS = ("system", "docker", MADE)
 
@@ -50,24 +49,15 @@ systemctl daemon-reload
 class Bare:
     """A host of a lab that has nothing of ours."""
 
-    lab: LabUser
+    lab: Lab
     folder: Path
 
     def sh(self, script: str, **more: Any) -> str:
-        done = self.lab.inside("gpu1", "/bin/sh", "-c", script, **more)
-        assert done.returncode == 0, (script, done.stdout, done.stderr)
-        return done.stdout.strip()
+        return self.lab.sh("gpu1", script, **more)
 
     def cluster(self, engine: dict[str, Any], **more: Any) -> Cluster:
-        file = self.folder / "cluster.yaml"
-        ssh = {
-            "user": "root",
-            "identity_file": str(self.lab.folder / "id_ed25519"),
-            "known_hosts": str(self.lab.folder / "known_hosts"),
-        }
-        hosts = {"gpu1": {"address": self.lab.host("gpu1")["address"], "slots": 2}}
-        file.write_text(json.dumps({"cluster": "c", "ssh": ssh, "hosts": hosts, "docker": engine}))
-        return Cluster(load(str(file), {}), {}, **more)
+        written = self.lab.inventory(self.folder / "cluster.yaml", "gpu1", docker=engine)
+        return Cluster(load(written.inventory, {}), {}, **more)
 
     def planned(self, cluster: Cluster) -> list[Op | Problem]:
         """Look at the host and plan."""
@@ -121,14 +111,8 @@ class Bare:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bare]:
-    if not may_use_an_engine():
-        pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
-    user = LabUser(f"test-docker-{secrets.token_hex(2)}", tmp_path_factory.mktemp("lab-state"))
-    try:
-        user.up("--hosts", "1", "--slots", "2", "--no-image")
-        yield Bare(user, tmp_path_factory.mktemp("inventory"))
-    finally:
-        user.verb("down")
+    with made("docker", tmp_path_factory.mktemp("state"), "--hosts", "1") as lab:
+        yield Bare(lab, tmp_path_factory.mktemp("inventory"))
 
 
 @pytest.fixture(scope="module")
@@ -268,7 +252,9 @@ def test_a_change_that_was_cut_off_before_the_restart_is_finished(running: Bare)
     assert running.engine != engine
 
 
-@pytest.mark.parametrize("state", ["docker.io: half-installed", "docker.io: unpacked"])
+@pytest.mark.parametrize(
+    "state", ["docker.io: unpacked", pytest.param("docker.io: half-installed", marks=pytest.mark.nightly)]
+)
 def test_an_installation_that_is_killed_is_finished_by_the_next(bare: Bare, state: str) -> None:
     bare.purge()
     bare.sh(_KILL.format(state=state))
@@ -279,6 +265,7 @@ def test_an_installation_that_is_killed_is_finished_by_the_next(bare: Bare, stat
     assert bare.sh("dpkg --audit") == ""
 
 
+@pytest.mark.nightly
 def test_a_source_that_is_down_is_named(bare: Bare) -> None:
     bare.purge()
     bare.sh("mv /etc/apt /etc/apt.kept; cp -r /etc/apt.kept /etc/apt; rm -rf /etc/apt/sources.list* /var/lib/apt/lists")
@@ -292,6 +279,7 @@ def test_a_source_that_is_down_is_named(bare: Bare) -> None:
     assert "; package source: Failed to fetch http://127.0.0.1:9/debian" in failed
 
 
+@pytest.mark.nightly
 def test_packages_of_the_controller_on_a_host_without_sources(bare: Bare, tmp_path: Path) -> None:
     bare.purge()
     bare.sh(
@@ -313,6 +301,7 @@ def test_packages_of_the_controller_on_a_host_without_sources(bare: Bare, tmp_pa
     assert done == [f"install docker ({len(packages)} packages of the controller)", "start docker, now and at boot"]
 
 
+@pytest.mark.nightly
 def test_a_script_by_its_url(bare: Bare) -> None:
     bare.purge()
     script = b"apt-get -q update\napt-get -q -y --no-install-recommends install docker.io iptables\n"

@@ -1,7 +1,6 @@
 """A set-up GPU host whose hardware fails later: each fault is told with host, cause and next step, and changes nothing."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,9 @@ import pytest
 
 from taco_launch.setup import paths
 from tests.conftest import eventually
-from tests.lab.conftest import LabUser, lab_with_image
+from tests.lab.rig import Done, GpuHost, Image, made
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 DRIVER, GPUS = "470.82.01", 8
 # With it systemd keeps the devices of containers, and takes those that it does not know of when it reads its units anew.
@@ -21,60 +20,24 @@ STAGES = "docker,toolkit,peermem,image,container"
 
 
 @dataclass(frozen=True)
-class GpuHost:
+class ReadyHost(GpuHost):
     """A host of a lab with eight GPUs that set-up has made ready; each test leaves it so."""
-
-    lab: LabUser
-    folder: Path
 
     @property
     def before(self) -> Path:
         """Where the facts are of the host as it was."""
         return self.folder / "before.json"
 
-    @property
-    def box(self) -> str:
-        return f"taco-launch-{self.lab.name}"
-
-    def sh(self, script: str) -> str:
-        done = self.lab.inside("gpu1", "/bin/sh", "-c", script)
-        assert done.returncode == 0, (script, done.stdout, done.stderr)
-        return done.stdout.strip()
-
-    def set(self, **facts: str) -> None:
-        for name, value in facts.items():
-            self.sh(f"simulated-hardware set {name.replace('_', '-')} {value}")
-
-    def taco(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        return self.lab.taco("-i", f"lab:{self.lab.name}", *words)
-
-    def setup(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        return self.taco("setup", "--only", STAGES, *words)
+    def setup(self, *words: str) -> Done:
+        return self.cluster.setup("--only", STAGES, *words)
 
     def other_peermem(self, use: str, *words: str) -> str:
         """Set peer memory up as an inventory says that asks for `use`; give all that is said."""
-        file = self.folder / "cluster.yaml"
-        keys = {"identity_file": f"{self.lab.folder}/id_ed25519", "known_hosts": f"{self.lab.folder}/known_hosts"}
-        of = {
-            "cluster": self.lab.name,
-            "ssh": {"user": "root", **keys},
-            "container": {"image": "registry:5000/train:1"},
-            "peermem": {"use": use},
-            "hosts": {"gpu1": {"address": self.lab.host("gpu1")["address"]}},
-        }
-        file.write_text(json.dumps(of))
-        done = self.lab.taco("-i", str(file), "setup", "--only", "peermem", *words)
+        done = self.by(cluster=self.lab.name, peermem={"use": use}).setup("--only", "peermem", *words)
         return f"exit {done.returncode}\n{done.stdout}{done.stderr}"
 
-    def inside(self) -> str:
-        return self.sh(f"docker exec {self.box} nvidia-smi -L 2>&1 || :")
-
-    def ready(self) -> bool:
-        return self.inside().count("UUID") == GPUS
-
     def right(self) -> None:
-        check = self.setup("--check")
-        assert (check.returncode, check.stdout) == (0, ""), check.stderr
+        self.cluster.converged("--only", STAGES)
 
     def kept(self) -> str:
         """Give what set-up must not touch: its container, and every file of ours, docker's and of modules."""
@@ -100,35 +63,34 @@ class GpuHost:
             assert "gpu1: + " not in done.stdout
         assert self.kept() == before
 
-    def reboot(self) -> None:
+    def restart(self) -> None:
         """Reboot; the engine beside waits twice as long with each boot that comes within ten seconds, so they are few."""
-        self.lab.reboot("gpu1")
-        up = "systemctl is-active --quiet docker systemd-modules-load simulated-hardware && echo up || :"
-        eventually(lambda: self.sh(up) == "up", 30, "its engine")
+        self.reboot("docker systemd-modules-load simulated-hardware")
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuHost]:
-    with lab_with_image(tmp_path_factory, "faults", "--hosts", "1", "--gpus", "a100x8") as lab:
-        yield GpuHost(lab, tmp_path_factory.mktemp("faults"))
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReadyHost]:
+    words = ("--hosts", "1", "--gpus", "a100x8")
+    with made("ready", tmp_path_factory.mktemp("state"), *words, image=Image.SMALL) as lab:
+        yield ReadyHost(lab.cluster, tmp_path_factory.mktemp("faults"))
 
 
-def test_set_up_itself_takes_no_gpus_from_the_container(host: GpuHost) -> None:
+def test_set_up_itself_takes_no_gpus_from_the_container(host: ReadyHost) -> None:
     host.sh(f"mkdir -p /etc/docker; echo '{CGROUPS}' >/etc/docker/daemon.json")
     host.set(reload_loses_gpus="yes")
     done = host.setup("--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert host.sh("docker info --format '{{.CgroupDriver}}'") == "systemd"
-    assert host.ready()
+    assert host.has_gpus()
     host.sh(f"echo '# by hand' >>/etc/systemd/system/{host.box}.service")
     done = host.setup("--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the container starts anew, as it would lose its GPUs when systemd reads the unit" in done.stdout
-    assert host.ready()
+    assert host.has_gpus()
     host.right()
 
 
-def test_a_changed_unit_is_read_once_that_harms_nobody(host: GpuHost) -> None:
+def test_a_changed_unit_is_read_once_that_harms_nobody(host: ReadyHost) -> None:
     unit, jobs = f"/etc/systemd/system/{host.box}.service", "/var/lib/taco-launch/jobs"
     other = "docker exec by-hook nvidia-smi -L"
     image = host.sh(f"docker inspect --format '{{{{.Image}}}}' {host.box}")
@@ -142,29 +104,29 @@ def test_a_changed_unit_is_read_once_that_harms_nobody(host: GpuHost) -> None:
     ):
         done = host.setup("--yes")
         assert (done.returncode, said in done.stderr) == (5, True), done.stderr
-        assert host.ready()
+        assert host.has_gpus()
         assert host.sh(other).count("UUID") == GPUS
         assert host.sh(f"tail -n 1 {unit}") == "# mine", "it is still to be done"
         host.sh(f"[ ! -e /run/train.pid ] || kill $(cat /run/train.pid); rm -rf /run/train.pid {jobs}/train")
     host.sh("docker kill by-hook")
     done = host.setup("--yes")
     assert done.returncode == 0, done.stderr
-    assert host.ready()
+    assert host.has_gpus()
     host.right()
 
 
-def test_what_starts_at_boot_is_read_from_files(host: GpuHost) -> None:
+def test_what_starts_at_boot_is_read_from_files(host: ReadyHost) -> None:
     """Systemd, which has not read its units anew, says what was so before."""
     host.sh(f"SYSTEMCTL_SKIP_SYSV=1 systemctl disable --no-reload {host.box} docker")
     assert host.setup("--check").returncode == 3
     done = host.setup("--yes")
     assert done.returncode == 0, done.stderr
     assert host.sh(f"systemctl is-enabled {host.box} docker") == "enabled\nenabled"
-    assert host.ready()
+    assert host.has_gpus()
     host.right()
 
 
-def test_gpus_that_a_reload_took_are_told_and_come_back_by_what_is_said(host: GpuHost) -> None:
+def test_gpus_that_a_reload_took_are_told_and_come_back_by_what_is_said(host: ReadyHost) -> None:
     host.sh("systemctl daemon-reload")
     done = host.setup("--check")
     assert done.returncode == 5
@@ -179,11 +141,11 @@ def test_gpus_that_a_reload_took_are_told_and_come_back_by_what_is_said(host: Gp
     )
     assert rest.endswith(f"; then taco-launch -i lab:{host.lab.name} setup --disrupt docker")
     host.sh(typed)
-    eventually(host.ready, 30, "the container's GPUs")
+    eventually(host.has_gpus, 30, "the container's GPUs")
     host.right()
 
 
-def test_one_peer_memory_module_in_the_place_of_the_other_and_back(host: GpuHost) -> None:
+def test_one_peer_memory_module_in_the_place_of_the_other_and_back(host: ReadyHost) -> None:
     modules = "lsmod | awk '/^(nvidia_peermem|nv_peer_mem) / { print $1 }'; "
     state = f"{modules} systemctl is-enabled nv_peer_mem.service 2>/dev/null || :"
     assert host.sh(state) == "nvidia_peermem"
@@ -198,7 +160,7 @@ def test_one_peer_memory_module_in_the_place_of_the_other_and_back(host: GpuHost
     said = host.other_peermem("nv_peer_mem", "--yes")
     assert said.startswith("exit 0"), said
     assert host.sh(state) == "nv_peer_mem\nenabled"
-    host.reboot()
+    host.restart()
     assert host.sh(state) == "nv_peer_mem\nenabled"
     for use in ("nv_peer_mem", "auto"):  # what is loaded and works stays
         assert "nothing to do" in host.other_peermem(use, "--check")
@@ -206,65 +168,65 @@ def test_one_peer_memory_module_in_the_place_of_the_other_and_back(host: GpuHost
     said = host.other_peermem("nvidia_peermem", "--yes")
     assert said.startswith("exit 0"), said
     assert host.sh(state) == "nvidia_peermem\ndisabled"
-    host.reboot()
+    host.restart()
     assert host.sh(state) == "nvidia_peermem\ndisabled"
-    eventually(host.ready, 30, "the container's GPUs")
+    eventually(host.has_gpus, 30, "the container's GPUs")
     host.right()
 
 
-def test_a_gpu_that_is_gone_is_told_and_its_container_gets_no_smaller(host: GpuHost) -> None:
-    host.before.write_text(host.taco("facts", "--json").stdout)
+def test_a_gpu_that_is_gone_is_told_and_its_container_gets_no_smaller(host: ReadyHost) -> None:
+    host.before.write_text(host.cluster("facts", "--json").stdout)
     before = host.kept()
     host.sh("simulated-hardware set gpu/3/state gone")
-    host.reboot()
+    host.restart()
     assert host.sh("nvidia-smi -L | wc -l") == str(GPUS - 1)
     gone = f"{host.box}: GPU 0000:34:00.0 is gone since the last setup (container made with 8, 7 here now)"
     host.refused(f"error: gpu1: container: {gone} hint: on the host: dmesg -T | grep ")
-    done = host.taco("facts", "--compare", str(host.before), "--only", "gpu,topology")
+    done = host.cluster("facts", "--compare", str(host.before), "--only", "gpu,topology")
     assert [line.partition(":")[2].partition(": {")[0] for line in done.stdout.splitlines()] == [
         " gpu.gpus[0000:34:00.0]", " gpu.board.gpus: - 0000:34:00.0", " topology.gpus: - GPU7",
     ]  # fmt: skip
     host.sh("simulated-hardware set gpu/3/state lost")
     host.refused("error: gpu1: hardware: Unable to determine the device handle for GPU 0000:34:00.0: GPU is lost.")
     host.sh("simulated-hardware set gpu/3/state present")
-    eventually(host.ready, 30, "the container's GPUs")
+    eventually(host.has_gpus, 30, "the container's GPUs")
     host.right()
     assert host.kept() == before
 
 
-def test_a_driver_that_a_reboot_does_not_bring_back(host: GpuHost) -> None:
+def test_a_driver_that_a_reboot_does_not_bring_back(host: ReadyHost) -> None:
     host.set(driver="none")
-    host.reboot()
+    host.restart()
     host.refused(
         "error: gpu1: hardware: 8 NVIDIA GPUs are on PCI, and no driver is installed hint: install the NVIDIA driver"
     )
     host.set(driver=DRIVER, secure_boot="on", driver_signed="no")
-    host.reboot()
+    host.restart()
     host.refused(
         f"error: gpu1: hardware: the NVIDIA driver {DRIVER} is installed and not loaded, and Secure Boot is on: it ",
         "hint: on the host: modprobe nvidia; dmesg | grep ",
         "mokutil --import",
     )
     host.set(secure_boot="off", driver_signed="yes")
-    host.reboot()
-    eventually(host.ready, 30, "the container's GPUs")
+    host.restart()
+    eventually(host.has_gpus, 30, "the container's GPUs")
     host.right()
-    done = host.taco("facts", "--compare", str(host.before))
+    done = host.cluster("facts", "--compare", str(host.before))
     assert (done.returncode, done.stdout) == (0, ""), "reboots have changed nothing"
 
 
-def test_a_driver_that_is_not_the_one_that_runs(host: GpuHost) -> None:
+def test_a_driver_that_is_not_the_one_that_runs(host: ReadyHost) -> None:
     host.set(driver="535.86.10", fabricmanager="535.86.10")
     mismatch = f"Driver/library version mismatch: the kernel runs NVIDIA driver {DRIVER}, and 535.86.10 is installed"
     host.refused(f"error: gpu1: hardware: {mismatch} hint: reboot the host when no job runs there")
-    host.reboot()
-    eventually(host.ready, 30, "the container's GPUs")
+    host.restart()
+    eventually(host.has_gpus, 30, "the container's GPUs")
     host.right()
 
 
-def test_teardown_leaves_nothing_that_loads_a_module_at_boot(host: GpuHost) -> None:
+def test_teardown_leaves_nothing_that_loads_a_module_at_boot(host: ReadyHost) -> None:
     host.sh(f"systemctl enable nv_peer_mem.service 2>/dev/null; : >{paths.NV_PEER_MEM}")  # as set-up leaves it, too
-    done = host.taco("teardown", "--yes")
+    done = host.cluster("teardown", "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "have nv_peer_mem.service load nothing at boot" in done.stdout
     assert host.sh("systemctl is-enabled nv_peer_mem.service 2>/dev/null || :") == "disabled"

@@ -11,22 +11,24 @@ import pytest
 from taco_launch.flows.apply import Step
 from taco_launch.flows.setup import Ask, Done, Setup
 from taco_launch.inventory import profile
-from taco_launch.lab import inventory as lab_inventory
+from taco_launch.inventory.load import load
 from taco_launch.model.hosts import Inventory
 from taco_launch.remote.access import Access
 from taco_launch.remote.fanout import connect
 from tests.conftest import eventually
-from tests.lab.conftest import LabUser
-from tests.lab.logins import inside
+from tests.lab.rig import Lab
+from tests.patience import patience
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+
+PORT, OTHER, TAKEN = 12422, 12423, 12424
 
 
 @dataclass(frozen=True)
 class Mesh:
     """A lab of two hosts that are set up; each test changes the inventory as it likes, and has it set up."""
 
-    lab: LabUser
+    lab: Lab
     inventory: Inventory
 
     def set_up(self, steps: list[Step] | None = None, **changes: Any) -> Done:
@@ -48,27 +50,23 @@ class Mesh:
 
     def sh(self, host: str, script: str, *, check: bool = True) -> "subprocess.CompletedProcess[str]":
         """Run a script in a host's container."""
-        name = f"taco-launch-{self.inventory.cluster}"
-        argv = (
-            "docker",
-            "exec",
-            "--interactive",
-            self.lab.container(host),
-            "docker",
-            "exec",
-            "--interactive",
-            name,
-            "sh",
-            "-s",
-        )
-        done = subprocess.run(argv, input=script, capture_output=True, text=True, timeout=60, check=False)
+        done = self.lab.inside(host, *self.within("sh", "-s"), input=script, seconds=60)
         assert not check or done.returncode == 0, done.stderr
         return done
+
+    def within(self, *command: str) -> tuple[str, ...]:
+        """Return what runs a command in the container of the host that it is typed on."""
+        return ("docker", "exec", "--interactive", f"taco-launch-{self.inventory.cluster}", *command)
+
+    def session(self) -> "subprocess.Popen[bytes]":
+        """Start a session from gpu2's container to gpu1's, which gives back what is written to it."""
+        argv = self.lab.exec_argv("gpu2", *self.within("ssh", "gpu1", "cat"))
+        return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def container(self, host: str) -> str:
         """Give what tells this host's container from one that is made or started anew."""
         what = "{{.Id}} {{.State.StartedAt}}"
-        return inside(self.lab, host, f"docker inspect --format '{what}' taco-launch-{self.inventory.cluster}")
+        return self.lab.sh(host, f"docker inspect --format '{what}' taco-launch-{self.inventory.cluster}")
 
     def sshd(self, host: str) -> str:
         """Give the process number of its sshd."""
@@ -76,20 +74,16 @@ class Mesh:
 
 
 @pytest.fixture(scope="module")
-def mesh(lab: LabUser) -> Iterator[Mesh]:
-    user = LabUser(f"{lab.name}-mesh", lab.state)
-    try:
-        user.up("--hosts", "2", "--slots", "2", "--image")
-        inventory = lab_inventory.load(f"lab:{user.name}", user.env)
-        if inventory.container is None:
-            pytest.skip("cannot: this lab has no training image (lab up says why)")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("TACO_LAUNCH_STATE", str(user.state))
-            made = Mesh(user, inventory)
-            made.ready()
-            yield made
-    finally:
-        user.verb("down")
+def mesh(four: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mesh]:
+    """A cluster on two of the shared hosts, beside those of other modules: so it has ports of its own."""
+    file, container = tmp_path_factory.mktemp("mesh") / "cluster.yaml", four.training(ssh_port=PORT)
+    network = {"port_range": "40000-40999"}
+    written = four.inventory(file, "gpu1", "gpu2", cluster=f"{four.name}-mesh", container=container, network=network)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TACO_LAUNCH_STATE", str(four.state))
+        made = Mesh(four, load(written.inventory, four.env))
+        made.ready()
+        yield made
 
 
 def test_mpirun_and_ssh_just_work_inside(mesh: Mesh) -> None:
@@ -122,11 +116,11 @@ def test_what_start_up_files_of_the_image_print_is_in_nobodys_way(mesh: Mesh) ->
 
 def test_only_the_cluster_s_key_and_address_let_in(mesh: Mesh) -> None:
     address = mesh.inventory.hosts[1].address
-    listening = inside(mesh.lab, "gpu2", "ss -ltnH 'sport = :12222'")
-    assert [line.split()[3] for line in listening.splitlines()] == [f"{address}:12222"]
+    listening = mesh.lab.sh("gpu2", f"ss -ltnH 'sport = :{PORT}'")
+    assert [line.split()[3] for line in listening.splitlines()] == [f"{address}:{PORT}"]
     stranger = (
         "ssh-keygen -q -t ed25519 -N '' -f /tmp/stranger </dev/null; "
-        f"ssh -F none -i /tmp/stranger -o StrictHostKeyChecking=no -o UserKnownHostsFile=/tmp/known -p 12222 {address} true"
+        f"ssh -F none -i /tmp/stranger -o StrictHostKeyChecking=no -o UserKnownHostsFile=/tmp/known -p {PORT} {address} true"
     )
     refused = mesh.sh("gpu1", stranger, check=False)
     assert refused.returncode == 255
@@ -140,16 +134,14 @@ def test_only_the_cluster_s_key_and_address_let_in(mesh: Mesh) -> None:
 
 def test_hosts_that_come_and_go_stop_nothing(mesh: Mesh) -> None:
     before = {host: (mesh.container(host), mesh.sshd(host)) for host in ("gpu1", "gpu2")}
-    argv = ("docker", "exec", "--interactive", mesh.lab.container("gpu2"), "docker", "exec", "--interactive")
-    name = f"taco-launch-{mesh.inventory.cluster}"
-    with subprocess.Popen((*argv, name, "ssh", "gpu1", "cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:
+    with mesh.session() as job:
         assert mesh.ready(hosts=mesh.inventory.hosts[:1]) == {"gpu1": 1}
         assert "gpu2" not in mesh.sh("gpu1", "cat /etc/ssh/ssh_config").stdout
         assert "\tregistry\n" in mesh.sh("gpu1", "cat /etc/hosts").stdout  # which the host itself knows
         assert mesh.sh("gpu1", "ssh gpu2 true", check=False).returncode == 255
         assert mesh.ready() == {"gpu1": 1, "gpu2": 0}
         assert mesh.sh("gpu1", "ssh gpu2 hostname").stdout == "gpu2\n"
-        out, _ = job.communicate(b"the same session\n", timeout=20)
+        out, _ = job.communicate(b"the same session\n", timeout=patience(20))
         assert (job.returncode, out) == (0, b"the same session\n")
     assert before == {host: (mesh.container(host), mesh.sshd(host)) for host in ("gpu1", "gpu2")}
 
@@ -157,13 +149,11 @@ def test_hosts_that_come_and_go_stop_nothing(mesh: Mesh) -> None:
 def test_another_port_leaves_sessions_and_containers(mesh: Mesh) -> None:
     assert mesh.inventory.container is not None
     before = mesh.container("gpu1"), mesh.sshd("gpu1")
-    argv = ("docker", "exec", "--interactive", mesh.lab.container("gpu2"), "docker", "exec", "--interactive")
-    name = f"taco-launch-{mesh.inventory.cluster}"
-    with subprocess.Popen((*argv, name, "ssh", "gpu1", "cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as job:
-        mesh.ready(container=replace(mesh.inventory.container, ssh_port=12223))
-        assert ":12223" in inside(mesh.lab, "gpu1", "ss -ltnH 'sport = :12223'")
-        assert inside(mesh.lab, "gpu1", "ss -ltnH 'sport = :12222'") == ""
-        out, _ = job.communicate(b"the same session\n", timeout=20)
+    with mesh.session() as job:
+        mesh.ready(container=replace(mesh.inventory.container, ssh_port=OTHER))
+        assert f":{OTHER}" in mesh.lab.sh("gpu1", f"ss -ltnH 'sport = :{OTHER}'")
+        assert mesh.lab.sh("gpu1", f"ss -ltnH 'sport = :{PORT}'") == ""
+        out, _ = job.communicate(b"the same session\n", timeout=patience(20))
         assert (job.returncode, out) == (0, b"the same session\n")
     assert before == (mesh.container("gpu1"), mesh.sshd("gpu1"))
     mesh.ready()
@@ -171,27 +161,27 @@ def test_another_port_leaves_sessions_and_containers(mesh: Mesh) -> None:
 
 def test_a_port_that_is_taken(mesh: Mesh) -> None:
     assert mesh.inventory.container is not None
-    serve = "systemd-run --quiet --unit=test-taker python3 -m http.server 12224"
-    inside(mesh.lab, "gpu2", f"command -v python3 || apt-get -qq install -y python3-minimal >/dev/null; {serve}")
+    serve = f"systemd-run --quiet --unit=test-taker python3 -m http.server {TAKEN}"
+    mesh.lab.sh("gpu2", f"command -v python3 || apt-get -qq install -y python3-minimal >/dev/null; {serve}")
     try:
-        eventually(lambda: inside(mesh.lab, "gpu2", "ss -ltnH 'sport = :12224'"), 20, "the taker")
-        done = mesh.set_up(container=replace(mesh.inventory.container, ssh_port=12224))
+        eventually(lambda: mesh.lab.sh("gpu2", f"ss -ltnH 'sport = :{TAKEN}'"), 20, "the taker")
+        done = mesh.set_up(container=replace(mesh.inventory.container, ssh_port=TAKEN))
         first, second = done.hosts
         assert first.error is None
         assert str(second.error) == (
-            "gpu2: port 12224, for the container's sshd, is taken: python3 listens on 0.0.0.0:12224"
+            f"gpu2: port {TAKEN}, for the container's sshd, is taken: python3 listens on 0.0.0.0:{TAKEN}"
         )
         assert second.error is not None
-        assert "ssh_port: 12225" in str(second.error.hint)
+        assert f"ssh_port: {TAKEN + 1}" in str(second.error.hint)
     finally:
-        inside(mesh.lab, "gpu2", "systemctl stop test-taker")
+        mesh.lab.sh("gpu2", "systemctl stop test-taker")
     mesh.ready()
 
 
 def test_a_lost_host_key_and_a_dead_sshd_are_mended(mesh: Mesh) -> None:
     folder = f"/var/lib/taco-launch/clusters/{mesh.inventory.cluster}/ssh"
     before = mesh.container("gpu2")
-    inside(mesh.lab, "gpu2", f"rm {folder}/host_key.pub; echo broken >{folder}/known_hosts")
+    mesh.lab.sh("gpu2", f"rm {folder}/host_key.pub; echo broken >{folder}/known_hosts")
     mesh.sh("gpu2", "kill $(cat /run/taco-launch/sshd.pid)")
     changes = mesh.ready()
     assert changes["gpu1"] == 1
@@ -224,35 +214,33 @@ END
 def test_a_blocked_pair_is_named_and_opened_on_demand(mesh: Mesh) -> None:
     where = [host.address for host in mesh.inventory.hosts]
     managed = replace(mesh.inventory.network, firewall="manage")
-    inside(mesh.lab, "gpu1", DROP)
-    inside(mesh.lab, "gpu2", GUARD)
-    rules = {
-        host: inside(mesh.lab, host, "nft list ruleset | sed 's/packets.*bytes [0-9]*//'") for host in ("gpu1", "gpu2")
-    }
+    mesh.lab.sh("gpu1", DROP)
+    mesh.lab.sh("gpu2", GUARD)
+    rules = {host: mesh.lab.sh(host, "nft list ruleset | sed 's/packets.*bytes [0-9]*//'") for host in ("gpu1", "gpu2")}
     try:
         first, second = sorted(mesh.set_up().found, key=lambda flaw: flaw.hosts)
-        assert str(first).startswith(f"gpu1 cannot reach gpu2 at {where[1]}:12222 and :")
+        assert str(first).startswith(f"gpu1 cannot reach gpu2 at {where[1]}:{PORT} and :")
         assert ": timed out; firewall: nftables on gpu2 drops: policy drop (nft table inet guard)" in str(first)
         assert str(second).startswith(f"gpu2 cannot reach gpu1 at {where[0]}:")
-        assert ":12222" not in str(second)
+        assert f":{PORT}" not in str(second)
         assert "firewall: nftables on gpu1 drops: " in str(second)
         assert "network: {firewall: manage}" in second.hint
 
         assert mesh.ready(network=managed) == {"gpu1": 1, "gpu2": 1}
         assert mesh.ready(network=managed) == {"gpu1": 0, "gpu2": 0}
         for host in ("gpu1", "gpu2"):
-            inside(mesh.lab, host, f"systemctl restart taco-launch_{mesh.inventory.cluster}_firewall")
-            rules_now = inside(mesh.lab, host, "iptables -S INPUT; nft list table inet guard 2>&1 || :")
+            mesh.lab.sh(host, f"systemctl restart taco-launch_{mesh.inventory.cluster}_firewall")
+            rules_now = mesh.lab.sh(host, "iptables -S INPUT; nft list table inet guard 2>&1 || :")
             assert rules_now.count(f"taco-launch:{mesh.inventory.cluster}") == 1
         mesh.ready(network=managed)
 
         assert len(mesh.set_up().found) == 2, "what was opened was not closed again"
         for host, before in rules.items():
-            assert inside(mesh.lab, host, "nft list ruleset | sed 's/packets.*bytes [0-9]*//'") == before
-            assert "firewall" not in inside(mesh.lab, host, f"ls /etc/taco-launch/{mesh.inventory.cluster} /etc/systemd/system")  # fmt: skip
+            assert mesh.lab.sh(host, "nft list ruleset | sed 's/packets.*bytes [0-9]*//'") == before
+            assert "firewall" not in mesh.lab.sh(host, f"ls /etc/taco-launch/{mesh.inventory.cluster} /etc/systemd/system")  # fmt: skip
     finally:
-        inside(mesh.lab, "gpu1", DROP.replace("-I", "-D"))
-        inside(mesh.lab, "gpu2", "nft delete table inet guard")
+        mesh.lab.sh("gpu1", DROP.replace("-I", "-D"))
+        mesh.lab.sh("gpu2", "nft delete table inet guard")
     mesh.ready()
 
 

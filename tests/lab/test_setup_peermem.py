@@ -1,8 +1,6 @@
 """The peermem stage on a simulated GPU host: loaded now and after a reboot, and every failure that is known, provoked."""
 
 import base64
-import json
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +9,9 @@ import pytest
 
 from taco_launch.setup import paths
 from tests.conftest import eventually
-from tests.lab.conftest import LabUser
+from tests.lab.rig import Done, GpuHost, made
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 OFED = "MLNX_OFED_LINUX-5.4-1.0.3.0"
 _BARE = f"""
@@ -28,35 +26,11 @@ done
 
 
 @dataclass(frozen=True)
-class GpuHost:
+class RdmaHost(GpuHost):
     """A host of a lab with GPUs, an RDMA bond, and an inventory that has a container."""
 
-    lab: LabUser
-    folder: Path
-
-    def sh(self, script: str) -> str:
-        done = self.lab.inside("gpu1", "/bin/sh", "-c", script)
-        assert done.returncode == 0, (script, done.stdout, done.stderr)
-        return done.stdout.strip()
-
-    def taco(self, verb: str, *words: str, use: str = "auto", **peermem: str) -> "subprocess.CompletedProcess[str]":
-        file = self.folder / "cluster.yaml"
-        of = {
-            "cluster": "c",
-            "ssh": {
-                "user": "root",
-                "identity_file": str(self.lab.folder / "id_ed25519"),
-                "known_hosts": str(self.lab.folder / "known_hosts"),
-            },
-            "container": {"image": "registry:5000/train:1"},
-            "peermem": {"use": use, **peermem},
-            "hosts": {"gpu1": {"address": self.lab.host("gpu1")["address"], "slots": 2}},
-        }
-        file.write_text(json.dumps(of))
-        return self.lab.taco("-i", str(file), verb, *words)
-
-    def setup(self, *words: str, use: str = "auto", **peermem: str) -> "subprocess.CompletedProcess[str]":
-        return self.taco("setup", "--only", "peermem", *(words or ("--yes",)), use=use, **peermem)
+    def setup(self, *words: str, use: str = "auto", **peermem: str) -> Done:
+        return self.by(peermem={"use": use, **peermem}).setup("--only", "peermem", *(words or ("--yes",)))
 
     def refused(self, *words: str, use: str = "auto") -> str:
         """Set up what cannot be; give what people read, on one line."""
@@ -74,29 +48,26 @@ class GpuHost:
     def loaded(self) -> list[str]:
         return self.sh("lsmod | awk '/^(nvidia_peermem|nv_peer_mem) / { print $1 }'").split()
 
-    def reboot(self) -> None:
+    def restart(self) -> None:
+        """Reboot, and wait until all units of the boot are done."""
         self.lab.reboot("gpu1")
         over = "systemctl is-system-running --wait >/dev/null; systemctl list-jobs --no-legend"
         eventually(lambda: "running" not in self.sh(over), 30, "the units of the boot")
 
 
 @pytest.fixture(scope="module")
-def machine(lab: LabUser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuHost]:
-    user = LabUser(f"{lab.name}-peermem", lab.state)
-    try:
-        user.up("--hosts", "1", "--gpus", "a100x8")
-        yield GpuHost(user, tmp_path_factory.mktemp("peermem"))
-    finally:
-        user.verb("down")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RdmaHost]:
+    with made("peermem", tmp_path_factory.mktemp("state"), "--hosts", "1", "--gpus", "a100x8") as lab:
+        yield RdmaHost(lab.cluster, tmp_path_factory.mktemp("peermem"))
 
 
 @pytest.fixture
-def gpu(machine: GpuHost) -> GpuHost:
+def gpu(machine: RdmaHost) -> RdmaHost:
     machine.sh(_BARE)
     return machine
 
 
-def test_it_is_loaded_now_and_after_a_reboot_and_taken_back(gpu: GpuHost) -> None:
+def test_it_is_loaded_now_and_after_a_reboot_and_taken_back(gpu: RdmaHost) -> None:
     dry = gpu.setup("--dry-run", "--diff")
     assert "load nvidia_peermem (NVIDIA driver 470.82.01 brings it; " in dry.stdout
     assert f"+++ {paths.PEERMEM}\n" in dry.stdout
@@ -104,12 +75,12 @@ def test_it_is_loaded_now_and_after_a_reboot_and_taken_back(gpu: GpuHost) -> Non
     assert gpu.setup().returncode == 0
     assert gpu.loaded == ["nvidia_peermem"]
     assert gpu.right()
-    gpu.reboot()
+    gpu.restart()
     assert gpu.loaded == ["nvidia_peermem"]
     assert gpu.right()
     gpu.sh("rmmod nvidia_peermem")
     assert gpu.setup("--check").returncode == 3, "what comes back at a boot, and is not there now, is not right"
-    assert gpu.taco("teardown", "--yes").returncode == 0
+    assert gpu.by()("teardown", "--yes").returncode == 0
     gpu.sh(f"[ ! -e {paths.PEERMEM} ]")
 
 
@@ -133,7 +104,7 @@ def test_it_is_loaded_now_and_after_a_reboot_and_taken_back(gpu: GpuHost) -> Non
         ),
     ],
 )
-def test_why_it_cannot_be_loaded(gpu: GpuHost, facts: str, words: str, told: str) -> None:
+def test_why_it_cannot_be_loaded(gpu: RdmaHost, facts: str, words: str, told: str) -> None:
     gpu.sh(f"simulated-hardware set {facts}")
     read = gpu.refused()
     assert f"error: gpu1: load nvidia_peermem: modprobe: ERROR: could not insert 'nvidia_peermem': {words}" in read
@@ -142,7 +113,7 @@ def test_why_it_cannot_be_loaded(gpu: GpuHost, facts: str, words: str, told: str
     gpu.sh(f"[ ! -e {paths.PEERMEM} ]")  # nor is it tried at every boot
 
 
-def test_what_people_did_by_hand_is_left_as_it_is(gpu: GpuHost) -> None:
+def test_what_people_did_by_hand_is_left_as_it_is(gpu: RdmaHost) -> None:
     gpu.sh("modprobe nvidia-peermem; echo nvidia-peermem >/etc/modules-load.d/mine.conf")
     assert gpu.right()
     gpu.sh(f"simulated-hardware set nv-peer-mem-ofed {OFED}; simulated-hardware set nv-peer-mem 1.0-9")
@@ -153,7 +124,7 @@ def test_what_people_did_by_hand_is_left_as_it_is(gpu: GpuHost) -> None:
     assert gpu.setup("--check").returncode == 3
 
 
-def test_one_takes_the_place_of_the_other_but_not_while_it_is_in_use(gpu: GpuHost) -> None:
+def test_one_takes_the_place_of_the_other_but_not_while_it_is_in_use(gpu: RdmaHost) -> None:
     gpu.sh(f"simulated-hardware set nv-peer-mem-ofed {OFED}; simulated-hardware set nv-peer-mem 1.3-0")
     gpu.sh("modprobe nv_peer_mem; simulated-hardware set peermem-users 2")
     read = gpu.refused(use="nvidia_peermem")
@@ -178,7 +149,7 @@ def test_one_takes_the_place_of_the_other_but_not_while_it_is_in_use(gpu: GpuHos
     assert (gpu.loaded, gpu.right("nvidia_peermem")) == (["nvidia_peermem"], True)
 
 
-def test_an_old_driver_gets_a_module_that_is_built_for_it(gpu: GpuHost) -> None:
+def test_an_old_driver_gets_a_module_that_is_built_for_it(gpu: RdmaHost) -> None:
     hide, show = (
         "mv /etc/apt/sources.list.d/lab-kernel.list /root/",
         "mv /root/lab-kernel.list /etc/apt/sources.list.d/",
@@ -195,12 +166,12 @@ def test_an_old_driver_gets_a_module_that_is_built_for_it(gpu: GpuHost) -> None:
     assert gpu.sh("dpkg-query -W -f '${Version}' nvidia-peer-memory-dkms") == "1.1-0", "the last for OFED 4.9"
     gpu.sh(f"[ ! -e {paths.PEERMEM} ]")  # the package's own service loads it
     assert gpu.right()
-    gpu.reboot()
+    gpu.restart()
     assert gpu.loaded == ["nv_peer_mem"]
     assert gpu.right()
 
 
-def test_packages_of_the_controller_on_a_host_that_reaches_no_source(gpu: GpuHost, tmp_path: Path) -> None:
+def test_packages_of_the_controller_on_a_host_that_reaches_no_source(gpu: RdmaHost, tmp_path: Path) -> None:
     purge = "dpkg --purge nvidia-peer-memory-dkms nvidia-peer-memory linux-headers-$(uname -r) >/dev/null 2>&1"
     gpu.sh(
         f"simulated-hardware set driver 450.80.02; simulated-hardware boot; {purge}; apt-get -q update >/dev/null 2>&1; :"

@@ -11,7 +11,7 @@ import pytest
 
 from taco_launch.lab import hosts, packages, repository
 from tests.conftest import eventually
-from tests.lab.conftest import LabUser, may_use_an_engine
+from tests.lab.rig import Lab, made
 
 FOLDER = Path(packages.__file__).parent
 PROGRAMS = sorted((FOLDER / "programs").iterdir())
@@ -134,29 +134,24 @@ RUN = "docker run --rm --network=host"
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LabUser]:
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A lab of one host with an engine and the toolkit, installed as NVIDIA's own guide says."""
-    if not may_use_an_engine():
-        pytest.skip("cannot: a lab takes root, or the right to use a Docker Engine")
-    user = LabUser(f"packages-{os.getpid()}", tmp_path_factory.mktemp("packages-state"))
-    try:
-        user.up("--hosts", "1", "--gpus", "a100x8")
-        ok(user, f"set -- {repository.TOOLKIT_URL}\n{INSTALL}", seconds=240)
-        ok(user, MAKE_IMAGE)
-        yield user
-    finally:
-        user.verb("down")
+    with made("packages", tmp_path_factory.mktemp("state"), "--hosts", "1", "--gpus", "a100x8") as lab:
+        ok(lab, f"set -- {repository.TOOLKIT_URL}\n{INSTALL}", seconds=240)
+        ok(lab, MAKE_IMAGE)
+        yield lab
 
 
-def ok(user: LabUser, command: str, seconds: float = 110) -> str:
+def ok(user: Lab, command: str, seconds: float = 110) -> str:
     done = user.inside("gpu1", "sh", "-c", command, seconds=seconds)
     assert done.returncode == 0, (command, done.stdout, done.stderr)
     return done.stdout
 
 
 @pytest.mark.lab
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
-def test_the_engine_shows_a_container_the_gpus_of_the_host(host: LabUser) -> None:
+def test_the_engine_shows_a_container_the_gpus_of_the_host(host: Lab) -> None:
     listed = ok(host, "nvidia-smi -L")
     assert listed.count("GPU ") == 8
     assert ok(host, f"{RUN} --gpus all {IMAGE} nvidia-smi -L") == listed
@@ -182,8 +177,9 @@ def test_the_engine_shows_a_container_the_gpus_of_the_host(host: LabUser) -> Non
 
 
 @pytest.mark.lab
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
-def test_containers_see_the_simulated_kernel_before_and_after_a_reboot(host: LabUser) -> None:
+def test_containers_see_the_simulated_kernel_before_and_after_a_reboot(host: Lab) -> None:
     port = "/sys/class/infiniband/mlx5_bond_0/ports/1"
     seen = f"cat {port}/state /sys/kernel/mm/memory_peers/nv_mem/version; ls /dev/infiniband"
     said = "4: ACTIVE\n470.82.01\nrdma_cm\numad0\nuverbs0\n"
@@ -221,8 +217,9 @@ def test_containers_see_the_simulated_kernel_before_and_after_a_reboot(host: Lab
 
 
 @pytest.mark.lab
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
-def test_dkms_builds_what_apt_brings(host: LabUser) -> None:
+def test_dkms_builds_what_apt_brings(host: Lab) -> None:
     without = ok(host, "apt-get install -y nvidia-peer-memory-dkms=1.1-0 nvidia-peer-memory=1.1-0")
     assert "kernel headers for this kernel do not seem to be installed" in without
     assert "not found in directory" in host.inside("gpu1", "modprobe", "nv_peer_mem").stderr

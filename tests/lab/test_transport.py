@@ -14,31 +14,32 @@ import pytest
 from taco_launch.command import Command
 from tests.conftest import eventually
 from tests.lab import logins
-from tests.lab.conftest import LabUser
-from tests.lab.logins import BOTH, PASSPHRASE, PASSWORD, SYSTEM, Person, inside, journal, sshd_setting
+from tests.lab.logins import BOTH, PASSPHRASE, PASSWORD, SYSTEM, Person, journal, sshd_setting
+from tests.lab.rig import Lab
+from tests.patience import patience
 from tests.remote.test_ssh_commands import ENV, EVERYTHING, ODD, encoded
 from tests.remote.test_ssh_logins import agent
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 # fixtures are found by their names here
 keys, person = logins.keys, logins.person
 
 
 @pytest.fixture(scope="module")
-def installing(lab: LabUser) -> "Iterator[subprocess.Popen[bytes]]":
+def installing(lab: Lab) -> "Iterator[subprocess.Popen[bytes]]":
     """csh, tcsh and fish on gpu2, on their way in while other tests run."""
     with logins.shells(lab, "gpu2") as process:
         yield process
 
 
 @pytest.fixture(scope="module")
-def addresses(lab: LabUser, keys: Path, installing: Any) -> Iterator[dict[str, str]]:  # noqa: ARG001 - it has begun
+def addresses(lab: Lab, keys: Path, installing: Any) -> Iterator[dict[str, str]]:  # noqa: ARG001 - it has begun
     with logins.users(lab, keys) as found:
         yield found
 
 
-def accepted(lab: LabUser, host: str, user: str) -> list[str]:
+def accepted(lab: Lab, host: str, user: str) -> list[str]:
     """Give the logins of a user that the host's sshd let in."""
     return [line for line in journal(lab, host) if line.startswith(f"Accepted publickey for {user} ")]
 
@@ -48,9 +49,9 @@ def fingerprint(public: str) -> str:
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
-def shown_by(lab: LabUser, host: str) -> str:
+def shown_by(lab: Lab, host: str) -> str:
     """Give the fingerprint of a host's key as its console shows it."""
-    return inside(lab, host, "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub").split()[1]
+    return lab.sh(host, "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub").split()[1]
 
 
 # --- sudo
@@ -98,12 +99,12 @@ def test_sudo_that_refuses(person: Person) -> None:
 
 def test_no_sudo_there(person: Person) -> None:
     person.knows({"gpu1": "free@gpu1", "gpu2": "free@gpu2"})
-    inside(person.lab, "gpu1", "mv /usr/bin/sudo /usr/bin/sudo.away")
+    person.lab.sh("gpu1", "mv /usr/bin/sudo /usr/bin/sudo.away")
     try:
         code, found, said = person.facts(*SYSTEM, TACO_LAUNCH_SUDO_PASSWORD=PASSWORD)
         without = person.facts(*SYSTEM)[1]
     finally:
-        inside(person.lab, "gpu1", "mv /usr/bin/sudo.away /usr/bin/sudo")
+        person.lab.sh("gpu1", "mv /usr/bin/sudo.away /usr/bin/sudo")
     assert code == 5
     assert found["gpu1"].startswith("gpu1: there is no sudo: ")
     assert "hint: install sudo there, or log in as root" in said
@@ -199,7 +200,7 @@ def test_host_keys_unknown_then_taken(person: Person, tmp_path: Path) -> None:
 
 
 def test_a_changed_host_key(person: Person, tmp_path: Path) -> None:
-    text = inside(person.lab, "gpu1", "cat /etc/ssh/ssh_host_ed25519_key.pub")
+    text = person.lab.sh("gpu1", "cat /etc/ssh/ssh_host_ed25519_key.pub")
     wrong = tmp_path / "wrong"
     wrong.write_text(f"# before gpu2 was installed anew\n{person.addresses['gpu2']} {text}")
     for mode in ("strict", "accept-new"):
@@ -260,7 +261,7 @@ def test_a_port_of_the_configuration(person: Person) -> None:
     assert person.facts("gpu2", *SYSTEM)[1]["gpu2"] == (
         f"gpu2: no TCP connection to {person.addresses['gpu2']}:2222: Connection refused"
     )
-    inside(person.lab, "gpu2", "systemd-run --quiet --unit=test-sshd /usr/sbin/sshd -D -p 2222")
+    person.lab.sh("gpu2", "systemd-run --quiet --unit=test-sshd /usr/sbin/sshd -D -p 2222")
     try:
         eventually(lambda: listens(person.addresses["gpu2"], 2222), 30, "the second sshd")
         code, _found, said = person.facts("gpu2", *SYSTEM)
@@ -268,7 +269,7 @@ def test_a_port_of_the_configuration(person: Person) -> None:
         listeners = person.facts("gpu2", "--only", "network")[1]["gpu2"]["network"]["listeners"]
         assert {22, 2222} <= {each["port"] for each in listeners}
     finally:
-        inside(person.lab, "gpu2", "systemctl stop test-sshd")
+        person.lab.sh("gpu2", "systemctl stop test-sshd")
 
 
 def test_a_jump_host_is_one_shared_connection(person: Person) -> None:
@@ -303,7 +304,7 @@ def test_a_flooded_sshd_is_tried_again(person: Person) -> None:
             eventually(
                 lambda: any("MaxStartups" in line for line in journal(person.lab, "gpu1")[before:]), 20, "a refusal"
             )
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=patience(60))
     assert process.returncode == 0, err
     assert set(logins.by_host(out)) == set(names)
 
@@ -315,7 +316,7 @@ def test_bytes_arrive_whatever_the_login_shell(person: Person, installing: "subp
     assert installing.wait(100) == 0
     names = ("plain", "noisy", "cshy", "tcshy", "fishy")
     person.knows({name: f"{name}@gpu2" for name in names})
-    assert inside(person.lab, "gpu2", "su fishy -c 'echo $version'").endswith("3.6.0\n")  # it is fish, and makes noise
+    assert person.lab.sh("gpu2", "su fishy -c 'echo $version'").endswith("3.6.0")  # it is fish, and makes noise
     with sshd_setting(person.lab, "gpu2", "Banner /etc/motd\n"):
         code, found, said = person.facts()
         assert (code, said) == (0, "")

@@ -15,23 +15,24 @@ from taco_launch.errors import HostError
 from taco_launch.remote import ssh as connection
 from taco_launch.remote import wire
 from tests.lab import logins
-from tests.lab.conftest import LabUser, seconds
-from tests.lab.logins import BOTH, SYSTEM, Person, inside
+from tests.lab.logins import BOTH, SYSTEM, Person
+from tests.lab.rig import Lab, seconds_of
+from tests.patience import patience
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 # fixtures are found by their names here
 keys, person = logins.keys, logins.person
 
 
 @pytest.fixture(scope="module")
-def addresses(lab: LabUser, keys: Path) -> Iterator[dict[str, str]]:
+def addresses(lab: Lab, keys: Path) -> Iterator[dict[str, str]]:
     with logins.users(lab, keys) as found:
         yield found
 
 
 @contextmanager
-def struck(lab: LabUser, host: str, fault: str, undo: str) -> Iterator[None]:
+def struck(lab: Lab, host: str, fault: str, undo: str) -> Iterator[None]:
     """Inject a fault half a second after the block has begun, and undo it at its end."""
     timer = threading.Timer(0.5, lab.fault, (host, fault))
     timer.start()
@@ -51,7 +52,7 @@ def struck(lab: LabUser, host: str, fault: str, undo: str) -> Iterator[None]:
         ("partition", "heal", r": waited 3 s for a TCP connection to .*:22$"),
     ],
 )
-def test_facts_of_the_others_are_shown(healthy: LabUser, person: Person, fault: str, undo: str, message: str) -> None:
+def test_facts_of_the_others_are_shown(healthy: Lab, person: Person, fault: str, undo: str, message: str) -> None:
     person.knows(BOTH, config="ConnectTimeout 3\n")
     healthy.fault("gpu2", fault)
     try:
@@ -65,10 +66,10 @@ def test_facts_of_the_others_are_shown(healthy: LabUser, person: Person, fault: 
     assert re.search(rf"^gpu2.*{message}", found["gpu2"]), found["gpu2"]
     assert f"error: {found['gpu2']}" in said
     assert "\nhint: " in said
-    assert took < 20
+    assert took < patience(20)
 
 
-def test_what_was_waited_for(healthy: LabUser, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_waited_for(healthy: Lab, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     person.knows({"stuck": "stuck@gpu2"})
     with (
         person.connected() as fanout,
@@ -88,12 +89,12 @@ def test_what_was_waited_for(healthy: LabUser, person: Person, monkeypatch: pyte
             begun = time.monotonic()
             with pytest.raises(HostError, match="gpu2: waited 3 s for sleep to end"):
                 transport.run(Command(("sleep", "60"), timeout=3))
-            assert time.monotonic() - begun < 8
+            assert time.monotonic() - begun < patience(8)
 
 
-def test_a_command_outlives_a_cut(healthy: LabUser, person: Person) -> None:
+def test_a_command_outlives_a_cut(healthy: Lab, person: Person) -> None:
     person.knows({"gpu2": "plain@gpu2"})
-    script = "while [ ! -e /tmp/test-cut ]; do echo tick; sleep 0.2; done; echo end"
+    script = "i=0; while [ ! -e /tmp/test-cut ]; do echo $i; i=$((i + 1)); sleep 0.2; done; echo end"
     with person.connected() as fanout:
         transport = fanout.transports[0]
         connection_of = Command(("sh", "-c", "echo $SSH_CONNECTION"))
@@ -101,8 +102,8 @@ def test_a_command_outlives_a_cut(healthy: LabUser, person: Person) -> None:
 
         def cut() -> None:
             time.sleep(0.5)
-            took.append(seconds(lambda: healthy.fault("gpu2", "cut", "5s")))
-            inside(healthy, "gpu2", "touch /tmp/test-cut")
+            took.append(seconds_of(lambda: healthy.fault("gpu2", "cut", "5s")))
+            healthy.sh("gpu2", "touch /tmp/test-cut")
 
         took: list[float] = []
         thread = threading.Thread(target=cut)
@@ -111,14 +112,16 @@ def test_a_command_outlives_a_cut(healthy: LabUser, person: Person) -> None:
             result = transport.run(Command(("sh", "-c", script), timeout=60))
         finally:
             thread.join()
-            inside(healthy, "gpu2", "rm -f /tmp/test-cut")
+            healthy.sh("gpu2", "rm -f /tmp/test-cut")
         assert took[0] > 5
         assert result.exit_code == 0
-        assert re.fullmatch(rb"(tick\n){20,}end\n", result.stdout)
+        *ticks, end = result.stdout.decode().split()
+        assert (ticks, end) == ([str(number) for number in range(len(ticks))], "end")
+        assert ticks, "nothing was said before the cut"
         assert transport.run(connection_of).stdout == before
 
 
-def test_a_host_that_has_gone_is_noticed(healthy: LabUser, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_has_gone_is_noticed(healthy: Lab, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_KEEPALIVE_SECONDS", 1)
     monkeypatch.setattr(wire, "_DEAD_SECONDS", 2)
     person.knows({"gpu2": "plain@gpu2"})
@@ -129,10 +132,10 @@ def test_a_host_that_has_gone_is_noticed(healthy: LabUser, person: Person, monke
             begun = time.monotonic()
             with pytest.raises(HostError, match=r"gpu2: the answer of sleep broke off \(the connection was lost\)"):
                 transport.run(Command(("sleep", "60")))
-            assert time.monotonic() - begun < 30
+            assert time.monotonic() - begun < patience(30)
 
 
-def test_a_slow_link(healthy: LabUser, person: Person) -> None:
+def test_a_slow_link(healthy: Lab, person: Person) -> None:
     person.knows(BOTH)
     healthy.fault("gpu2", "slow-link", "2mbit")
     try:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from taco_launch.errors import PlacementError
 from taco_launch.model.plans import HostSlots, Share, Wanted
-from taco_launch.placement import place
+from taco_launch.placement.hosts import place
 from taco_launch.placement.leaves import arranged
 
 LEAVES = st.sampled_from(["a", "b", "c", "d", None])

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.patience import patience
+
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 # A mount namespace: what is bound over /etc is seen by this sshd only, and gone with it.
 _INIT = """
@@ -114,7 +116,7 @@ def sshd(
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen([*argv, str(folder), program], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + patience(10)
         while True:
             with socket.socket() as client:
                 if client.connect_ex(("127.0.0.1", port)) == 0:

@@ -105,7 +105,7 @@ print(json.dumps({"protocol": %d}))
 at = request["offset"]
 print(json.dumps({"offset": at + 6, "bytes": 6}) + "\\n" + ("first\\n" if at == 0 else "again\\n"), end="", flush=True)
 if at == 0:
-    time.sleep(60)
+    time.sleep(600)
 print(json.dumps({"job": json.load(open(here + "/done"))}))
 print(json.dumps({"end": True}))
 """

@@ -16,6 +16,8 @@ from taco_launch.errors import HostError
 from taco_launch.remote.access import Access
 from taco_launch.remote.fanout import connect
 from taco_launch.remote.transport import Transport
+from tests.conftest import eventually
+from tests.patience import patience
 from tests.remote.conftest import NOBODY, USERS, host, inventory
 from tests.remote.sshd import Sshd
 
@@ -53,10 +55,7 @@ def run(sshd: Sshd, name: str, command: Command, access: Access = NOBODY) -> Res
 
 
 def await_end(pid: int) -> None:
-    deadline = time.monotonic() + 5
-    while Path(f"/proc/{pid}").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(lambda: not Path(f"/proc/{pid}").exists(), 5, f"process {pid} to end")
 
 
 def encoded(words: tuple[str, ...]) -> bytes:
@@ -141,9 +140,9 @@ def test_a_login_shell_that_is_none(sshd: Sshd) -> None:
 def test_a_command_that_takes_too_long_is_ended(sshd: Sshd, tmp_path: Path) -> None:
     script = f"echo $$ >{tmp_path}/pid; trap '' TERM; echo still at it >&2; while :; do sleep 0.2; done"
     begun = time.monotonic()
-    with pytest.raises(HostError, match="waited 1 s for sh to end; the last on its stderr: still at it"):
-        run(sshd, "root", Command(("sh", "-c", script), timeout=1))
-    assert time.monotonic() - begun < 10
+    with pytest.raises(HostError, match="waited 4 s for sh to end; the last on its stderr: still at it"):
+        run(sshd, "root", Command(("sh", "-c", script), timeout=4))
+    assert time.monotonic() - begun < patience(14)
     await_end(int((tmp_path / "pid").read_text()))
 
 
@@ -151,7 +150,7 @@ def test_a_command_that_takes_too_long_is_ended(sshd: Sshd, tmp_path: Path) -> N
 def test_tail_gives_output_as_it_comes_and_ends_the_command(
     sshd: Sshd, name: str, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    command = Command(("sh", "-c", "echo $$; cat; echo aside >&2; exec sleep 60"), stdin=b"given\n", sudo=True)
+    command = Command(("sh", "-c", "echo $$; cat; echo aside >&2; exec sleep 600"), stdin=b"given\n", sudo=True)
     with one(sshd, name, Access("pässword")) as transport:
         with transport.tail(command) as stdout:
             pid = int(stdout.readline())
@@ -181,20 +180,24 @@ def test_a_lost_connection_is_made_again_for_the_next_command(sshd: Sshd) -> Non
     assert after not in (b"", before)
 
 
-def test_close_from_another_thread_ends_a_run(sshd: Sshd) -> None:
-    with one(sshd, "plain") as transport:
+def test_close_from_another_thread_ends_a_run(sshd: Sshd, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+
+    def close() -> None:
+        eventually(runs.exists)
+        transport.close()
+
+    with one(sshd, "root") as transport:
         transport.run(Command(("true",)))
-        threading.Timer(0.5, transport.close).start()
-        begun = time.monotonic()
+        threading.Thread(target=close, daemon=True).start()
         with pytest.raises(HostError, match="broke off"):
-            transport.run(Command(("sleep", "30")))
-        assert time.monotonic() - begun < 5
+            transport.run(Command(("sh", "-c", f"touch {runs}; exec sleep 600")))
 
 
 @pytest.mark.parametrize("name", ["root", "free", "terminal"])
 def test_ctrl_c_ends_what_runs_on_hosts(sshd: Sshd, name: str, tmp_path: Path) -> None:
     file = tmp_path / "pid"
-    command = Command(("sh", "-c", f"echo $$ >{file}.part; mv {file}.part {file}; exec sleep 60"), sudo=name != "root")
+    command = Command(("sh", "-c", f"echo $$ >{file}.part; mv {file}.part {file}; exec sleep 600"), sudo=name != "root")
     with contextlib.suppress(KeyboardInterrupt), one(sshd, name, Access("pässword")) as transport:
 
         def work() -> None:
@@ -206,7 +209,7 @@ def test_ctrl_c_ends_what_runs_on_hosts(sshd: Sshd, name: str, tmp_path: Path) -
             time.sleep(0.02)
         begun = time.monotonic()
         raise KeyboardInterrupt
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < patience(2)
     await_end(int(file.read_text()))
     with pytest.raises(HostError, match="the connection was closed"):
         transport.run(command)

@@ -16,6 +16,7 @@ from taco_launch.flows import trust as flow
 from taco_launch.model.hosts import Host
 from taco_launch.remote.access import Access
 from taco_launch.remote.fanout import connect
+from tests.patience import patience
 from tests.remote.conftest import host, inventory
 from tests.remote.sshd import Sshd, keygen, why_not
 from tests.remote.sshd import sshd as started
@@ -142,7 +143,9 @@ def changing(tmp_path: Path) -> Iterator[tuple[Sshd, Path]]:
 
 def trust(file: Path, *args: str) -> "subprocess.CompletedProcess[str]":
     argv = [sys.executable, "-m", "taco_launch", "-i", str(file), "trust", *args]
-    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=patience(60), check=False
+    )
 
 
 def test_trust(changing: tuple[Sshd, Path], own: Path, tmp_path: Path) -> None:
@@ -215,7 +218,7 @@ def test_trust_asks(changing: tuple[Sshd, Path], own: Path) -> None:
         process = subprocess.Popen(argv, stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         os.close(slave)
         os.write(master, answer)
-        _out, err = process.communicate(timeout=60)
+        _out, err = process.communicate(timeout=patience(60))
         os.close(master)
         assert (process.returncode, b"take 1 host key?" in err) == (code, True)
         assert own.exists() == (code == 0)

@@ -1,6 +1,6 @@
 """The table of simulated kernel modules: what each needs, whether it loads, what it brings."""
 
-from dataclasses import dataclass
+from taco_launch.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib import resources
+
+from taco_launch.frozen import dataclass
 
 TOOLKIT = "libnvidia-container/stable/deb"
 PEER_MEMORY = "peer-memory"

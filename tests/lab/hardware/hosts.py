@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from taco_launch.lab import hardware
+from tests.patience import patience
 
 LIBRARY = "usr/lib/simulated-hardware"
 STATE = "var/lib/simulated-hardware"
@@ -56,7 +57,7 @@ class Host:
     def run(self, argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
         """Run a program for this root folder."""
         env = {"PATH": os.environ["PATH"], "SIMULATED_HARDWARE_ROOT": str(self.root)}
-        return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=30)
+        return subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=patience(30))
 
 
 _PATH = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "etc/init.d")

@@ -1,40 +1,30 @@
 """The simulated hardware in a lab host: below the real /sys and /proc, over a reboot, and nowhere outside."""
 
 import os
-import subprocess
-import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
-LAB = f"hardware-{os.environ.get('PYTEST_XDIST_WORKER', 'test')}"  # each process of pytest has its own
+from tests.lab.rig import Lab, made
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+Inside = Callable[[str], str]
 
 
-def outside(argv: Sequence[str], seconds: float = 250) -> str:
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=seconds)
-    assert done.returncode == 0, (argv, done.stdout, done.stderr)
-    return done.stdout
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with made("hardware", tmp_path_factory.mktemp("state"), "--hosts", "1", "--gpus", "a100x8") as up:
+        yield up
 
 
-def lab(*arguments: str) -> str:
-    return outside([sys.executable, "-m", "taco_launch", "lab", *arguments])
+@pytest.fixture
+def inside(lab: Lab) -> Callable[[str], str]:
+    """Return what runs a script in the host and gives what it prints."""
+    return lambda script: lab.sh("gpu1", script)
 
 
-def inside(command: str) -> str:
-    return outside(["docker", "exec", f"taco-lab-{LAB}-gpu1", "sh", "-c", command])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _up() -> Iterator[None]:
-    lab("up", "--name", LAB, "--hosts", "1", "--gpus", "a100x8")
-    yield
-    lab("down", "--name", LAB)
-
-
-def seen() -> dict[str, str]:
+def seen(inside: Inside) -> dict[str, str]:
     """What a host shows of its hardware, read in every way there is."""
     return {
         command: inside(command)
@@ -56,45 +46,32 @@ def seen() -> dict[str, str]:
     }
 
 
-def test_it_is_there_and_is_there_again_after_a_reboot() -> None:
-    before = seen()
-    assert before["systemctl is-system-running --wait"] == "running\n"
+def test_it_is_there_and_is_there_again_after_a_reboot(lab: Lab, inside: Inside) -> None:
+    before = seen(inside)
+    assert before["systemctl is-system-running --wait"] == "running"
     assert before["nvidia-smi -L"].count("GPU ") == 8
     address = inside("ip -o -4 address show dev bond0").split("inet ")[1].split("/")[0]
     assert f"\t{address}  \tv2\tbond0" in inside("show_gids")
     assert "default via" in before["ip -4 route"]
-    assert before["stat -c %F /dev/nvidia0"] == "character special file\n"
-    subprocess.run(["docker", "exec", f"taco-lab-{LAB}-gpu1", "systemctl", "reboot"], check=False, timeout=60)
-    booted = inside("cat /proc/1/stat") if _back() else ""
-    assert booted
-    assert seen() == before
+    assert before["stat -c %F /dev/nvidia0"] == "character special file"
+    lab.reboot("gpu1")
+    assert seen(inside) == before
 
 
-def _back() -> bool:
-    """Wait for the host that reboots: first it ends, then systemd is up again."""
-    time.sleep(2)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        argv = ["docker", "exec", f"taco-lab-{LAB}-gpu1", "systemctl", "is-system-running", "--wait"]
-        if subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60).stdout == "running\n":
-            return True
-        time.sleep(0.2)
-    return False
-
-
-def test_an_unused_slot_cannot_be_read() -> None:
+def test_an_unused_slot_cannot_be_read(inside: Inside) -> None:
     text = inside("cat /sys/class/infiniband/mlx5_bond_0/ports/1/gid_attrs/types/9 2>&1 || true")
-    assert text.endswith("/gid_attrs/types/9: Invalid argument\n")
+    assert text.endswith("/gid_attrs/types/9: Invalid argument")
 
 
-def test_interfaces_that_come_and_go_are_seen() -> None:
-    assert inside("test -e /sys/class/net/late0 || echo no") == "no\n"
+def test_interfaces_that_come_and_go_are_seen(inside: Inside) -> None:
+    assert inside("test -e /sys/class/net/late0 || echo no") == "no"
     inside("ip link add late0 type veth peer name late1")
-    assert inside("cat /sys/class/net/late0/operstate; grep -c late0 /proc/net/dev") == "down\n1\n"
+    assert inside("cat /sys/class/net/late0/operstate; grep -c late0 /proc/net/dev") == "down\n1"
     inside("ip link delete late0")
     assert "late0" not in inside("ls /sys/class/net")
 
 
+@pytest.mark.usefixtures("lab")
 def test_the_machine_itself_has_none_of_it() -> None:
     assert "simulated-hardware" not in Path("/proc/self/mountinfo").read_text("utf-8")
     assert not os.path.lexists("/var/lib/simulated-hardware")
@@ -103,11 +80,11 @@ def test_the_machine_itself_has_none_of_it() -> None:
     )
 
 
-def test_a_module_that_is_unloaded_is_so_for_every_reader() -> None:
+def test_a_module_that_is_unloaded_is_so_for_every_reader(inside: Inside) -> None:
     try:
         inside("modprobe -r mlx5_ib")
-        assert inside("ls /sys/class | grep -c infiniband || true") == "0\n"
+        assert inside("ls /sys/class | grep -c infiniband || true") == "0"
         assert "mlx5_ib" not in inside("lsmod; ls /sys/module")
     finally:
         inside("modprobe mlx5_ib")
-    assert inside("ls /sys/class/infiniband") == "mlx5_bond_0\n"
+    assert inside("ls /sys/class/infiniband") == "mlx5_bond_0"

@@ -1,0 +1,14 @@
+"""A job as another machine gets it: without what only the controller has."""
+
+from dataclasses import replace
+
+from taco_launch.model.jobs import JobSpec
+
+
+def for_elsewhere(spec: JobSpec) -> JobSpec:
+    """Leave out what only the controller has: its folder, paths of keys and passwords, which host it is itself."""
+    if spec.container is None:  # for the agent its host is this machine
+        hosts = tuple(replace(host, identity_file=None, connection="local") for host in spec.hosts)
+        return replace(spec, cwd="", hosts=hosts)
+    hosts = tuple(replace(host, identity_file=None, connection="ssh") for host in spec.hosts)
+    return replace(spec, cwd="", hosts=hosts, container=replace(spec.container, registry=None))

@@ -42,7 +42,7 @@ class Command:
     """One program to execute: `argv` is never read by a shell; `stdin` is fed to it.
 
     `env` is added to the environment it finds there: (name, value). `sudo`: as root, in sudo's environment; `timeout`
-    is in seconds, None for as long as it takes.
+    is in seconds; None is an hour for a command whose end is waited for, and no limit for one whose output is followed.
     """
 
     argv: Tuple[str, ...]

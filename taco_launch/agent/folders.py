@@ -65,6 +65,11 @@ _LEFT_SECONDS = 3600.0
 _MAKE_SECONDS = 60.0
 
 
+def is_name(text: str) -> bool:
+    """Return whether a text may be a job's name, and so a part of a path."""
+    return _NAME.fullmatch(text) is not None
+
+
 class JobFolder:
     """The files of one job on one host; the logs of its ranks and its launcher are those of one attempt."""
 
@@ -163,7 +168,7 @@ class Jobs:
             TacoLaunchError: the disk is not local.
             OSError: nothing can be written there.
         """
-        if not _NAME.fullmatch(name):
+        if not is_name(name):
             raise UsageError(f"job {name!r}: no job can have this name")
         try:
             make_private(self.path)
@@ -231,7 +236,7 @@ class Jobs:
         Raises:
             NoJobError: there is none of that name whose head this host is.
         """
-        if _NAME.fullmatch(name) and (self.path / name).is_dir():
+        if is_name(name) and (self.path / name).is_dir():
             found = JobFolder(self.path / name)
             if not found.is_guest:
                 return found

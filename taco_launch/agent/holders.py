@@ -1,23 +1,50 @@
-"""Who has a slot of this host, or had it last, as the slot's file says."""
+"""Who has a slot of this host, or had it last: a record beside the slot's lock, `SLOT.UID`, written by that user.
 
+Every user may write into the folder of the leases, and so may a rank in its container. What is believed of a record:
+
+    that somebody has the slot   never: only the kernel's lock says that
+    uid                          the owner of the file, which has to be the one in its name, and the only one who may
+                                 write it; what the content says of it is not read
+    id, folder                   by processes of the same user, which end what they name. For others the id only limits
+                                 which processes of the record's own user may be left
+    since                        a finite time that is not in the future; for others, how old a process of that user
+                                 has to be
+    job, cluster                 as words to show; `job` by the rule for names
+    owner                        of root's records (a container's processes are root's), else it is the file's owner
+"""
+
+import contextlib
 import os
-from typing import Optional
+import re
+import stat
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Dict, Iterable, List, Optional, Tuple
 
-from taco_launch.agent.protocol import parsed
+from taco_launch.agent import untrusted
+from taco_launch.agent.folders import is_name
+from taco_launch.agent.protocol import dump, parsed
 from taco_launch.frozen import dataclass
-from taco_launch.model.codec import from_json
+from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.slots import SlotHolder
 
-_MOST_BYTES = 1 << 16
+_MOST_BYTES = 1 << 14
+# A folder that somebody has filled is not read to its end: a user's own records are found by their names all the same.
+_MOST_ENTRIES = 1 << 14
+_ID = re.compile(r"[!-~]{1,256}")
+_MOST_LETTERS = 256
+# Clocks of a host are set back now and then.
+_AHEAD_SECONDS = 86400.0
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A job, as it says of itself.
+    """A job, as its guard has written it.
 
     `id` is its mark, `since` when it took the slot (seconds since the epoch), `agent` the name of its agent file, `folder`
     its folder on this host. `uid` is the user that its processes run as, `pid` that of its guard, which has the lock;
-    both -1 where they are not told.
+    both -1 where they are not known.
     """
 
     job: str
@@ -32,19 +59,102 @@ class Holder:
 
     @property
     def shown(self) -> SlotHolder:
-        """Give what others are told of it."""
+        """Return what others are told of it."""
         return SlotHolder(self.job, self.id, self.since, self.cluster, self.owner)
 
     @property
     def is_ours(self) -> bool:
         """Whether its processes run as the user of this process."""
-        return self.uid in (-1, os.geteuid())
+        return self.uid == os.geteuid()
 
 
-def read_holder(file: int) -> Optional[Holder]:
-    """Read a slot's file, None where it names nobody."""
-    told = parsed(os.pread(file, _MOST_BYTES, 0))
+def write(folder: Path, slot: str, holder: Holder) -> None:
+    """Write this user's record of a slot, in the place of its record before.
+
+    Raises:
+        OSError: it cannot be written; another user may have made a file of that name.
+    """
+    path = _path(folder, slot, os.geteuid())
+    part = folder / f".{path.name}.{os.urandom(8).hex()}"
+    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
-        return None if told is None else from_json(Holder, told)
-    except ValueError:
+        os.write(file, dump(to_json(holder)))
+        os.fchmod(file, 0o644)  # whatever the umask: others are shown who has the slot
+        part.replace(path)
+    except OSError:
+        part.unlink()
+        raise
+    finally:
+        os.close(file)
+
+
+def remove(folder: Path, slot: str) -> None:
+    """Remove this user's record of a slot, if it has one."""
+    with contextlib.suppress(OSError):
+        _path(folder, slot, os.geteuid()).unlink()
+
+
+def squatter(folder: Path, slot: str) -> str:
+    """Return what is in the way of this user's record of a slot and cannot be replaced, "" for nothing.
+
+    In a sticky folder root may replace another user's file, but not a directory; another user may replace neither.
+    """
+    path = _path(folder, slot, os.geteuid())
+    try:
+        found = path.lstat()
+        foreign = found.st_uid != os.geteuid() and os.geteuid() != 0
+        return f"{path} ({untrusted.describe(path)})" if foreign or stat.S_ISDIR(found.st_mode) else ""
+    except OSError:
+        return ""
+
+
+def read(folder: Path, slots: Iterable[str]) -> Dict[str, Tuple[Holder, ...]]:
+    """Return the believed records of each of the slots that have some: this user's first, then by user."""
+    users: Dict[str, List[int]] = {slot: [os.geteuid()] for slot in slots}
+    for name in _listed(folder):
+        slot, _, uid = name.rpartition(".")
+        if slot in users and uid.isdigit() and len(uid) < 11 and int(uid) != os.geteuid():
+            users[slot].append(int(uid))
+    found = {
+        slot: tuple(filter(None, (_read(_path(folder, slot, uid), uid) for uid in [uids[0], *sorted(uids[1:])])))
+        for slot, uids in users.items()
+    }
+    return {slot: holders for slot, holders in found.items() if holders}
+
+
+def _listed(folder: Path) -> List[str]:
+    names: List[str] = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry, _number in zip(entries, range(_MOST_ENTRIES)):
+            names.append(entry.name)
+    return names
+
+
+def _path(folder: Path, slot: str, uid: int) -> Path:
+    return folder / f"{slot}.{uid}"
+
+
+def _read(path: Path, uid: int) -> Optional[Holder]:
+    """Read a record, None where it is missing or not to be believed."""
+    try:
+        with untrusted.opened(path) as file:
+            about = os.fstat(file)
+            if about.st_uid != uid or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                return None
+            message = parsed(untrusted.content(file, _MOST_BYTES))
+        holder = None if message is None else from_json(Holder, message)
+    except (OSError, ValueError, OverflowError):
         return None
+    if holder is None or not _is_plausible(holder):
+        return None
+    return replace(holder, uid=uid, owner=holder.owner if uid == 0 else untrusted.user_name(uid))
+
+
+def _is_plausible(holder: Holder) -> bool:
+    words = (holder.agent, holder.folder, holder.cluster, holder.owner)
+    return (
+        is_name(holder.job)
+        and _ID.fullmatch(holder.id) is not None
+        and 0 <= holder.since <= time.time() + _AHEAD_SECONDS  # also false for nan
+        and all(len(word) <= _MOST_LETTERS and word.isprintable() for word in words)
+    )

@@ -1,25 +1,22 @@
 """Leases: which job has the slots of this host, by the kernel's locks on one file a slot.
 
-The kernel frees a lock whatever dies, but processes may outlive it: the file names its last holder, and who takes the
-lock ends first what is left of that one, and sees that nobody uses the GPU. A holder that ended in order leaves the file
-empty. Whoever may use the host may take its slots: the files are everybody's to write.
+The kernel frees a lock whatever dies, but processes may outlive it: a record beside the file names each user's last
+holder (holders.py: what is believed of it), and who takes the lock first ends what its own user left, and sees that
+nothing is left of others and that nobody uses the GPU. A holder that ended in order leaves no record. Whoever may use
+the host may take its slots: the files are everybody's to lock, and their content is never read.
 """
 
 import contextlib
-import errno
 import fcntl
 import os
-import stat
 import time
 from pathlib import Path
 from typing import Dict, Mapping, Optional, Sequence, Tuple
 
-from taco_launch.agent import gpus, leftovers
+from taco_launch.agent import gpus, holders, leftovers, untrusted
 from taco_launch.agent.folders import make_private
-from taco_launch.agent.holders import Holder, read_holder
-from taco_launch.agent.protocol import dump
+from taco_launch.agent.holders import Holder
 from taco_launch.errors import HostError
-from taco_launch.model.codec import to_json
 from taco_launch.model.slots import is_gpu
 
 # One place for all jobs of a host, whatever their cluster and user; setup makes it at every boot.
@@ -81,17 +78,17 @@ class Leases:
             for number, name in enumerate((*map(port_name, ports), *names)):
                 if len(taken) == wanted or (number >= len(ports) and len(taken) < len(ports)):
                     break
-                file = _locked(self._folder / name)
+                file = self._lock(name)
                 if file is not None:
                     taken[name] = file
-                    self._look_into(name, file, holder)
+                    self._look_into(name, holder)
                     if name in self.refused:
                         os.close(taken.pop(name))
                 if number < len(ports) and name not in taken:
                     self.refused.setdefault(name, "another job has it")
             if len(taken) == wanted:
-                for file in taken.values():
-                    _write(file, dump(to_json(holder)))
+                for name in taken:
+                    holders.write(self._folder, name, holder)
                 self._held, taken = taken, {}
         except OSError as error:
             hint = f"name a folder of your own with {VARIABLE}, or run as root"
@@ -116,37 +113,58 @@ class Leases:
         """Say which job has a TCP port, "" where none has."""
         if not self.is_leased(port):
             return ""
-        with contextlib.suppress(OSError):
-            file = _opened(self._folder / port_name(port))
-            last = read_holder(file)
-            os.close(file)
-            return "" if last is None else f"job {last.job}"
-        return ""
+        name = port_name(port)
+        found = holders.read(self._folder, (name,)).get(name, ())
+        return f"job {max(found, key=lambda last: last.since).job}" if found else ""
 
     def release(self, *, gone: bool) -> None:
         """Let all go; `gone` says that nothing is left of the holder."""
         for name, file in self._held.items():
             if gone:
-                _write(file, b"")
+                holders.remove(self._folder, name)
             if gone and name.startswith(_PORT):  # there may be as many as there are ports
                 with contextlib.suppress(OSError):  # another user has made it
                     (self._folder / name).unlink()
             os.close(file)
         self._held = {}
 
-    def _look_into(self, name: str, file: int, holder: Holder) -> None:
-        """End what the last holder left; note why the slot cannot be had all the same."""
-        last = read_holder(file)
-        ends = last is not None and last.id != holder.id
-        if ends and last is not None:
-            why = leftovers.end(last)
-            if why:
-                self.refused[name] = why
-                return
-        if is_gpu(name):
-            why = self._used(name, _SETTLE_SECONDS if ends else 0.0)
-            if why:
-                self.refused[name] = why
+    def _lock(self, name: str) -> Optional[int]:
+        """Lock a slot; None where another has it, or, with the reason noted, where its name is no lease.
+
+        Raises:
+            OSError: there can be no leases in the folder.
+        """
+        path = self._folder / name
+        try:
+            return _locked(path)
+        except OSError:
+            try:
+                what = untrusted.describe(path)
+            except OSError:
+                what = ""
+            if not what:  # nothing has that name, so it is the folder
+                raise
+            self.refused[name] = f"its lease {path} cannot be used, it is {what}"
+            return None
+
+    def _look_into(self, name: str, holder: Holder) -> None:
+        """End what the last holders left; note why the slot cannot be had all the same."""
+        ended = [
+            last
+            for last in holders.read(self._folder, (name,)).get(name, ())
+            if (last.uid, last.id) != (os.geteuid(), holder.id)
+        ]
+        left = filter(None, map(leftovers.end, ended))
+        why = next(left, "") or self._squatted(name)
+        if not why and is_gpu(name):
+            why = self._used(name, _SETTLE_SECONDS if any(last.is_ours for last in ended) else 0.0)
+        if why:
+            self.refused[name] = why
+
+    def _squatted(self, name: str) -> str:
+        """Return why this user's record of a slot cannot be written, "" where it can."""
+        owner = holders.squatter(self._folder, name)
+        return f"its record {owner} is in the way" if owner else ""
 
     def _used(self, name: str, seconds: float) -> str:
         """Say who uses a GPU; wait for it to be free for some seconds, where something was just ended on it."""
@@ -184,7 +202,7 @@ def _locked(path: Path) -> Optional[int]:
     """Open a slot's file and lock it, None where another has the lock.
 
     Raises:
-        OSError: it cannot be opened, or is no plain file.
+        OSError: it cannot be opened, or is not a regular file.
     """
     file = _opened(path)
     with contextlib.suppress(OSError):
@@ -201,26 +219,17 @@ def _opened(path: Path) -> int:
     In a folder that all may write to, the kernel refuses O_CREAT on another user's file (fs.protected_regular), root's as
     well. So it is made under another name, with the mode it is to have from the first moment that others see it.
     """
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        file = os.open(path, flags)
+        return untrusted.open_regular(path, os.O_RDWR)
     except FileNotFoundError:
         made = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
-        file = os.open(made, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        file = untrusted.open_regular(made, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             os.fchmod(file, 0o666)
             os.link(made, path)
         except FileExistsError:  # another was faster
             os.close(file)
-            return os.open(path, flags)
+            return untrusted.open_regular(path, os.O_RDWR)
         finally:
             made.unlink()
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise OSError(errno.EINVAL, f"{path.name} is no plain file") from None
     return file
-
-
-def _write(file: int, data: bytes) -> None:
-    os.ftruncate(file, 0)
-    os.pwrite(file, data, 0)

@@ -2,7 +2,7 @@
 
 import os
 import re
-from typing import FrozenSet, NamedTuple
+from typing import Container, Dict, FrozenSet, List, NamedTuple, Tuple
 
 # proc(5): `1: FLOCK  ADVISORY  WRITE 708 08:01:12345 0 EOF`; who waits for a lock comes behind it with `->`.
 _LOCK = re.compile(r"^\d+: FLOCK +\S+ +\S+ +(\d+) ([0-9a-f]+):([0-9a-f]+):(\d+) ", re.MULTILINE)
@@ -20,16 +20,18 @@ class Locks:
     """The locks at one moment."""
 
     def __init__(self, held: FrozenSet[Lock]) -> None:
-        """Keep them."""
-        self._files = {(lock.device, lock.inode) for lock in held}
-        self._takers = {(lock.pid, lock.inode) for lock in held}
+        """Index them by inode."""
+        self._by_inode: Dict[int, List[Lock]] = {}
+        for lock in held:
+            self._by_inode.setdefault(lock.inode, []).append(lock)
 
-    def has(self, file: os.stat_result, pid: int) -> bool:
-        """Say whether a file is locked; `pid` is who is known to have had it last, 0 where nobody is.
+    def takers(self, file: os.stat_result, known: Container[int] = ()) -> Tuple[int, ...]:
+        """Return the processes that have locked a file; `known` are those that are said to have had it last.
 
-        Btrfs and overlayfs show another device in /proc/locks than stat does: there the process has to be right.
+        Btrfs and overlayfs show another device in /proc/locks than stat does: there the process has to be a known one.
         """
-        return (file.st_dev, file.st_ino) in self._files or (pid, file.st_ino) in self._takers
+        locks = self._by_inode.get(file.st_ino, ())
+        return tuple(lock.pid for lock in locks if lock.device == file.st_dev or lock.pid in known)
 
 
 def parse(text: str) -> FrozenSet[Lock]:

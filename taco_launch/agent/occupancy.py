@@ -7,6 +7,7 @@ reason why a slot is not free.
 import os
 import select
 import socket
+import stat
 import sys
 import time
 from collections import Counter
@@ -15,9 +16,20 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from taco_launch import state
-from taco_launch.agent import facts, gpus, leases, leftovers, locks, records, roots
-from taco_launch.agent.folders import JobFolder, state_folder
-from taco_launch.agent.holders import Holder, read_holder
+from taco_launch.agent import (
+    facts,
+    gpus,
+    holders,
+    leases,
+    leftovers,
+    locks,
+    processes,
+    records,
+    roots,
+    untrusted,
+)
+from taco_launch.agent.folders import JobFolder, is_name, state_folder
+from taco_launch.agent.holders import Holder
 from taco_launch.agent.protocol import dump
 from taco_launch.errors import OK, HostError, TacoLaunchError
 from taco_launch.model.codec import to_json
@@ -45,7 +57,7 @@ class Slots:
         self.models = tuple(gpu.model for gpu in listed or ())
         found = self.uuids
         if found is None:  # those that jobs have or had are known all the same
-            found = tuple(sorted(name for name in _listed(folder) if is_gpu(name)))
+            found = tuple(sorted(name for name in _listed(folder) if is_gpu(name) and "." not in name))
         told = facts.slots(len(found)) if word == AUTO and self.uuids is not None else None
         self.names = names(found, max(told or 0, int(least or 0)) if word == AUTO else int(word))
         self.gpus = len(found)
@@ -65,42 +77,47 @@ class Slots:
                 self._unknown = f"of which nobody knows who uses them ({error.message})"
         self.used_at = time.monotonic()
         self._users = tuple(filter(_lives, (each.pid for use in self.use.values() for each in use.processes)))
-        self._left = {}
-        for slot, last in self._states():
-            if slot.is_free and last is not None and not last.is_ours:
-                self._left[slot.name] = leftovers.others(last)
+        self._left = {
+            slot.name: next(filter(None, (leftovers.others(last) for last in past if not last.is_ours)), "")
+            for slot, past in self._states()
+            if slot.is_free
+        }
         return self.look()
 
     def look(self) -> Occupancy:
         """Look at the locks, and tell of the rest what was found last."""
-        slots = tuple(self._with_foreign(slot, last) for slot, last in self._states())
+        slots = tuple(self._with_foreign(slot, past) for slot, past in self._states())
         return Occupancy(socket.gethostname(), slots, self.gpus, self.models)
 
     def is_stale(self) -> bool:
         """Say whether it is time for a thorough look, or a process that was on a GPU has ended since."""
         return time.monotonic() - self.used_at > _THOROUGH_SECONDS or not all(map(_lives, self._users))
 
-    def _states(self) -> List[Tuple[SlotState, Optional[Holder]]]:
-        """Give each slot with its holder, or with who had it last."""
+    def _states(self) -> List[Tuple[SlotState, Tuple[Holder, ...]]]:
+        """Return each slot with the records of those who have or had it."""
         try:
             held = locks.read()
         except OSError as error:
             why = f"of which nobody knows who has them (/proc/locks: {error.strerror})"
-            return [(SlotState(name, foreign=why), None) for name in self.names]
-        return [_state(self._folder, name, held) for name in self.names]
+            return [(SlotState(name, foreign=why), ()) for name in self.names]
+        recorded = holders.read(self._folder, self.names)
+        return [
+            (_state(self._folder, name, held, recorded.get(name, ())), recorded.get(name, ())) for name in self.names
+        ]
 
-    def _with_foreign(self, slot: SlotState, last: Optional[Holder]) -> SlotState:
+    def _with_foreign(self, slot: SlotState, past: Sequence[Holder]) -> SlotState:
         if not slot.is_free:
             return slot
         foreign = self._left.get(slot.name, "")
         if not foreign and is_gpu(slot.name) and self.use is not None:
-            foreign = self._unknown or ("" if self._is_of(last, slot.name) else gpus.words(slot.name, self.use))
+            foreign = self._unknown or ("" if self._is_of(past, slot.name) else gpus.words(slot.name, self.use))
         return SlotState(slot.name, None, foreign)
 
-    def _is_of(self, last: Optional[Holder], name: str) -> bool:
-        """Say whether all that is on a GPU is the last holder's, and is ended when the slot is taken."""
+    def _is_of(self, past: Sequence[Holder], name: str) -> bool:
+        """Return whether all that is on a GPU is left by this user's last holder, and is ended when the slot is taken."""
+        last = next((holder for holder in past if holder.is_ours), None)
         use = (self.use or {}).get(name)
-        if last is None or not last.is_ours or use is None or not use.processes:
+        if last is None or use is None or not use.processes:
             return False
         found = {entry.pid for entry in roots.find(JobFolder(Path(last.folder)), last.id).found}
         return all(process.pid in found for process in use.processes)
@@ -170,20 +187,31 @@ def _lives(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def _state(folder: Path, name: str, held: locks.Locks) -> Tuple[SlotState, Optional[Holder]]:
+def _state(folder: Path, name: str, held: locks.Locks, recorded: Sequence[Holder]) -> SlotState:
+    path = folder / name
     try:
-        file = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        about = path.lstat()
+        if not stat.S_ISREG(about.st_mode):
+            return SlotState(name, foreign=f"that cannot be used ({path} is {untrusted.describe(path)})")
     except FileNotFoundError:
-        return SlotState(name), None
+        return SlotState(name)
     except OSError as error:
-        return SlotState(name, foreign=f"that cannot be looked at ({error.filename}: {error.strerror})"), None
-    try:
-        last = read_holder(file)
-        if held.has(os.fstat(file), -1 if last is None else last.pid):
-            return SlotState(name, SlotHolder("", "", 0.0) if last is None else last.shown), last
-        return SlotState(name), last
-    finally:
-        os.close(file)
+        return SlotState(name, foreign=f"that cannot be looked at ({error.filename}: {error.strerror})")
+    takers = held.takers(about, {holder.pid for holder in recorded})
+    if not takers:
+        return SlotState(name)
+    owners = {processes.owner(pid) for pid in takers} - {None}
+    of_taker = [holder for holder in recorded if holder.uid in owners or not owners]
+    if of_taker:
+        return SlotState(name, max(of_taker, key=lambda holder: holder.since).shown)
+    if owners <= {os.geteuid()}:  # a job that has not written its record yet
+        return SlotState(name, SlotHolder("", "", 0.0))
+    pids = ", ".join(map(str, takers))
+    return SlotState(name, foreign=f"held by process {pids} of {', '.join(sorted(map(_user, owners)))}, no job of ours")
+
+
+def _user(uid: Optional[int]) -> str:
+    return "an unknown user" if uid is None else untrusted.user_name(uid)
 
 
 def _held(holder: SlotHolder, jobs: Path, owner: str) -> str:
@@ -197,6 +225,8 @@ def _held(holder: SlotHolder, jobs: Path, owner: str) -> str:
 
 @lru_cache(maxsize=1024)  # for as long as a job has slots it is where it is
 def _is_in(jobs: Path, name: str, mark: str) -> bool:
+    if not is_name(name):
+        return False
     folder = JobFolder(jobs / name)
     if folder.is_guest or not folder.events.exists():
         return False
@@ -207,7 +237,10 @@ def _is_in(jobs: Path, name: str, mark: str) -> bool:
 
 
 def _clock(since: float) -> str:
-    then = time.localtime(since)
+    try:
+        then = time.localtime(since)
+    except (ValueError, OverflowError, OSError):  # another host has told it
+        return "an unknown time"
     same_day = then[:3] == time.localtime()[:3]
     return time.strftime("%H:%M" if same_day else "%Y-%m-%d %H:%M", then)
 

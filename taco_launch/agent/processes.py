@@ -112,7 +112,7 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
 
 def of_user(uid: int) -> List[Process]:
     """Give the living processes of a user."""
-    found = (identify(pid) for pid in list(_pids()) if _owner(pid) == uid)
+    found = (identify(pid) for pid in list(_pids()) if owner(pid) == uid)
     return [entry for entry in found if entry is not None and not _gone(entry)]
 
 
@@ -228,7 +228,7 @@ def _environment(pid: int) -> Optional[List[bytes]]:
             return file.read().split(b"\0")
     except PermissionError:
         # Another user's process cannot be ours; one of our own may be, when it hides its environment.
-        return None if _owner(pid) == os.geteuid() else []
+        return None if owner(pid) == os.geteuid() else []
 
 
 def _is_service(pid: int) -> bool:
@@ -238,7 +238,8 @@ def _is_service(pid: int) -> bool:
         return False
 
 
-def _owner(pid: int) -> Optional[int]:
+def owner(pid: int) -> Optional[int]:
+    """Return the real user id of a process, None when it is gone."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             uids = next(line for line in file if line.startswith(b"Uid:"))
@@ -261,7 +262,7 @@ def _is_of_a_login(entry: Process) -> bool:
     """Say whether a process that cannot be read is sshd's half of a session, or the helper of the user's own systemd."""
     parent = identify(entry.parent)
     with contextlib.suppress(OSError):
-        if parent is not None and _owner(parent.pid) == 0:
+        if parent is not None and owner(parent.pid) == 0:
             with open(f"/proc/{parent.pid}/comm", "rb") as name:
                 return name.read().startswith(b"sshd")
         with open(f"/proc/{entry.pid}/cgroup", "rb") as groups:

@@ -22,19 +22,31 @@ def header(op: str, agent: str) -> Dict[str, Any]:
     return {"protocol": VERSION, "agent": agent, "op": op}
 
 
+# A line is a row of a table, a job with its events, or what is known of a host.
+LINE_BYTES = 1 << 23
+# Each value of a line takes up to a hundred bytes in memory: `[[],[],...` is short as text.
+LINE_VALUES = 1 << 19
+
+
 def read(stream: IO[bytes]) -> Optional[Dict[str, Any]]:
     """Read one JSON line, None at the end.
 
     Raises:
-        UsageError: the line is no JSON mapping.
+        UsageError: the line is no JSON mapping, or longer than any message.
     """
-    line = stream.readline()
+    return message(stream.readline(LINE_BYTES + 1))
+
+
+def message(line: bytes) -> Optional[Dict[str, Any]]:
+    """Return what a line holds, None for an empty one, which is the end. Raises as `read` does."""
     if not line:
         return None
-    message = parsed(line)
-    if message is None:
+    if len(line) > LINE_BYTES or values(line) > LINE_VALUES:
+        raise UsageError(f"a message is larger than {LINE_BYTES} bytes or {LINE_VALUES} values: {line[:80]!r} ...")
+    found = parsed(line)
+    if found is None:
         raise UsageError(f"not a message of taco-launch: {line[:80]!r}")
-    return message
+    return found
 
 
 def check(first: Optional[Dict[str, Any]], ours: str, theirs_is: str) -> None:
@@ -137,6 +149,11 @@ class Line:
     def close(self) -> None:
         """Close the socket."""
         self.sock.close()
+
+
+def values(line: bytes) -> int:
+    """Return how many values a JSON line holds at most; commas in strings count as well."""
+    return line.count(b",") + line.count(b"[") + line.count(b"{")
 
 
 def parsed(line: bytes) -> Optional[Dict[str, Any]]:

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
 from taco_launch import state
+from taco_launch.agent import untrusted
 from taco_launch.agent.folders import JobFolder
 from taco_launch.errors import TacoLaunchError
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.jobs import Event, JobRecord, JobSpec, JobState
 
 SCHEMA = 1
+# A rank, who is root in its container, can write to its job's folder.
+_MOST_BYTES = 1 << 26
 _RESERVE_BYTES = 1 << 16
 
 
@@ -36,11 +39,29 @@ def read_json(path: Path) -> Optional[Any]:
 
     Raises:
         ValueError: it holds no JSON.
+        TacoLaunchError: it cannot be read, is not a regular file or too large.
     """
     try:
-        return json.loads(path.read_text(encoding="ascii"))
+        return json.loads(_content(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except RecursionError as error:
+        raise ValueError(f"nested too deeply ({error})") from None
+
+
+def _content(path: Path) -> bytes:
+    """Read a file of a job's folder.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: there is none.
+        TacoLaunchError: it cannot be read, is not a regular file or too large.
+    """
+    try:
+        return untrusted.read(path, _MOST_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise TacoLaunchError(f"job {path.parent.name}: {path} cannot be read: {error.strerror}") from None
 
 
 def write_spec(folder: JobFolder, spec: JobSpec) -> None:
@@ -108,9 +129,13 @@ def ended(events: Events, end: JobState, exit_code: int, reason: str, **data: An
 
 
 def read_events(folder: JobFolder) -> List[Event]:
-    """Read the events so far; a line that a full disk or a crash cut short is passed over."""
+    """Read the events so far; a line that a full disk or a crash cut short is passed over.
+
+    Raises:
+        TacoLaunchError: they cannot be read, are not in a regular file, or too many.
+    """
     try:
-        lines = folder.events.read_bytes().split(b"\n")
+        lines = _content(folder.events).split(b"\n")
     except (FileNotFoundError, NotADirectoryError):
         return []
     return [event for event in map(_parsed, lines) if event is not None]
@@ -128,7 +153,7 @@ def record(folder: JobFolder) -> JobRecord:
     """Give the job as its events tell it.
 
     Raises:
-        TacoLaunchError: they tell something that no agent writes.
+        TacoLaunchError: they cannot be read, or tell something that no agent writes.
     """
     try:
         return state.reduce(read_events(folder))

@@ -4,8 +4,10 @@ import json
 import os
 from typing import Iterable, NamedTuple, Optional, Tuple
 
-from taco_launch.agent import facts, processes, records
+from taco_launch.agent import facts, processes, records, untrusted
 from taco_launch.agent.folders import JobFolder
+
+_MOST_BYTES = 1 << 24  # a host with a thousand ranks needs a hundredth of it
 
 
 class Kept(NamedTuple):
@@ -30,16 +32,16 @@ def kept(folder: JobFolder) -> Optional[Kept]:
     Another user may have named the folder, so as to have us end what is not the job's.
     """
     try:
-        with open(os.open(folder.roots, os.O_RDONLY | os.O_NONBLOCK), encoding="ascii") as file:
-            if os.fstat(file.fileno()).st_uid != os.geteuid():
+        with untrusted.opened(folder.roots) as file:
+            if os.fstat(file).st_uid != os.geteuid():
                 return None
-            told = json.load(file)
+            told = json.loads(untrusted.content(file, _MOST_BYTES))
         if told["boot"] != facts.boot_id():
             return Kept(told["id"], ())
         guard = told["guard"]
         found = tuple((int(pid), int(start)) for pid, start in told["roots"])
         return Kept(told["id"], found, None if guard is None else (int(guard[0]), int(guard[1])))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

@@ -39,8 +39,7 @@ def take(
         str(folder.path),
         message["cluster"],
         message["owner"],
-        os.geteuid(),
-        os.getpid(),
+        pid=os.getpid(),
     )
     count, asked, port = message["count"], list(message["ports"]), message["rendezvous"]
     order = _Order(folder, slots, message)

@@ -101,6 +101,6 @@ def installed(night: Path) -> float | None:
 def runs(night: Path, last: Last) -> bool:
     """Say whether the night that began last runs still."""
     try:
-        return locks.read().has((night / LOCK).stat(), last.pid)
+        return bool(locks.read().takers((night / LOCK).stat(), (last.pid,)))
     except OSError:
         return False

@@ -1,9 +1,9 @@
 """The head as the controller sees it: operations of its agent, answered in frames, and the way to it."""
 
-import io
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import field
 from typing import IO, Any
 
 from taco_launch.agent import protocol
@@ -18,14 +18,19 @@ from taco_launch.remote.seat import Seat
 from taco_launch.remote.transport import Transport
 
 _HINT = "\nhint: "
+# What a host may answer, since it may be anybody's by now. Logs are followed in frames, and only one is kept at a time.
+_ANSWER_BYTES = 1 << 25
+_FRAME_BYTES = 1 << 23
+_ANSWER_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One frame of an answer: a JSON mapping, and the raw bytes that follow it."""
+    """One frame of an answer: a JSON mapping, which took `size` bytes, and the raw bytes that follow it."""
 
     data: dict[str, Any]
     raw: bytes = b""
+    size: int = field(default=0, compare=False)
 
 
 class AgentError(TacoLaunchError):
@@ -62,15 +67,30 @@ class Head:
             AgentError: the agent answered with an error.
             HostError: the host cannot be reached, is not set up, or gave no whole answer.
         """
-        with self.stream(op, **request) as frames:
-            return [frame.data for frame in frames]
+        answer: list[dict[str, Any]] = []
+        size = 0
+        with self._stream(op, request, _ANSWER_SECONDS + float(request.get("grace") or 0)) as frames:
+            for frame in frames:
+                size += frame.size + len(frame.raw)
+                if size > _ANSWER_BYTES:
+                    raise HostError(
+                        f"{self.name}: the answer to {op} is larger than {_ANSWER_BYTES >> 20} MiB",
+                        hint="are there very many old jobs? remove them: taco-launch prune",
+                    )
+                answer.append(frame.data)
+        return answer
+
+    def stream(self, op: str, **request: Any) -> AbstractContextManager[Iterator[Frame]]:
+        """Return the frames of an answer as they come, without a limit of time: it may be a log that is followed for days.
+
+        Leaving the block ends the call. Raises as `call` does.
+        """
+        return self._stream(op, request, None)
 
     @contextmanager
-    def stream(self, op: str, **request: Any) -> Iterator[Iterator[Frame]]:
-        """Give the frames of an answer as they come; leaving the block ends the call. Raises as `call` does."""
+    def _stream(self, op: str, request: Mapping[str, Any], timeout: float | None) -> Iterator[Iterator[Frame]]:
         stdin = protocol.dump(protocol.header(op, "")) + protocol.dump(request)
-        # No timeout: the answer may be a log that is followed for days.
-        command = Command(self.seat.argv(self._agent(), op), stdin, sudo=self.seat.sudo)
+        command = Command(self.seat.argv(self._agent(), op), stdin, sudo=self.seat.sudo, timeout=timeout)
         missing = self.seat.missing(self._agent()) or None
         if missing is None:
             with self._remote.tail(command) as stdout:
@@ -94,34 +114,48 @@ class Head:
         return bundle.name(self._contents)
 
     def _begin(self, op: str, stdout: IO[bytes]) -> str | None:
-        """Read the answer's header; give the path of the agent's file instead where that is missing."""
-        line = stdout.readline()
+        """Read the answer's header; return the path of the agent's file instead where that is missing."""
+        line = stdout.readline(protocol.LINE_BYTES + 1)
         if line.startswith(seat.UNREADY):
-            what, _, words = line[len(seat.UNREADY) :].decode("utf-8", "surrogateescape").strip().partition(" ")
-            if what == "agent":
-                return words
+            what, words = _unready(line)
+            if what == seat.AGENT:
+                return self.seat.destination(self.name, self._agent(), words)
             raise self.seat.refused(self.name, what, words, f"{self.typed} setup")
-        protocol.check(self._read(op, io.BytesIO(line)), "the controller", self.name)
+        if line == seat.READY:
+            line = stdout.readline(protocol.LINE_BYTES + 1)
+        if line.startswith(seat.UNREADY):  # the agent's own word, which names nothing to be done
+            raise self.seat.refused(self.name, *_unready(line), f"{self.typed} setup")
+        protocol.check(self._read(op, line), "the controller", self.name)
         return None
 
     def _frames(self, op: str, stdout: IO[bytes]) -> Iterator[Frame]:
         while True:
-            data = self._read(op, stdout)
+            line = stdout.readline(protocol.LINE_BYTES + 1)
+            data = self._read(op, line)
             if data == protocol.END:
                 return
-            if "error" in data:
-                raise self._error(**data["error"])
-            if "job" in data:
-                self._complete(data["job"])
-            raw = stdout.read(data["bytes"]) if "bytes" in data else b""
-            if len(raw) < data.get("bytes", 0):
+            count = data.get("bytes", 0)
+            if type(count) is not int or not 0 <= count <= _FRAME_BYTES:
+                raise HostError(f"{self.name}: {op}: not a message of taco-launch: bytes: {str(count)[:40]}")
+            try:
+                if "error" in data:
+                    raise self._error(**data["error"])
+                if "job" in data:
+                    self._complete(data["job"])
+            except (TypeError, AttributeError, KeyError, ValueError) as error:
+                raise HostError(f"{self.name}: {op}: not a message of taco-launch: {error!r:.200}") from None
+            raw = stdout.read(count) if count else b""
+            if len(raw) < count:
                 raise self._broken_off(op)
-            yield Frame(data, raw)
+            yield Frame(data, raw, len(line))
 
     def _error(self, message: str, hint: str | None, exit_code: int) -> AgentError:
         # What is wrong with its host the agent says without a name: it knows none.
+        if type(exit_code) is not int or not isinstance(message, str) or not isinstance(hint, (str, type(None))):
+            raise TypeError("an error of the wrong types")
         host = f"{self.name}: " if exit_code == HOST_FAILED and self.seat.inherit else ""
-        return AgentError(f"{host}{message}", hint and as_typed(hint, self.typed), exit_code)
+        failed = exit_code if 0 < exit_code < 256 else HOST_FAILED  # an error never ends in success
+        return AgentError(f"{host}{message}", hint and as_typed(hint, self.typed), failed)
 
     def _complete(self, job: dict[str, Any]) -> None:
         """Have a job's hints and warnings say what to type here."""
@@ -133,9 +167,9 @@ class Head:
         if record.get("warnings"):
             record["warnings"] = [as_typed(warning, self.typed) for warning in record["warnings"]]
 
-    def _read(self, op: str, stdout: IO[bytes]) -> dict[str, Any]:
+    def _read(self, op: str, line: bytes) -> dict[str, Any]:
         try:
-            data = protocol.read(stdout)
+            data = protocol.message(line)
         except UsageError as error:
             raise HostError(f"{self.name}: {op}: {error.message}") from None
         if data is None:
@@ -145,6 +179,12 @@ class Head:
     def _broken_off(self, op: str) -> HostError:
         hint = "is the host up, and the network whole? what the agent said, if anything, stands above"
         return HostError(f"{self.name}: the answer to {op} broke off", hint)
+
+
+def _unready(line: bytes) -> tuple[str, str]:
+    """Return what is in the way, and the words on it, as they may be shown."""
+    what, _, words = line[len(seat.UNREADY) :].decode("utf-8", "replace").strip().partition(" ")
+    return what, words
 
 
 @contextmanager

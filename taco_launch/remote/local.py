@@ -82,8 +82,8 @@ class Local:
     def tail(self, command: Command) -> Iterator[IO[bytes]]:
         """Execute a command and give its stdout while it runs: see `Transport.tail`."""
         if _needs_sudo(command):
-            with self._under_sudo(command, whole=False) as (pipe, _what, started):
-                yield session.reader(pipe, started, sys.stderr.buffer)
+            with self._under_sudo(command, whole=False) as (pipe, what, started):
+                yield session.reader(pipe, what, started, sys.stderr.buffer)
             return
         with contextlib.ExitStack() as stack:
             start_line(command, whole=False)

@@ -10,8 +10,11 @@ from taco_launch.frozen import dataclass
 from taco_launch.model.hosts import Inventory
 from taco_launch.setup import paths
 
-# What stands in the way is one line in place of the agent's answer: `unready WHAT WORDS`.
-UNREADY = b"unready "
+# The host's own shell prints one line before anything else: `unready WHAT WORDS` for what is in the way, or `ready` just
+# before it starts the agent. Whatever follows comes from the agent, which may run in a container: it is the agent's
+# answer, or `unready WHAT WORDS` from a Python that cannot run it, and no such line has anything written or executed.
+UNREADY, READY = b"unready ", b"ready\n"
+AGENT = "agent"  # the file is missing
 _SAY = """unready() { printf 'unready %s %s\\n' "$1" "$(printf %s "${2-}" | tr '\\n' ' ')"; exit; }
 whole() { # a zip file ends with its directory's end, of 22 bytes: a disk that was full or lost power leaves a part
   [ -f "$1" ] && [ "$(tail -c 22 "$1" | head -c 2)" = PK ]
@@ -29,6 +32,7 @@ if [ -z "$state" ]; then
 fi
 command -v python3 >/dev/null 2>&1 || unready python3
 whole "$state/agent/$1" || unready agent "$state/agent/$1"
+echo ready
 exec python3 -I -S "$state/agent/$1" "$2"
 """
 # $1 is the container, $2 the agent's path on the host and in the container, $3 the operation.
@@ -37,6 +41,7 @@ status=$(docker container inspect --format '{{.State.Status}}' "$1" 2>/dev/null)
   unready container "$(docker container inspect "$1" 2>&1 >/dev/null | tail -n 1)"
 [ "$status" = running ] || unready stopped "$status"
 whole "$2" || unready agent "$2"
+echo ready
 exec docker exec -i "$1" /bin/sh -c \\
   'command -v python3 >/dev/null 2>&1 || { echo unready python3; exit; }; exec python3 -I -S "$@"' sh "$2" "$3"
 """
@@ -68,8 +73,24 @@ class Seat:
             return (self.python, "-I", "-S", self.folder + agent, op)
         return ("/bin/sh", "-c", _SAY + self.script, "agent", *self.args, self.folder + agent, op)
 
+    def destination(self, host: str, agent: str, told: str) -> str:
+        """Return where the agent's file is to be written; `told` is the path that the host has told.
+
+        That is only read where the folder depends on the user there, who then writes it.
+
+        Raises:
+            HostError: the host's path is not one of an agent.
+        """
+        if self.folder:
+            return self.folder + agent
+        if not (
+            told.startswith("/") and told.endswith(f"/agent/{agent}") and "/../" not in told and told.isprintable()
+        ):
+            raise HostError(f"{host}: it names an agent's path that cannot be right: {told[:200]!r}")
+        return told
+
     def missing(self, agent: str) -> str:
-        """Give the path of the agent's file where this machine can tell that it is not there, or a part of it only."""
+        """Return the path of the agent's file where this machine itself can tell that it is missing, or only partly there."""
         path = self.folder + agent
         return "" if not self.python or _is_whole(path) else path
 
@@ -92,7 +113,8 @@ class Seat:
             "module": f"the python3 of {there} {part}",
             "python": f"the python3 of {there} is Python {words}, and 3.8 is needed",
         }
-        return HostError(f"{host}: {reasons[what]}", hint=f"{setup} prepares the hosts")
+        reason = reasons.get(what, f"the agent cannot be started: {what} {words}")
+        return HostError(f"{host}: {reason}", hint=f"{setup} prepares the hosts")
 
 
 def here(environ: Mapping[str, str], uid: int) -> Seat:

@@ -18,6 +18,9 @@ from taco_launch.remote.transport import CutShortError, last_words
 # What a login shell with its rc files may take; on hosts with a home on a slow file system they do take seconds.
 START_SECONDS = 60.0
 _KEPT = 1 << 16  # of what stands before the start: enough for the last words
+# What a host may answer to one command, on stdout and stderr together: an inventory of its hardware is a hundredth of it.
+ANSWER_BYTES = 1 << 25
+_LONGEST_SECONDS = 3600.0  # of a command without a timeout of its own
 
 
 class Pipe(Protocol):
@@ -104,11 +107,14 @@ class _Begin:
         self._asked = 0
 
     def take(self, out: bytes, err: bytes) -> bytes:
-        """Note what arrived; give the password where sudo asks for it."""
+        """Note what arrived; return the password where the sudo of this command asks for it.
+
+        A host can print the prompt of any command: without sudo there is nothing to be asked.
+        """
         self._out.take(out)
         self._err.take(err)
         asked = self._out.asked + self._err.asked
-        if asked == self._asked:
+        if asked == self._asked or not self._what.command.sudo:
             return b""
         self._asked = asked
         password = self._access.sudo_password
@@ -191,11 +197,12 @@ class _Before:
             del self.said[:-_KEPT]
 
     def after(self) -> tuple[int, bytes] | None:
-        """Give the process group in the marker's line, and what stands behind it."""
+        """Return the process group in the marker's line (0: not told), and what stands behind it."""
         if self._found < 0:
             return None
         group, ended, output = bytes(self.said[self._found + len(self._start) :]).partition(b"\n")
-        return (int(group.strip() or b"0"), output) if ended else None
+        group = group.strip()
+        return (int(group) if group.isdigit() and len(group) < 11 else 0, output) if ended else None
 
 
 def finish(pipe: Pipe, what: Plan, started: Started, begun: float) -> Result:
@@ -207,11 +214,11 @@ def finish(pipe: Pipe, what: Plan, started: Started, begun: float) -> Result:
     out, err = _Stream(started.stdout, f"{what.marker}:end "), _Stream(started.stderr, f"{what.marker}:end ")
     if what.tty:
         err = _Stream(b"", f"{what.marker}:err")
-    timeout = what.command.timeout
+    timeout = _LONGEST_SECONDS if what.command.timeout is None else what.command.timeout
     program = what.command.argv[0]
     while not (out.ended and err.ended):
-        left = None if timeout is None else begun + timeout - time.monotonic()
-        if left is not None and left <= 0:
+        left = begun + timeout - time.monotonic()
+        if left <= 0:
             raise CutShortError(
                 f"{what.host}: waited {timeout:g} s for {program} to end{_seen(err.content())}",
                 f"is the host busy? {ssh_line(what.login, 'uptime')}",
@@ -229,10 +236,19 @@ def finish(pipe: Pipe, what: Plan, started: Started, begun: float) -> Result:
             )
         out.take(arrived[0])
         err.take(arrived[1])
+        if out.size + err.size > ANSWER_BYTES:
+            raise HostError(
+                f"{what.host}: the answer of {program} is larger than {ANSWER_BYTES >> 20} MiB",
+                hint=f"see what it prints: {ssh_line(what.login, 'uptime')}",
+            )
         if what.tty and out.ended:
             err.take(out.behind())
     seconds = time.monotonic() - begun
-    return Result(what.host, what.command, out.code(), out.content(), err.content(), seconds)
+    try:
+        code = out.code()
+    except ValueError as error:
+        raise HostError(f"{what.host}: the answer of {program} ends in no exit code: {error}") from None
+    return Result(what.host, what.command, code, out.content(), err.content(), seconds)
 
 
 def _seen(said: bytes) -> str:
@@ -258,6 +274,11 @@ class _Stream:
             self._end = self._data.find(self._marker, searched)
 
     @property
+    def size(self) -> int:
+        """How many bytes have arrived."""
+        return len(self._data)
+
+    @property
     def ended(self) -> bool:
         """Whether the marker and its line are there."""
         return self._end >= 0 and self._data.find(b"\n", self._end) >= 0
@@ -267,8 +288,16 @@ class _Stream:
         return bytes(self._data if self._end < 0 else self._data[: self._end])
 
     def code(self) -> int:
-        """Give the exit code behind the marker."""
-        return int(self._data[self._end + len(self._marker) : self._data.find(b"\n", self._end)])
+        """Return the exit code behind the marker.
+
+        Raises:
+            ValueError: none stands there.
+        """
+        text = bytes(self._data[self._end + len(self._marker) : self._data.find(b"\n", self._end)]).strip()
+        code = int(text) if text.isdigit() and len(text) < 4 else -1
+        if not 0 <= code <= 255:
+            raise ValueError(f"exit code {text[:20]!r}")
+        return code
 
     def behind(self) -> bytes:
         """Give what stands behind the marker's line and was not given yet."""
@@ -280,29 +309,48 @@ class _Stream:
 class _Reader(io.RawIOBase):
     """A program's stdout as a file, as it comes; what it says on stderr is passed on to `errors`."""
 
-    def __init__(self, pipe: Pipe, started: Started, errors: IO[bytes]) -> None:
+    def __init__(self, pipe: Pipe, what: Plan, started: Started, errors: IO[bytes]) -> None:
         super().__init__()
         self._pipe = pipe
+        self._what = what
         self._data = started.stdout
         self._errors = errors
+        timeout = what.command.timeout
+        self._deadline = None if timeout is None else time.monotonic() + timeout
         self._say(started.stderr)
 
     def readable(self) -> bool:
-        """Say that it is."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a part of the buffer; 0 at the end."""
+        """Fill a part of the buffer; return 0 at the end.
+
+        Raises:
+            HostError: the command's timeout is over.
+        """
         while not self._data:
-            arrived = self._pipe.receive(None)
+            left = None if self._deadline is None else self._deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise self._late()
+            arrived = self._pipe.receive(left)
             if arrived is None:
                 return 0
             self._data = arrived[0]
             self._say(arrived[1])
+        if self._deadline is not None and time.monotonic() > self._deadline:  # a host that never stops talking
+            raise self._late()
         view = memoryview(buffer).cast("B")
         count = min(len(view), len(self._data))
         view[:count], self._data = self._data[:count], self._data[count:]
         return count
+
+    def _late(self) -> HostError:
+        what = self._what
+        return HostError(
+            f"{what.host}: no whole answer after {what.command.timeout:g} s",
+            hint=f"is the host busy? {ssh_line(what.login, 'uptime')}",
+        )
 
     def _say(self, said: bytes) -> None:
         if said:
@@ -310,6 +358,6 @@ class _Reader(io.RawIOBase):
             self._errors.flush()
 
 
-def reader(pipe: Pipe, started: Started, errors: IO[bytes]) -> IO[bytes]:
-    """Give a program's stdout as a buffered file."""
-    return io.BufferedReader(_Reader(pipe, started, errors))
+def reader(pipe: Pipe, what: Plan, started: Started, errors: IO[bytes]) -> IO[bytes]:
+    """Return a program's stdout as a buffered file; reading fails when the command's timeout is over."""
+    return io.BufferedReader(_Reader(pipe, what, started, errors))

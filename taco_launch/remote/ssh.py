@@ -109,8 +109,8 @@ class Ssh:
     @contextlib.contextmanager
     def tail(self, command: Command) -> Iterator[IO[bytes]]:
         """Execute a command and give its stdout while it runs: see `Transport.tail`."""
-        with self._session(command, whole=False) as (pipe, _what, started):
-            yield session.reader(pipe, started, sys.stderr.buffer)
+        with self._session(command, whole=False) as (pipe, what, started):
+            yield session.reader(pipe, what, started, sys.stderr.buffer)
 
     def close(self) -> None:
         """End what runs, and the connection: see `Transport.close`."""

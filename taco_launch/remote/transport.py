@@ -20,6 +20,9 @@ chmod "$2" "$part"
 mv -f "$part" "$1"
 """
 
+_PUT_SECONDS = 120.0
+_SLOWEST = 1e5  # bytes a second
+
 
 class Transport(Protocol):
     """A host, and the way to it. A transport belongs to one thread at a time."""
@@ -47,7 +50,8 @@ class Transport(Protocol):
     def tail(self, command: Command) -> AbstractContextManager[IO[bytes]]:
         """Execute a command and give its stdout while it runs; at the end of the block it is ended.
 
-        What it says on stderr goes to this process's stderr.
+        What it says on stderr goes to this process's stderr. The command's timeout is for all of its output; reading
+        from a host fails after it.
 
         Raises:
             HostError: there is no connection, or sudo refuses.
@@ -102,7 +106,7 @@ def put(transport: Transport, data: bytes, path: str, mode: int, *, sudo: bool) 
     if not where.startswith("/"):
         raise ValueError(f"{path}: not an absolute path")
     argv = ("/bin/sh", "-c", _PUT, "put", where, f"{mode:o}", str(len(data)))
-    result = transport.run(Command(argv, data, sudo=sudo))
+    result = transport.run(Command(argv, data, sudo=sudo, timeout=_PUT_SECONDS + len(data) / _SLOWEST))
     if result.exit_code:
         raise HostError(
             f"{transport.name}: cannot write {path}: {last_words(result.stderr) or f'exit code {result.exit_code}'}",

@@ -146,14 +146,14 @@ def test_slots_are_leased_by_count_and_let_go(supervisor: Mail, folder: JobFolde
     assert held == ["vgg16", None]
     lease(supervisor, 1)
     assert supervisor.wait("leased")["slots"] == ["slot-1"]
-    told = json.loads((place / "slot-1").read_text(encoding="ascii"))
+    told = json.loads((place / f"slot-1.{os.geteuid()}").read_text(encoding="ascii"))
     wanted = {"job": "job", "id": family.job_id, "folder": str(folder.path), "cluster": "c", "owner": "ann"}
     assert {name: told[name] for name in wanted} == wanted
     other.release(gone=True)
     supervisor.send("unlease", look=True)
     after = supervisor.wait("unleased")["occupancy"]
     assert [slot["holder"] for slot in after["slots"]] == [None, None]
-    assert (place / "slot-1").read_bytes() == b""
+    assert not (place / f"slot-1.{os.geteuid()}").exists()
 
 
 def test_what_is_leased_is_told_over_every_connection(supervisor: Mail, connect: Connect, family: Family) -> None:
@@ -180,7 +180,7 @@ def test_what_a_job_leaves_running_is_the_next_ones_business(
     assert supervisor.wait("ended")["left"] == []
     assert guard.wait(5) == 0
     assert marked.poll() is None
-    assert family.job_id in (folder.path / "leases" / "slot-0").read_text(encoding="ascii")
+    assert family.job_id in (folder.path / "leases" / f"slot-0.{os.geteuid()}").read_text(encoding="ascii")
     following = leases.Leases(folder.path / "leases")
     assert following.take(("slot-0",), 1, Holder("next", "next", 0.0, "a", "/nowhere"), None) == ("slot-0",)
     assert marked.wait(1) == -signal.SIGKILL

@@ -80,4 +80,4 @@ def test_a_port_that_a_program_listens_on_is_not_leased(supervisor: Mail, folder
         assert [slot["holder"] for slot in answer["occupancy"]["slots"]] == [None, None]
     lease(supervisor, 1, port)
     assert supervisor.wait("leased")["slots"] == ["slot-0"]
-    assert (folder.path / "leases" / f"port-{port}").read_bytes()
+    assert (folder.path / "leases" / f"port-{port}.{os.geteuid()}").read_bytes()

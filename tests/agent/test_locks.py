@@ -51,10 +51,10 @@ def test_a_lock_of_ours_is_seen(tmp_path: Path) -> None:
     with open(tmp_path / "one", "wb") as one, open(tmp_path / "other", "wb") as other:
         fcntl.flock(one, fcntl.LOCK_EX)
         found = locks.read()
-        assert found.has(os.fstat(one.fileno()), -1)
-        assert not found.has(os.fstat(other.fileno()), os.getpid())
+        assert found.takers(os.fstat(one.fileno())) == (os.getpid(),)
+        assert not found.takers(os.fstat(other.fileno()), (os.getpid(),))
         fcntl.flock(one, fcntl.LOCK_UN)
-        assert not locks.read().has(os.fstat(one.fileno()), -1)
+        assert not locks.read().takers(os.fstat(one.fileno()))
 
 
 def test_where_the_device_is_another_the_process_is_right(tmp_path: Path) -> None:
@@ -62,6 +62,6 @@ def test_where_the_device_is_another_the_process_is_right(tmp_path: Path) -> Non
     (tmp_path / "file").touch()
     file = (tmp_path / "file").stat()
     elsewhere = Locks(frozenset((Lock(7, file.st_dev + 1, file.st_ino),)))
-    assert elsewhere.has(file, 7)
-    assert not elsewhere.has(file, 8)
-    assert not elsewhere.has(file, -1)
+    assert elsewhere.takers(file, (7,)) == (7,)
+    assert not elsewhere.takers(file, (8,))
+    assert not elsewhere.takers(file)

@@ -37,8 +37,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def hold(place: Path) -> Iterator[Callable[..., Leases]]:
     held: list[Leases] = []
 
-    def one(job: str, *wanted: str, job_id: str = "", folder: str = "/nowhere", uid: int = -1) -> Leases:
-        holder = Holder(job, job_id or job, SINCE, "agent.pyz", folder, "hcc", "ann", uid, os.getpid())
+    def one(job: str, *wanted: str, job_id: str = "", folder: str = "/nowhere") -> Leases:
+        holder = Holder(job, job_id or job, SINCE, "agent.pyz", folder, "hcc", "ann", pid=os.getpid())
         held.append(Leases(place))
         assert held[-1].take(wanted, len(wanted), holder, dict.fromkeys(GPUS, Use())) == wanted
         return held[-1]
@@ -136,7 +136,7 @@ def test_a_file_that_cannot_be_looked_at_is_no_free_slot(place: Path) -> None:
     (place / "slot-0").symlink_to("slot-0")
     found = occupancy.look(1)
     assert found.free == 0
-    assert "that cannot be looked at" in found.slots[0].foreign
+    assert f"that cannot be used ({place}/slot-0 is a symbolic link of " in found.slots[0].foreign
 
 
 @pytest.mark.parametrize(
@@ -231,10 +231,13 @@ def test_without_nvidia_smis_answer_no_gpu_is_free(smi: Smi, hold: Callable[...,
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sees all marks")
-def test_what_another_user_left_is_told(hold: Callable[..., Leases], family: Family) -> None:
-    hold("theirs", "slot-0", job_id=family.job_id, uid=65534).release(gone=False)
+def test_what_another_user_left_is_told(place: Path, hold: Callable[..., Leases], family: Family) -> None:
+    hold("theirs", "slot-0", job_id=family.job_id).release(gone=False)
+    (place / "slot-0.0").rename(place / "slot-0.65534")
+    os.chown(place / "slot-0.65534", 65534, 65534)
+    family.start(("sleep", "60"), marked=True)  # root's, which the record of another user says nothing of
     assert occupancy.look(1).free == 1
-    process = family.start(("sleep", "60"), marked=True)
+    process = family.start(("sleep", "60"), marked=True, user=65534)
     found = occupancy.look(1)
     assert found.slots[0].foreign.endswith(f"is not proven gone: its may be the process {process.pid}")
 

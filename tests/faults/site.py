@@ -32,7 +32,7 @@ done
 pgrep -x -l 'mpirun|orted|prted' | sed 's/^/process /'
 pgrep -f -l 'pyz (run|guard|rank) {JOBS}' | sed 's/^/process /'
 for file in /run/taco-launch/leases/* {witness.FOLDER}/[0-9]*; do
-  [ ! -e "$file" ] || flock --nonblock "$file" true || echo "locked $file: $(cat "$file")"
+  [ ! -e "$file" ] || flock --nonblock "$file" true || echo "locked $file: $(cat "$file" "$file".[0-9]* 2>/dev/null)"
 done
 cat {witness.FOLDER}/twice 2>/dev/null | sed 's/^/twice: /'
 """

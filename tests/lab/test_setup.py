@@ -206,7 +206,8 @@ def test_what_setup_made_is_taken_back_and_nothing_else(bare: Lab) -> None:
     nobody = bare.cluster("teardown")
     assert nobody.returncode == 2
 
-    hold = 'exec 9>/run/taco-launch/leases/slot-0; flock 9; printf \'{"job": "night"}\' >&9; echo held; sleep 60'
+    lease = "/run/taco-launch/leases/slot-0"
+    hold = f'exec 9>{lease}; flock 9; printf \'{{"job": "night"}}\' >{lease}.0; echo held; sleep 60'
     argv = bare.exec_argv("gpu1", "sh", "-c", hold)
     holder = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert holder.stdout is not None

@@ -100,7 +100,8 @@ def test_a_cluster_that_came_meanwhile_keeps_what_it_shares(fakes: Fakes, tmp_pa
 def test_a_job_keeps_agent_and_leases(fakes: Fakes, tmp_path: Path, lock: str) -> None:
     file = tmp_path / lock
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text('{"job": "night"}\n')
+    file.write_text("")
+    file.with_name("slot-0.0").write_text('{"job": "night"}\n')  # as the agent in a container writes it
     with file.open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         done = take_back(fakes)

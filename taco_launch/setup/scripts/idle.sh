@@ -7,6 +7,10 @@ idle_held() { # idle_held FILE: somebody holds a lock on it
   [ -f "$1" ] && [ ! -L "$1" ] && ! (flock -n 9) 2>/dev/null 9<"$1" && [ -f "$1" ] # it may have gone meanwhile
 }
 
+idle_record() { # idle_record FILE: what a container's agent has written there; other users may have made the file
+  [ -f "$1" ] && [ ! -L "$1" ] && [ -O "$1" ] && head -c 16384 "$1"
+}
+
 idle_plain() { # idle_plain TEXT: it as a word that a terminal may show
   printf '%s' "$1" | tr -cd '[:alnum:]._-'
 }
@@ -23,7 +27,7 @@ idle() { # idle CONTAINER: fails, and names the job, where one runs
   done
   for lease in /run/taco-launch/leases/*; do
     if idle_held "$lease"; then
-      job=$(idle_plain "$(sed -n '1s/.*"job": *"\([^"]*\)".*/\1/p' "$lease")")
+      job=$(idle_plain "$(idle_record "$lease.0" | sed -n '1s/.*"job": *"\([^"]*\)".*/\1/p')")
       echo "error: job ${job:-of an unknown name} runs in $1, it holds $(idle_plain "${lease##*/}")" >&2
       echo "hint: wait for it, or: ${taco_typed-taco-launch} stop ${job:-NAME}" >&2
       return 1

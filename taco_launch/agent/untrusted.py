@@ -1,0 +1,82 @@
+"""Files that another user or a rank may have made: opened without following a link or waiting, read up to a limit."""
+
+import contextlib
+import errno
+import os
+import pwd
+import stat
+from pathlib import Path
+from typing import Iterator
+
+_KINDS = (
+    (stat.S_ISLNK, "a symbolic link"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a regular file.
+
+    Raises:
+        OSError: it cannot be opened, or it is another kind of file.
+    """
+    # O_NONBLOCK: a FIFO without a writer would keep us waiting.
+    file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """Open a regular file to read while the block runs. Raises as `open_regular` does."""
+    file = open_regular(path)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def content(file: int, most: int) -> bytes:
+    """Return all of an open file.
+
+    Raises:
+        OSError: it has more than `most` bytes, or cannot be read.
+    """
+    data = b""
+    while len(data) <= most:
+        piece = os.read(file, most + 1 - len(data))
+        if not piece:
+            return data
+        data += piece
+    raise OSError(errno.EFBIG, f"larger than {most} bytes")
+
+
+def read(path: Path, most: int) -> bytes:
+    """Return the content of a regular file of at most `most` bytes. Raises as `open_regular` and `content` do."""
+    with opened(path) as file:
+        return content(file, most)
+
+
+def describe(path: Path) -> str:
+    """Return what a name stands for and whose it is: `a FIFO of bob`.
+
+    Raises:
+        OSError: nothing has that name.
+    """
+    found = path.lstat()
+    kind = next((text for matches, text in _KINDS if matches(found.st_mode)), "a file")
+    return f"{kind} of {user_name(found.st_uid)}"
+
+
+def user_name(uid: int) -> str:
+    """Return a user's name, `user 4711` where it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

@@ -1,0 +1,224 @@
+"""Leases are untrusted: what an ordinary user writes there neither ends, hangs, slows down nor crashes what root runs.
+
+The attacker is a real second user (65534), in the folder as set-up makes it; root is this process.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from taco_launch.agent import holders, leases, occupancy, records, roots
+from taco_launch.agent.folders import JobFolder
+from taco_launch.agent.holders import Holder
+from taco_launch.agent.leases import Leases
+from taco_launch.agent.untrusted import user_name
+from taco_launch.errors import TacoLaunchError
+from tests.agent.conftest import Family
+from tests.conftest import eventually
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="cannot: only root can be attacked by a second user"),
+    pytest.mark.timeout(60),
+]
+ATTACKER = 65534
+SLOTS = ("slot-0", "slot-1")
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    folder = Path("/dev/shm") / f"taco-security-{os.getpid()}-{time.monotonic_ns()}"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    monkeypatch.setenv("TACO_LAUNCH_LEASES", str(folder))
+    yield folder
+    subprocess.run(("rm", "-rf", str(folder)), check=True)
+
+
+@pytest.fixture
+def family() -> Iterator[Family]:
+    made = Family(f"victim-{os.getpid()}")
+    yield made
+    for process in made.started:
+        process.kill()
+        process.wait()
+
+
+def attack(folder: Path, script: str, *words: str) -> None:
+    """Run a Python script as the attacker, in the folder of the leases."""
+    done = subprocess.run(_attacker(script, *words), cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def _attacker(script: str, *words: str) -> tuple[str, ...]:
+    # Another user may not read root's Python: it becomes that user when it has begun.
+    become = f"os.setgroups([]); os.setgid({ATTACKER}); os.setuid({ATTACKER})"
+    return (sys.executable, "-I", "-c", f"import fcntl, json, os, sys, time\n{become}\n{script}", *words)
+
+
+def record(**more: object) -> dict[str, object]:
+    """Return a record as an agent would write it, with something else in it."""
+    told = {
+        "job": "job",
+        "id": "gone",
+        "since": 1.0,
+        "agent": "a",
+        "folder": "/nowhere",
+        "cluster": "c",
+        "owner": "ann",
+    }
+    return {**told, "uid": -1, "pid": 1, **more}
+
+
+def take(folder: Path, count: int = 1) -> tuple[Leases, tuple[str, ...]]:
+    held = Leases(folder)
+    holder = Holder("mine", "mine", time.time(), "agent.pyz", "/nowhere", "c", "ann", pid=os.getpid())
+    return held, held.take(SLOTS, count, holder, None)
+
+
+_WRITE = "told = json.loads(sys.argv[1])\nfor name in sys.argv[2:]: open(name, 'w').write(json.dumps(told))"
+NAMES = ("slot-0", "slot-0.0", f"slot-0.{ATTACKER}", "slot-0.1000")
+
+
+@pytest.mark.parametrize("uid", [-1, 0, ATTACKER])
+def test_no_running_job_is_ended(shared: Path, family: Family, tmp_path: Path, uid: int) -> None:
+    """H1: the lease names root's running job, by its mark and by its folder."""
+    victim, registered = family.start(("sleep", "60"), marked=True), family.start(("sleep", "60"))
+    folder = JobFolder(tmp_path / "job")
+    folder.path.mkdir()
+    roots.keep(folder, family.job_id, [family.root(registered)])
+    forged = record(id=family.job_id, folder=str(folder.path), uid=uid)
+    attack(shared, _WRITE, json.dumps(forged), *NAMES)
+    held, taken = take(shared, 2)
+    assert taken == SLOTS
+    assert (victim.poll(), registered.poll()) == (None, None)
+    held.release(gone=True)
+
+
+@pytest.mark.parametrize("what", ["/dev/zero", "fifo", "endless"])
+def test_no_path_of_a_lease_is_followed(shared: Path, what: str) -> None:
+    """H2: the folder that a record names holds links to devices, FIFOs and endless files."""
+    script = """
+os.mkdir("job")
+for name in ("roots.json", "events.jsonl", "spec.json"):
+    if sys.argv[1] == "fifo":
+        os.mkfifo("job/" + name)
+    elif sys.argv[1] == "endless":
+        os.truncate(os.open("job/" + name, os.O_CREAT | os.O_RDWR), 1 << 40)
+    else:
+        os.symlink(sys.argv[1], "job/" + name)
+told = json.loads(sys.argv[2])
+for name in ("slot-0", "slot-0.0", f"slot-0.{os.getuid()}"):
+    open(name, "w").write(json.dumps(told))
+"""
+    attack(shared, script, what, json.dumps(record(folder=str(shared / "job"), job="../" + str(shared / "job"))))
+    held, taken = take(shared)
+    assert taken == ("slot-0",)
+    held.release(gone=True)
+    assert occupancy.look(2).free == 2
+
+
+@pytest.mark.parametrize("file", ["/dev/zero", "fifo", "endless"])
+def test_a_jobs_own_files_are_read_up_to_a_limit(tmp_path: Path, file: str) -> None:
+    """H2: as a rank, who is root in its container, may leave them."""
+    folder = JobFolder(tmp_path / "job")
+    folder.path.mkdir()
+    for path in (folder.roots, folder.events, folder.spec):
+        if file == "fifo":
+            os.mkfifo(path)
+        elif file == "endless":
+            path.touch()
+            os.truncate(path, 1 << 40)
+        else:
+            path.symlink_to(file)
+    assert roots.kept(folder) is None
+    for read in (records.read_events, records.read_spec, records.record):
+        with pytest.raises(TacoLaunchError, match=r"job job: .* cannot be read: "):
+            read(folder)
+
+
+@pytest.mark.parametrize("since", [1e300, -1e300, float("nan"), float("inf"), "now", [], -1, 1 << 80])
+def test_no_time_crashes_what_looks_at_it(shared: Path, since: object) -> None:
+    """H2: `since` is used in arithmetic and shown."""
+    lock = (
+        "import fcntl\nfile = open('slot-0', 'w')\nfcntl.flock(file, fcntl.LOCK_EX)\nprint(flush=True)\ntime.sleep(60)"
+    )
+    attack(shared, _WRITE, json.dumps(record(since=since)), *NAMES)
+    held, taken = take(shared)
+    assert taken == ("slot-0",)
+    held.release(gone=True)
+    lock = "file = open('slot-0', 'r+'); fcntl.flock(file, fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
+    with subprocess.Popen(_attacker(lock), cwd=shared, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            told = occupancy.words(occupancy.look(1), Path("/nowhere"), "ann")
+            assert told == f"1 held by process {process.pid} of {user_name(ATTACKER)}, no job of ours"
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("name", ["slot-0", "slot-0.0"])
+@pytest.mark.parametrize("kind", ["fifo", "directory", "full directory", "symlink", "huge"])
+def test_one_name_costs_one_slot_at_most(shared: Path, tmp_path: Path, name: str, kind: str) -> None:
+    """M3: what is in the way is named with its owner, and the other slots are given."""
+    script = """
+name, kind = sys.argv[1:3]
+if kind == "fifo": os.mkfifo(name)
+elif "directory" in kind: os.mkdir(name)
+elif kind == "symlink": os.symlink(sys.argv[3], name)
+else: os.truncate(os.open(name, os.O_CREAT | os.O_RDWR, 0o600), 1 << 42)
+if kind == "full directory": os.mkdir(name + "/x")
+"""
+    precious = tmp_path / "precious"
+    precious.write_text("precious")
+    attack(shared, script, name, kind, str(precious))
+    held, taken = take(shared)
+    if taken == ("slot-1",):
+        assert f" of {user_name(ATTACKER)}" in held.refused["slot-0"]
+    else:
+        assert taken == ("slot-0",)
+        assert holders.read(shared, SLOTS)["slot-0"][0].job == "mine"
+    assert (kind, name) in {
+        ("huge", "slot-0"),
+        ("huge", "slot-0.0"),
+        ("fifo", "slot-0.0"),
+        ("symlink", "slot-0.0"),
+    } or (taken == ("slot-1",))
+    held.release(gone=True)
+    assert precious.read_text() == "precious"
+
+
+def test_a_full_folder_keeps_nobody_from_the_slots(shared: Path, family: Family, tmp_path: Path) -> None:
+    """Root's own leftovers are found and ended all the same."""
+    attack(shared, "for number in range(20000): open(f'slot-0.{number + 70000}', 'w')")
+    folder = JobFolder(tmp_path / "job")
+    folder.path.mkdir()
+    left = family.start(("sleep", "60"), marked=True)
+    held = Leases(shared)
+    holder = Holder("gone", family.job_id, time.time(), "agent.pyz", str(folder.path), pid=os.getpid())
+    assert held.take(SLOTS, 1, holder, None) == ("slot-0",)
+    held.release(gone=False)
+    held, taken = take(shared)
+    assert taken == ("slot-0",)
+    assert left.wait(1) == -signal.SIGKILL
+    held.release(gone=True)
+
+
+def test_a_line_break_stays_out_of_messages(shared: Path) -> None:
+    """L2: words of a record that hold control characters are not believed."""
+    attack(shared, _WRITE, json.dumps(record(job="a\nerror: forged", owner="x\x1b[2J")), *NAMES)
+    assert holders.read(shared, SLOTS) == {}
+    attack(shared, _WRITE, json.dumps(record(owner="root")), f"slot-0.{ATTACKER}")
+    eventually(lambda: holders.read(shared, SLOTS), 5, "the record")
+    assert holders.read(shared, SLOTS)["slot-0"][0].owner == user_name(ATTACKER)
+
+
+def test_the_lease_folder_is_as_set_up_makes_it() -> None:
+    assert leases._FOR_ALL == 0o1777  # only the owner of a name may replace it

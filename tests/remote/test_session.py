@@ -40,7 +40,7 @@ class Played:
         command = Command(("prog", "arg"), b"input", sudo=sudo)
         self.plan = session.Plan("gpu1", command, self.plan.marker, self.plan.tty, LOGIN)
         started = session.start(self, self.plan, access, whole=True)
-        result = session.finish(self, self.plan, started, 0.0)
+        result = session.finish(self, self.plan, started, time.monotonic())
         return result.exit_code, result.stdout, result.stderr
 
 

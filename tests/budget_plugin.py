@@ -68,7 +68,7 @@ class _Budget:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
-        """Give the tests of a group to one worker, any other test to whichever is free.
+        """Assign the tests of a group to one worker, any other test to whichever is free.
 
         So does xdist's own `--dist loadgroup` by the marker xdist_group; but xdist 3.8 tells the groups by changing the
         ids of tests in a way that pytest 9.2 takes no notice of, and then every test goes to whichever is free.

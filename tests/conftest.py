@@ -74,7 +74,7 @@ class Taco:
 
 
 def has_ended(events: Path) -> bool:
-    """Say whether a job has ended, by the file of its events."""
+    """Return whether a job has ended, by the file of its events."""
     try:
         return b'"kind": "ended"' in events.read_bytes()
     except FileNotFoundError:

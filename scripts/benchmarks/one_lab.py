@@ -12,7 +12,7 @@ import verdicts
 
 @contextmanager
 def made(given: str, environ: Mapping[str, str], *, hosts: int, slots: int) -> Iterator[str]:
-    """Give a lab's name: of the given one, or of one that is made, set up, and removed in the end."""
+    """Yield a lab's name: the given one, or that of a lab that is made and set up here, and removed at the end."""
     if given:
         yield given
         return

@@ -202,7 +202,7 @@ def paired(first: Measured, second: Measured, of: Callable[[Sample, Sample], flo
 def added(
     ours: Measured, peer: Measured, base: Measured, of: Callable[[Sample], float] = lambda sample: sample.wall
 ) -> Spread | None:
-    """Give what ours adds to `base`, times what `peer` adds to it, round by round; None when one could not be run."""
+    """Return what ours adds to `base`, times what `peer` adds to it, round by round; None when one could not be run."""
     rounds = zip(ours.samples, peer.samples, base.samples, strict=False)
     values = [(of(one) - of(least)) / (of(other) - of(least)) for one, other, least in rounds]
     return spread(values) if values else None

@@ -115,7 +115,7 @@ def boot_id() -> str:
 
 
 def _facts(_jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Iterable[Any]:
-    """Give what a plan has to know of this host, and of the Open MPI that a program on the caller's PATH is of."""
+    """Yield what a plan has to know of this host, and of the Open MPI that a program on the caller's PATH is of."""
     version, problem = None, ""
     try:
         version = openmpi(request["mpirun"], {**os.environ, "PATH": request["path"]})

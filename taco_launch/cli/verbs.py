@@ -68,6 +68,6 @@ class Verb(click.Command):
 
 
 def all_verbs() -> Iterator[Verb]:
-    """Give every verb."""
+    """Yield every verb."""
     for name, (module, text) in _VERBS.items():
         yield Verb(name, module, text)

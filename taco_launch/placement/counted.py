@@ -4,7 +4,7 @@ from typing import Optional
 
 
 def slots_of(gpus: Optional[int], cpus: Optional[int]) -> Optional[int]:
-    """Give how many ranks a host takes whose slots nobody declares: its GPUs, without any max(2, CPUs).
+    """Return how many ranks a host takes whose slots nobody declares: its GPUs, without any max(2, CPUs).
 
     `cpus` counts hardware threads; None is "not known", and so is the answer where it depends on such a number.
     """

@@ -123,7 +123,7 @@ def here(environ: Mapping[str, str], uid: int) -> Seat:
 
 
 def _is_whole(path: str) -> bool:
-    """Say whether a zip file is there with its end, as `whole` does in a shell."""
+    """Return whether a zip file is there with its end, as `whole` does in a shell."""
     try:
         with open(path, "rb") as file:
             file.seek(-_END_BYTES, os.SEEK_END)

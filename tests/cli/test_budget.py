@@ -90,7 +90,7 @@ def counted(environ: Mapping[str, str], *words: str) -> dict[str, dict[str, list
 
 
 def over(name: str, notes: Mapping[str, list[str]]) -> list[str]:
-    """Say what is over a budget."""
+    """Return what is over a budget."""
     budget = BUDGET[name]
     ours = [module for module in notes["import"] if module.startswith("taco_launch")]
     forbidden = re.compile("|".join(budget["never"])) if budget["never"] else None

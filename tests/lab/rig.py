@@ -283,7 +283,7 @@ class GpuHost:
         return outside
 
     def has_gpus(self, count: int = 8) -> bool:
-        """Say whether the training container runs and lists so many GPUs."""
+        """Return whether the training container runs and lists so many GPUs."""
         return self.sh(f"docker exec {self.box} nvidia-smi -L 2>&1 || :").count("UUID") == count
 
     def reboot(self, units: str) -> None:

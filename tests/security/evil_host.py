@@ -36,7 +36,7 @@ class Session:
         return b""
 
     def wait(self) -> None:
-        """Say nothing more until the controller has had enough."""
+        """Stay silent until the controller has had enough."""
         while not self.channel.closed:
             time.sleep(0.01)
 

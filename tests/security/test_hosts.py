@@ -137,7 +137,7 @@ def test_m1_the_password_goes_to_a_prompt_that_the_command_caused(
     assert (SECRET.encode() in b"".join(evil.sent)) is sudo
 
 
-@pytest.mark.parametrize("path", ["/etc/cron.d/evil", "/root/.ssh/authorized_keys", "../../x", "/x/../agent/a"])
+@pytest.mark.parametrize("path", ["/etc/cron.d/evil", "/etc/ssh/sshd_config", "../../x", "/x/../agent/a"])
 def test_h3_no_answer_names_a_file_to_write(path: str, tmp_path: Path) -> None:
     told = f"unready agent {path}\n".encode()
     error, evil = fails(answering(told), tmp_path)

@@ -15,6 +15,7 @@ import click
 import pytest
 
 from taco_launch.cli.main import cli
+from taco_launch.cli.verbs import Verb
 from taco_launch.inventory.matrix_file import parse
 
 pytestmark = pytest.mark.docs
@@ -156,6 +157,11 @@ def options_of(context: click.Context) -> dict[str, click.Option]:
     return {name: option for option in found for name in (*option.opts, *option.secondary_opts)}
 
 
+def loaded(command: click.Command) -> click.Command:
+    """Return a verb with its options; the list of all verbs has them by name and help alone."""
+    return command.load() if isinstance(command, Verb) else command
+
+
 def every_option(context: click.Context) -> set[str]:
     """Give the names of the options of a command and of all below it."""
     names = set(options_of(context))
@@ -192,7 +198,7 @@ def fault(words: list[str]) -> str:
             command = context.command.get_command(context, word)
             if command is None:
                 return f"{context.command_path}: no command {word}"
-            context = click.Context(command, info_name=word, parent=context)
+            context = click.Context(loaded(command), info_name=word, parent=context)
     return ""
 
 

@@ -33,6 +33,7 @@ _MOST_BYTES = 1 << 14
 # A folder that somebody has filled is not read to its end: a user's own records are found by their names all the same.
 _MOST_ENTRIES = 1 << 14
 _ID = re.compile(r"[!-~]{1,256}")
+_UID = re.compile(r"[0-9]{1,10}")  # str.isdigit also takes what int() does not
 _MOST_LETTERS = 256
 # Clocks of a host are set back now and then.
 _AHEAD_SECONDS = 86400.0
@@ -88,10 +89,10 @@ def write(folder: Path, slot: str, holder: Holder) -> None:
         os.close(file)
 
 
-def remove(folder: Path, slot: str) -> None:
-    """Remove this user's record of a slot, if it has one."""
+def remove(folder: Path, slot: str, uid: Optional[int] = None) -> None:
+    """Remove a user's record of a slot, by default this user's, if there is one and this user may."""
     with contextlib.suppress(OSError):
-        _path(folder, slot, os.geteuid()).unlink()
+        _path(folder, slot, os.geteuid() if uid is None else uid).unlink()
 
 
 def squatter(folder: Path, slot: str) -> str:
@@ -113,7 +114,7 @@ def read(folder: Path, slots: Iterable[str]) -> Dict[str, Tuple[Holder, ...]]:
     users: Dict[str, List[int]] = {slot: [os.geteuid()] for slot in slots}
     for name in _listed(folder):
         slot, _, uid = name.rpartition(".")
-        if slot in users and uid.isdigit() and len(uid) < 11 and int(uid) != os.geteuid():
+        if slot in users and _UID.fullmatch(uid) and int(uid) != os.geteuid():
             users[slot].append(int(uid))
     found = {
         slot: tuple(filter(None, (_read(_path(folder, slot, uid), uid) for uid in [uids[0], *sorted(uids[1:])])))
@@ -147,14 +148,18 @@ def _read(path: Path, uid: int) -> Optional[Holder]:
         return None
     if holder is None or not _is_plausible(holder):
         return None
-    return replace(holder, uid=uid, owner=holder.owner if uid == 0 else untrusted.user_name(uid))
+    owner = _shown(holder.owner) if uid == 0 else untrusted.user_name(uid)
+    return replace(holder, uid=uid, cluster=_shown(holder.cluster), owner=owner)
 
 
 def _is_plausible(holder: Holder) -> bool:
-    words = (holder.agent, holder.folder, holder.cluster, holder.owner)
     return (
         is_name(holder.job)
         and _ID.fullmatch(holder.id) is not None
         and 0 <= holder.since <= time.time() + _AHEAD_SECONDS  # also false for nan
-        and all(len(word) <= _MOST_LETTERS and word.isprintable() for word in words)
     )
+
+
+def _shown(text: str) -> str:
+    """Return a text as it may stand in a message: on one line, without control characters, and not long."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:_MOST_LETTERS])

@@ -160,6 +160,9 @@ class Leases:
             why = self._used(name, _SETTLE_SECONDS if any(last.is_ours for last in ended) else 0.0)
         if why:
             self.refused[name] = why
+            return
+        for last in ended:  # proven gone, by root also of other users, who would else be waited for again and again
+            holders.remove(self._folder, name, last.uid)
 
     def _squatted(self, name: str) -> str:
         """Return why this user's record of a slot cannot be written, "" where it can."""

@@ -220,5 +220,41 @@ def test_a_line_break_stays_out_of_messages(shared: Path) -> None:
     assert holders.read(shared, SLOTS)["slot-0"][0].owner == user_name(ATTACKER)
 
 
+def test_a_name_that_is_no_number_is_passed_over(shared: Path) -> None:
+    """H2: digits that int() refuses, and numbers that no user has."""
+    attack(shared, "for end in ('²', '٣', '', '-1', '9' * 200): open('slot-0.' + end, 'w')")
+    held, taken = take(shared)
+    assert taken == ("slot-0",)
+    assert occupancy.look(2).free == 1
+    held.release(gone=True)
+
+
+def test_own_leftovers_are_ended_whatever_the_words_of_the_record(shared: Path, family: Family, tmp_path: Path) -> None:
+    """A long folder or an odd name of a cluster takes nothing from what the record is for."""
+    folder = JobFolder(tmp_path / ("x" * 200) / ("y" * 200) / "job")
+    folder.path.mkdir(parents=True)
+    left = family.start(("sleep", "60"), marked=True)
+    held = Leases(shared)
+    holder = Holder(
+        "gone", family.job_id, time.time(), "agent.pyz", str(folder.path), "c\n\x1b", "a" * 999, pid=os.getpid()
+    )
+    assert held.take(SLOTS, 1, holder, None) == ("slot-0",)
+    shown = holders.read(shared, SLOTS)["slot-0"][0]
+    assert (shown.cluster, len(shown.owner)) == ("c??", 256)
+    held.release(gone=False)
+    held, taken = take(shared)
+    assert taken == ("slot-0",)
+    assert left.wait(1) == -signal.SIGKILL
+    held.release(gone=True)
+
+
+def test_root_removes_the_record_of_another_users_job_that_is_gone(shared: Path) -> None:
+    attack(shared, _WRITE, json.dumps(record()), f"slot-0.{ATTACKER}")
+    held, taken = take(shared)
+    assert taken == ("slot-0",)
+    assert not (shared / f"slot-0.{ATTACKER}").exists()
+    held.release(gone=True)
+
+
 def test_the_lease_folder_is_as_set_up_makes_it() -> None:
     assert leases._FOR_ALL == 0o1777  # only the owner of a name may replace it

@@ -34,6 +34,21 @@ def make_private(folder: Path) -> None:
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
+def private(path: str, flags: int) -> int:
+    """Open a file for open(), which makes it for its owner only: an `opener`, whatever the umask."""
+    return os.open(path, flags, 0o600)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that is its owner's only.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with open(path, "w", encoding="utf-8", opener=private) as file:
+        file.write(text)
+
+
 def require_local_disk(folder: Path) -> None:
     """Refuse a folder on a network or FUSE file system.
 

@@ -11,6 +11,7 @@ from taco_launch import state
 from taco_launch.agent import untrusted
 from taco_launch.agent.folders import JobFolder
 from taco_launch.errors import TacoLaunchError
+from taco_launch.model import codec
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.jobs import Event, JobRecord, JobSpec, JobState
 
@@ -42,11 +43,9 @@ def read_json(path: Path) -> Optional[Any]:
         TacoLaunchError: it cannot be read, is not a regular file or too large.
     """
     try:
-        return json.loads(_content(path))
+        return codec.load(_content(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except RecursionError as error:
-        raise ValueError(f"nested too deeply ({error})") from None
 
 
 def _content(path: Path) -> bytes:
@@ -143,9 +142,9 @@ def read_events(folder: JobFolder) -> List[Event]:
 
 def _parsed(line: bytes) -> Optional[Event]:
     try:
-        data = json.loads(line)
+        data = codec.load(line)
         return from_json(Event, data) if data["schema"] == SCHEMA else None
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 

@@ -1,11 +1,11 @@
 """What a guard keeps in its job's folder: whose the folder is, and which processes have registered there."""
 
-import json
 import os
 from typing import Iterable, NamedTuple, Optional, Tuple
 
 from taco_launch.agent import facts, processes, records, untrusted
 from taco_launch.agent.folders import JobFolder
+from taco_launch.model import codec
 
 _MOST_BYTES = 1 << 24  # a host with a thousand ranks needs a hundredth of it
 
@@ -35,13 +35,13 @@ def kept(folder: JobFolder) -> Optional[Kept]:
         with untrusted.opened(folder.roots) as file:
             if os.fstat(file).st_uid != os.geteuid():
                 return None
-            told = json.loads(untrusted.content(file, _MOST_BYTES))
+            told = codec.load(untrusted.content(file, _MOST_BYTES))
         if told["boot"] != facts.boot_id():
             return Kept(told["id"], ())
         guard = told["guard"]
         found = tuple((int(pid), int(start)) for pid, start in told["roots"])
         return Kept(told["id"], found, None if guard is None else (int(guard[0]), int(guard[1])))
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
 
 

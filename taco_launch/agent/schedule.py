@@ -15,7 +15,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch import queue, state
 from taco_launch.agent import occupancy, program, records, recovery, removal, wake
-from taco_launch.agent.folders import Jobs, state_folder
+from taco_launch.agent.folders import Jobs, private, state_folder
 from taco_launch.agent.refusal import held_up
 from taco_launch.agent.waiting import Entry, Shelf, Words, wishes
 from taco_launch.agent.watchers import Watchers, Wish
@@ -225,7 +225,7 @@ class Scheduler:
         folder = self._shelf.folder(entry)
         try:
             agent = os.path.realpath(folder.agent)  # a job keeps the agent that it was submitted with
-            with open(folder.debug, "ab", opener=_private) as debug:
+            with open(folder.debug, "ab", opener=private) as debug:
                 words = ("run", str(folder.path), str(lock))
                 entry.process = program.start(agent, *words, stderr=debug, environment=wake.environment(), keep=(lock,))
         except OSError as error:
@@ -381,7 +381,3 @@ def _quietly(name: str, act: Callable[[], object]) -> None:
         act()
     except (TacoLaunchError, OSError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"job {name}: {error!r}\n")
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -11,7 +11,7 @@ from typing import Callable, Dict, Optional
 
 from taco_launch import queue
 from taco_launch.agent import program, records
-from taco_launch.agent.folders import JobFolder, Jobs, make_private
+from taco_launch.agent.folders import JobFolder, Jobs, make_private, private
 from taco_launch.errors import TacoLaunchError
 from taco_launch.launch.env import JOB_ID, JOB_NAME, SERVICE
 from taco_launch.model.jobs import JobRecord, JobState
@@ -66,7 +66,7 @@ def start(jobs: Jobs, agent: str, lock: int) -> None:
     try:
         path = jobs.queue / _LOG
         long = path.exists() and path.stat().st_size > _LOG_BYTES
-        with open(path, "wb" if long else "ab", opener=_private) as log:
+        with open(path, "wb" if long else "ab", opener=private) as log:
             subprocess.Popen(
                 program.argv(agent, "schedule", str(lock)),
                 cwd="/",
@@ -133,7 +133,3 @@ def _at_short_path(path: Path, use: Callable[[str], object]) -> None:
         use(f"/proc/self/fd/{folder}/{_SOCKET}")
     finally:
         os.close(folder)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

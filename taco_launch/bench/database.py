@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from taco_launch.agent.folders import make_private
+from taco_launch.agent.folders import make_private, private
 from taco_launch.bench.migrations import ForeignError, migrate
 from taco_launch.errors import TacoLaunchError
 
@@ -52,6 +52,10 @@ def connect(path: Path, *, create: bool, busy: float = BUSY_SECONDS) -> sqlite3.
             raise TacoLaunchError(f"{path}: {where} cannot be made: {error.strerror}", hint=_ELSEWHERE) from None
         if not path.parent.is_dir():
             raise TacoLaunchError(f"{path}: {path.parent} is no folder", hint=_ELSEWHERE)
+        with contextlib.suppress(
+            OSError
+        ):  # SQLite makes files as the umask says, and those beside it like the file itself
+            os.close(private(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     with told(path):
         connection = _opened(path, busy, create=create)
         try:

@@ -72,11 +72,20 @@ def write_json(entries: Iterable[Entry], file: IO[str]) -> None:
 
 
 def write_csv(entries: Iterable[Entry], file: IO[str]) -> None:
-    """Write ladders as CSV; the file has been opened with newline=""."""
+    """Write ladders as CSV; the file has been opened with newline="".
+
+    A text that a spreadsheet would take for a formula stands behind an apostrophe (OWASP, CSV Injection), as does one
+    that begins with an apostrophe, so that `read` returns what was there.
+    """
     # All texts in quotes: with minimal quoting one that holds a bare carriage return stands without.
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     writer.writeheader()
-    writer.writerows(_flat(entries))
+    for row in _flat(entries):
+        writer.writerow({name: f"'{value}" if _taken_for_formula(value) else value for name, value in row.items()})
+
+
+def _taken_for_formula(value: object) -> bool:
+    return isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "'"))
 
 
 def write_parquet(entries: Iterable[Entry], file: IO[bytes]) -> None:
@@ -181,7 +190,7 @@ def _parsed(text: str, kind: str, where: str) -> Any:
             return number(text) if text else None
     except (ValueError, KeyError):
         raise ValueError(f"{where}: {text[:40]!r} is none") from None
-    return text
+    return text[1:] if text.startswith("'") and _taken_for_formula(text[1:]) else text
 
 
 def _entries(data: Any) -> tuple[Entry, ...]:

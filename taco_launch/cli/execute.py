@@ -11,6 +11,7 @@ import click
 from taco_launch.cli import named_jobs
 from taco_launch.cli.completion import complete_job
 from taco_launch.cli.options import access_of, access_options, inventory_option, settings_of, talk_options
+from taco_launch.cli.terminal import Safe
 from taco_launch.errors import SIGNAL_BASE
 
 
@@ -50,8 +51,10 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 
 def _to(stream: BinaryIO) -> Callable[[bytes], None]:
+    safe = Safe() if stream.isatty() else bytes
+
     def write(data: bytes) -> None:
-        stream.write(data)
+        stream.write(safe(data))
         stream.flush()
 
     return write

@@ -10,6 +10,7 @@ import click
 from taco_launch.cli import render
 from taco_launch.cli.options import Settings
 from taco_launch.errors import DRIFT, OK, UsageError
+from taco_launch.model import codec
 
 if TYPE_CHECKING:
     from taco_launch.model.facts import HostFacts
@@ -71,7 +72,7 @@ def read(earlier: Path) -> Mapping[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
     for file in files:
         try:
-            told = hosts_of(json.loads(file.read_text("utf-8")))
+            told = hosts_of(codec.load(file.read_bytes()))
         except OSError as error:
             raise UsageError(f"{file}: {error.strerror}") from error
         except ValueError as error:

@@ -74,6 +74,12 @@ def lab() -> None:
     metavar="CODENAME",
     help="Which release of this machine's distribution the hosts have, such as trixie. Default: the machine's own.",
 )
+@click.option(
+    "--docker",
+    is_flag=True,
+    default=None,
+    help="The hosts come with Docker Engine, as images of cloud providers do. Default: set-up installs it.",
+)
 @click.option("--image/--no-image", "train", default=True, help="Whether the registry gets a training image.")
 @click.pass_context
 def up(
@@ -84,6 +90,7 @@ def up(
     slots: int | None,
     gpus: str | None,
     release: str | None,
+    docker: bool | None,
     train: bool,
 ) -> None:
     """Bring up hosts gpu1, gpu2, ... and a registry; where they are up, change nothing.
@@ -100,6 +107,7 @@ def up(
       taco-launch -i lab inventory
       taco-launch lab up --name big --hosts 8 --slots 1
       taco-launch lab up --name new --release trixie
+      taco-launch lab up --name ready --docker
     """
     from taco_launch.lab import up as flow
     from taco_launch.lab.hosts import WAKE
@@ -107,7 +115,7 @@ def up(
     settings = settings_of(ctx)
     try:
         talk = _talk(settings)
-        made = flow.up(flow.Wanted(lab, size, slots, gpus, release), os.environ, talk, train=train)
+        made = flow.up(flow.Wanted(lab, size, slots, gpus, release, docker), os.environ, talk, train=train)
     except KeyboardInterrupt:
         option = option_of(lab)
         settings.talk(f"\nstopped: `taco-launch lab up{option}` goes on, `taco-launch lab down{option}` removes it")

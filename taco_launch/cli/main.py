@@ -127,7 +127,10 @@ def main() -> None:
 
 def _guarded() -> int:
     # Out of the environment, before anything is started that would inherit it: the agent, every rank, a ProxyCommand.
-    settings = Settings(sudo_password=os.environ.pop("TACO_LAUNCH_SUDO_PASSWORD", None))
+    settings = Settings(
+        sudo_password=os.environ.pop("TACO_LAUNCH_SUDO_PASSWORD", None),
+        registry_password=os.environ.pop("TACO_LAUNCH_REGISTRY_PASSWORD", None),
+    )
     try:
         code = cli.main(prog_name="taco-launch", standalone_mode=False, obj=settings)
         sys.stdout.flush()

@@ -54,8 +54,23 @@ def _place(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
     callback=_place,
     help=f"Serve them at http://ADDR:PORT/metrics until Ctrl-C. ADDR is {_LOOPBACK} unless it is given.",
 )
+@click.option(
+    "--allow-host",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="With --listen: a name that clients may use for this machine, besides its own name and its addresses.",
+)
 @click.pass_context
-def metrics(ctx: click.Context, /, *, textfile: Path | None, place: tuple[str, int] | None, **access: Any) -> None:
+def metrics(
+    ctx: click.Context,
+    /,
+    *,
+    textfile: Path | None,
+    place: tuple[str, int] | None,
+    names: tuple[str, ...],
+    **access: Any,
+) -> None:
     """Tell jobs, queues and slots as metrics: on stdout, in a file, or to whoever scrapes them.
 
     The counters count all jobs of the head, also those whose records were removed by delete, prune or their ttl, but not
@@ -77,16 +92,19 @@ def metrics(ctx: click.Context, /, *, textfile: Path | None, place: tuple[str, i
       taco-launch metrics
       taco-launch metrics --textfile /var/lib/node_exporter/taco-launch.prom     (from cron, every minute)
       taco-launch -i cluster.yaml metrics --listen 9464
+      taco-launch -i cluster.yaml metrics --listen 0.0.0.0:9464 --allow-host head.example.org
     """
     from taco_launch.flows import metrics as flow
 
     if textfile is not None and place is not None:
         raise UsageError("--textfile and --listen: they are two ways to tell the same", hint="give one of them")
+    if names and place is None:
+        raise UsageError("--allow-host: nobody asks by a name without --listen")
     settings = settings_of(ctx)
     head, inventory = settings.head(access_of(access)), settings.load()
 
     if place is not None:
-        _serve(settings, place, flow.Collector(head, inventory))
+        _serve(settings, place, names, flow.Collector(head, inventory))
         return
     found, warnings = flow.collect(head, inventory)
     for warning in warnings:
@@ -97,7 +115,7 @@ def metrics(ctx: click.Context, /, *, textfile: Path | None, place: tuple[str, i
         sys.stdout.buffer.write(found)
 
 
-def _serve(settings: Settings, place: tuple[str, int], collector: "Collector") -> None:
+def _serve(settings: Settings, place: tuple[str, int], names: tuple[str, ...], collector: "Collector") -> None:
     from taco_launch.metrics.listen import Server
 
     told: tuple[str, ...] = ()
@@ -112,7 +130,7 @@ def _serve(settings: Settings, place: tuple[str, int], collector: "Collector") -
         return found
 
     try:
-        server = Server(*place, collect)
+        server = Server(*place, collect, names)
     except OSError as error:
         raise UsageError(
             f"--listen {place[0]} port {place[1]}: {error.strerror or error}",

@@ -145,11 +145,11 @@ def _alone(place: Path, night: str) -> Iterator[None]:
     Raises:
         TacoLaunchError: it runs already.
     """
-    from taco_launch.agent.folders import make_private
+    from taco_launch.agent.folders import make_private, private
     from taco_launch.flows.night_record import LOCK
 
     make_private(place)
-    with (place / LOCK).open("a", encoding="ascii") as file:
+    with open(place / LOCK, "a", encoding="ascii", opener=private) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -193,6 +193,7 @@ def _kept(place: Path, begun: "Last", night: str, junit: str | None) -> "Iterato
 
 def _write(place: Path, summary: "Summary", junit: str | None) -> Path:
     """Write a summary in its three forms, and give the path of the one to read."""
+    from taco_launch.agent.folders import write_private
     from taco_launch.bench.junit import junit as junit_xml
     from taco_launch.bench.summary import markdown, to_json
 
@@ -204,7 +205,7 @@ def _write(place: Path, summary: "Summary", junit: str | None) -> Path:
     }
     try:
         for suffix, text in texts.items():
-            (place / f"{stem}{suffix}").write_text(text, encoding="utf-8")
+            write_private(place / f"{stem}{suffix}", text)
         if junit is not None:
             Path(junit).write_text(texts[".xml"], encoding="utf-8")
     except OSError as error:

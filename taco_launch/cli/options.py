@@ -65,6 +65,7 @@ class Settings:
     verbose: bool = False
     quiet: bool = False
     sudo_password: str | None = field(default=None, repr=False)
+    registry_password: str | None = field(default=None, repr=False)
 
     def load(self) -> "Inventory":
         """Give the inventory that was named, or the default; it is read once."""
@@ -121,8 +122,10 @@ class Settings:
 
     def talk(self, message: str) -> None:
         """Say something on stderr, unless -q was given."""
+        from taco_launch.cli.terminal import safe
+
         if not self.quiet:
-            click.echo(message, err=True, color=None if colour_wanted() else False)
+            click.echo(safe(message), err=True, color=None if colour_wanted() else False)
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:

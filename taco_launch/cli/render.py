@@ -17,6 +17,7 @@ from taco_launch.command import as_typed
 from taco_launch.model.codec import to_json
 
 if TYPE_CHECKING:
+    from taco_launch.cli.terminal import Safe
     from taco_launch.diagnose import Match
     from taco_launch.flows.follow import Job, Words
     from taco_launch.model.hosts import Container, Inventory
@@ -285,13 +286,14 @@ def host_lines(settings: Settings, lines: Callable[[], Sequence[str]]) -> Iterat
 
 
 class LogOutput:
-    """Writes a merged log to stdout, the labels coloured on a terminal."""
+    """Writes a merged log to stdout: as it is, or for a terminal made safe and with coloured labels."""
 
     def __init__(self, out: BinaryIO, before: Callable[[], None] = lambda: None, *, colour: bool = True) -> None:
         """Call `before` ahead of every write."""
         self._out = out
         self._before = before
-        self._colour = colour and sys.stdout.isatty() and colour_wanted()
+        self._safe = _safe() if sys.stdout.isatty() else None
+        self._colour = colour and self._safe is not None and colour_wanted()
 
     def write(self, chunk: bytes) -> None:
         """Write whole lines.
@@ -300,8 +302,16 @@ class LogOutput:
             OSError: they cannot be written, or nobody reads them any more (BrokenPipeError).
         """
         self._before()
+        if self._safe is not None:
+            chunk = self._safe(chunk)
         self._out.write(_PREFIX.sub(_coloured, chunk) if self._colour else chunk)
         self._out.flush()
+
+
+def _safe() -> "Safe":
+    from taco_launch.cli.terminal import Safe
+
+    return Safe()
 
 
 def _coloured(match: "re.Match[bytes]") -> bytes:

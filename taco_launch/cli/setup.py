@@ -116,7 +116,13 @@ def setup(
     inventory = settings.load()
     chosen = named(inventory, () if hosts is None else (hosts,))
     progress = steps.Progress(settings)
-    ask = Ask(profile_of(inventory, None), stages, more.pop("disrupt") or "nothing", more.pop("pull"))
+    ask = Ask(
+        profile_of(inventory, None),
+        stages,
+        more.pop("disrupt") or "nothing",
+        more.pop("pull"),
+        settings.registry_password,
+    )
     with connect(inventory, inventory.hosts, access_of(more)) as fanout:
         work = Setup(inventory, chosen, fanout, ask, progress.step, progress.proof)
         with render.progress(settings, "facts", len(inventory.hosts)) as answered:

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from taco_launch.facts.plain import shown
 from taco_launch.facts.sections import NOT_FOUND, Failure, Section, Sections, answer, failure, said, unasked
+from taco_launch.model import codec
 from taco_launch.model.facts import ContainerState, Docker, Image
 from taco_launch.model.found import Absent, Found, Unknown
 
@@ -65,8 +66,8 @@ def _info(section: Section, why: Optional[Failure]) -> Found[Mapping[str, Any]]:
                 return Unknown(line.strip())
         return Unknown(said(section) or why.reason)
     try:
-        info = json.loads(section.stdout)
-    except (ValueError, RecursionError):
+        info = codec.load(section.stdout)
+    except ValueError:
         return Unknown(f"docker info: {shown(section.stdout)} is not understood")
     if not isinstance(info, dict):
         return Unknown(f"docker info: {shown(section.stdout)} is not understood")
@@ -226,7 +227,7 @@ def _values(line: str) -> List[Any]:
     while place < len(line):
         try:
             value, end = decoder.raw_decode(line, place)
-        except (ValueError, RecursionError):
+        except ValueError:
             return []
         values.append(value)
         place = end + 1 if line[end : end + 1] == " " else end

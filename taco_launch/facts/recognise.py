@@ -1,11 +1,11 @@
 """Recognises captured outputs of tools in a text by what they look like, and reads each with its parser."""
 
-import json
 import re
 from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from taco_launch.facts import gpu, peermem, rdma, smi_csv, smi_xml, topology, verbs
 from taco_launch.facts.plain import PROMPT, plain, shown
+from taco_launch.model import codec
 from taco_launch.model.found import Found, Unknown
 
 _COMMAND = re.compile(
@@ -71,8 +71,8 @@ def no_text(content: bytes) -> Optional[str]:
         if content.startswith(begin):
             return what
     try:
-        saved = json.loads(content)
-    except (ValueError, RecursionError):
+        saved = codec.load(content)
+    except ValueError:
         return None
     if isinstance(saved, dict) and any(keys <= saved.keys() for keys in _SAVED):
         return "is a JSON document of taco-launch: the hosts' own outputs are read, not what was made of them"

@@ -1,6 +1,5 @@
 """A batch of operations on one host: sent, followed, and kept in a log on the controller that holds no secrets."""
 
-import os
 import secrets
 import threading
 import time
@@ -8,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from taco_launch.agent.folders import make_private
+from taco_launch.agent.folders import make_private, private
 from taco_launch.errors import HostError
 from taco_launch.frozen import dataclass
 from taco_launch.remote.transport import Transport, last_words
@@ -78,7 +77,7 @@ class Log:
             text = text.replace(secret, _MASK)
         make_private(self.folder)
         self.written = True
-        with open(self.file(host), "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as log:
+        with open(self.file(host), "ab", opener=private) as log:
             log.write(text)
         return self.file(host)
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import json
 import os
 import subprocess
 import tarfile
@@ -15,6 +14,7 @@ from taco_launch.agent.folders import make_private, state_folder
 from taco_launch.command import shell
 from taco_launch.errors import HostError
 from taco_launch.frozen import dataclass
+from taco_launch.model import codec
 from taco_launch.model.hosts import Container
 from taco_launch.remote.transport import last_words
 from taco_launch.setup.image import parse_reference
@@ -140,7 +140,7 @@ def _read(tar: tarfile.TarFile, image: str, where: str) -> Given:
         if member.name in ("manifest.json", "index.json") and member.isfile() and member.size <= _MOST_JSON:
             file = tar.extractfile(member)
             with contextlib.suppress(ValueError):
-                found[member.name] = json.loads(file.read() if file else b"")
+                found[member.name] = codec.load(file.read() if file else b"")
     wanted = parse_reference(image).name
     try:
         images = {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 
-from taco_launch.agent.folders import make_private
+from taco_launch.agent.folders import make_private, private
 from taco_launch.bench.history import History, Ladder, LadderKind
 from taco_launch.bench.ladder import Step, left, seconds_left, whole_blocks
 from taco_launch.bench.matrix import Matrix
@@ -141,7 +141,7 @@ def alone(folder: Path, digest: str) -> Iterator[None]:
     """
     make_private(folder)
     path = folder / f".{digest[:32]}.lock"
-    with path.open("a+", encoding="ascii") as file:
+    with open(path, "a+", encoding="ascii", opener=private) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -306,7 +306,7 @@ def _follow(head: Head, spec: JobSpec, log: Path, here: Progress, environ: Mappi
     tell.progress(here)
     make_private(log.parent)
     watch = jobs.Watch(lambda: None, started, state, waits, tell.say)
-    with log.open("wb") as file:
+    with open(log, "wb", opener=private) as file:
         try:
             return jobs.run(head, spec, environ, output, watch)
         except KeyboardInterrupt:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from taco_launch.agent import locks
-from taco_launch.agent.folders import make_private, state_folder
+from taco_launch.agent.folders import make_private, state_folder, write_private
 from taco_launch.errors import TacoLaunchError
 from taco_launch.frozen import dataclass
 
@@ -48,7 +48,7 @@ def write(night: Path, last: Last) -> None:
     try:
         make_private(night)
         part = night / f".{_LAST}.{os.getpid()}"
-        part.write_text(json.dumps(asdict(last), indent=2) + "\n", encoding="utf-8")
+        write_private(part, json.dumps(asdict(last), indent=2) + "\n")
         part.replace(night / _LAST)
     except OSError as error:
         raise TacoLaunchError(f"{night / _LAST}: cannot be written: {error.strerror}", hint=f"df {night}") from None
@@ -79,7 +79,7 @@ def mark_installed(night: Path) -> None:
     """
     try:
         make_private(night)
-        (night / _INSTALLED).write_bytes(b"")
+        write_private(night / _INSTALLED, "")
     except OSError as error:
         raise TacoLaunchError(f"{night}: cannot be written: {error.strerror}") from None
 

@@ -12,6 +12,7 @@ from taco_launch.facts.changes import hosts_of
 from taco_launch.flows import captures
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
+from taco_launch.model import codec
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.codec import from_json
 from taco_launch.model.facts import HostFacts
@@ -135,8 +136,8 @@ def _read(name: str, source: Path, stdin: IO[bytes]) -> _Machine:
 def _document(content: bytes) -> Any:
     """Give a JSON object, None where it is none."""
     try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
+        found = codec.load(content)
+    except ValueError:
         return None
     return found if isinstance(found, dict) else None
 

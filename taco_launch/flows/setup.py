@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Literal
 
 from taco_launch.agent.folders import state_folder
@@ -57,12 +57,14 @@ class Ask:
     """What the user asks for: stages, what may be disrupted; and `profile`, whose options the proof's mpirun has.
 
     With `pull` all hosts get what the registry has under the image's tag now; without it, what is there stays.
+    `registry_password` is the one of the environment, for an inventory that names no file with it.
     """
 
     profile: Profile
     stages: tuple[Stage, ...] = STAGES
     disrupt: Literal["nothing", "docker", "host"] = "nothing"
     pull: bool = False
+    registry_password: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ class Setup:
         self._proof = proof
         self._facts: dict[str, HostFacts] = {}
         self._changes = Changes(report)
-        secret, key = sources.password(inventory, os.environ), sources.toolkit_key(inventory.toolkit)
+        secret, key = sources.password(inventory, ask.registry_password), sources.toolkit_key(inventory.toolkit)
         self._typed = shell(("taco-launch", "-i", inventory.source))
         self._cluster = Cluster(inventory, {}, ask.disrupt, password=secret, toolkit_key=key)
         self._shared = Shared(inventory, self._chosen)

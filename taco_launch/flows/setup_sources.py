@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from taco_launch.command import Command
 from taco_launch.errors import HostError, UsageError
+from taco_launch.model import codec
 from taco_launch.model.facts import Made
 from taco_launch.model.hosts import Inventory, Toolkit
 from taco_launch.remote import bundle
@@ -27,8 +28,8 @@ _HUB = "https://index.docker.io/v1/"
 _FETCH = 'for file; do if [ -f "$file" ]; then wc -c <"$file" && cat "$file" || exit; else echo none; fi; done'
 
 
-def password(inventory: Inventory, environ: Mapping[str, str]) -> str | None:
-    """Give the password for the image's registry: the first line of its file, else of the environment.
+def password(inventory: Inventory, given: str | None) -> str | None:
+    """Return the password for the image's registry: the first line of its file, else the one given (of the environment).
 
     Raises:
         UsageError: there is a login and no password, or its file cannot be read.
@@ -37,13 +38,12 @@ def password(inventory: Inventory, environ: Mapping[str, str]) -> str | None:
     if registry is None:
         return None
     if registry.password_file is None:
-        found = environ.get(VARIABLE)
-        if not found:
+        if not given:
             raise UsageError(
                 f"container.registry: user {registry.user} has no password",
                 hint=f"name a password_file in {inventory.source}, or set {VARIABLE}",
             )
-        return found
+        return given
     try:
         lines = Path(registry.password_file).expanduser().read_text("utf-8").splitlines()
     except (OSError, ValueError) as error:
@@ -125,12 +125,12 @@ def latest(
     argv = ("curl", "-gsS", "-m", f"{seconds}", "--unix-socket", "/var/run/docker.sock", "-K", "-", url)
     result = host.run(Command(argv, config.encode(), sudo=True, timeout=seconds + 10))
     try:
-        told = json.loads(result.stdout)
+        told = codec.load(result.stdout)
         return str(told["Descriptor"]["digest"])
     except (ValueError, KeyError, TypeError):
         said = last_words(result.stderr) or last_words(result.stdout) or f"curl ended with exit code {result.exit_code}"
     with suppress(ValueError, KeyError, TypeError):
-        said = str(json.loads(result.stdout)["message"])
+        said = str(codec.load(result.stdout)["message"])
     raise HostError(
         f"{host.name}: the registry cannot be asked what {reference.name} is now: {said}",
         hint=f"is the registry up (curl 7.40 or newer has to be on {host.name})? Without --pull the image that is there "

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from taco_launch.model import codec
 from taco_launch.model.codec import from_json, to_json
 
 T = TypeVar("T")
@@ -25,7 +26,7 @@ def through(kind: type[T], text: bytes, source: str, environ: Mapping[str, str],
     if file is None:
         return read(text, source)
     try:
-        return from_json(kind, json.loads(file.read_bytes()))
+        return from_json(kind, codec.load(file.read_bytes()))
     except (OSError, ValueError):
         value = read(text, source)
         _put(file, value)
@@ -46,10 +47,12 @@ def _place(kind: type[T], text: bytes, source: str, environ: Mapping[str, str]) 
 
 def _put(file: Path, value: object) -> None:
     """Keep a value, and only the newest of the others."""
+    from taco_launch.agent.folders import make_private, write_private  # noqa: PLC0415 - a command that finds it kept needs it not
+
     part = file.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part.write_text(json.dumps(to_json(value)), encoding="ascii")
+        make_private(file.parent)
+        write_private(part, json.dumps(to_json(value)))
         part.rename(file)
         newest = sorted(file.parent.iterdir(), key=lambda path: path.stat().st_mtime_ns, reverse=True)
         for old in newest[_MOST_KEPT:]:

@@ -1,4 +1,6 @@
-"""The images of lab hosts: a plain minimal server of a release of this machine's distribution, and one with a registry."""
+"""The images of lab hosts: a minimal server of a release of this machine's distribution, one with Docker, one with a registry."""
+
+from collections.abc import Sequence
 
 from taco_launch.errors import TacoLaunchError
 from taco_launch.lab import root
@@ -19,16 +21,17 @@ _HOOKS = (
     'rm -f "$1"/etc/ssh/ssh_host_*',
     ': >"$1"/etc/machine-id',
 )
-_REGISTRY_FILE = """FROM {base}
-RUN apt-get update && apt-get install -y --no-install-recommends {packages} && apt-get clean && \\
-    systemctl disable docker-registry
+# As scripts/docker_install.sh of set-up installs them: Debian 13 has the client in a package of its own.
+_ENGINE_PACKAGES = ("docker.io", "iptables", "ca-certificates", "$(apt-cache pkgnames docker-cli | grep -x docker-cli)")
+_MORE = """FROM {base}
+RUN apt-get update && apt-get install -y --no-install-recommends {packages} && apt-get clean && {then}
 """
 
 
-def ensure(release: str, talk: Talk) -> tuple[str, str]:
-    """Give the tags of the image of hosts of `release` and of the registry's, which is of this machine's own release.
+def ensure(release: str, talk: Talk, *, engine: bool = False) -> tuple[str, str]:
+    """Return the tags of the image of hosts of `release` and of the registry's, which is of this machine's own release.
 
-    What is missing is made first.
+    With `engine` the hosts' image has Docker Engine installed. What is missing is made first.
 
     A tag is the hash of all that an image is made of, so whatever a lab was made from before is there at once.
 
@@ -36,15 +39,23 @@ def ensure(release: str, talk: Talk) -> tuple[str, str]:
         TacoLaunchError: they cannot be made here, or what makes them failed.
     """
     here = root.machine()
-    host, base = _host(root.machine(release), talk), _host(here, talk)
-    text = _REGISTRY_FILE.format(base=base, packages=" ".join(_REGISTRY_PACKAGES))
-    registry = f"{REPOSITORY}:registry-{here.digest(text)}"
-    if ask("image", "inspect", registry).code:
-        talk.say("making the registry's image (about 10 s, once)")
-        label = f"{IMAGE_KEY}=registry"
+    there = root.machine(release)
+    host, base = _host(there, talk), _host(here, talk)
+    if engine:
+        host = _more("host_docker", "a host with Docker", host, _ENGINE_PACKAGES, "true", there, talk)
+    then = "systemctl disable docker-registry"
+    return host, _more("registry", "the registry", base, _REGISTRY_PACKAGES, then, here, talk)
+
+
+def _more(kind: str, what: str, base: str, packages: Sequence[str], then: str, of: root.Machine, talk: Talk) -> str:
+    text = _MORE.format(base=base, packages=" ".join(packages), then=then)
+    tag = f"{REPOSITORY}:{kind}-{of.digest(text)}"
+    if ask("image", "inspect", tag).code:
+        talk.say(f"making the image of {what} (about 15 s, once)")
         # --network host: the build reaches the archives by the very way that this machine does
-        docker_build("--network", "host", "--label", label, "--tag", registry, "-", stdin=text.encode())
-    return host, registry
+        label = f"{IMAGE_KEY}={kind}"
+        docker_build("--network", "host", "--label", label, "--tag", tag, "-", stdin=text.encode())
+    return tag
 
 
 def _host(of: root.Machine, talk: Talk) -> str:
@@ -67,7 +78,7 @@ def kept() -> tuple[tuple[str, str], ...]:
 
 def remove() -> None:
     """Remove the images of labs, but for those that another lab's hosts are made of."""
-    for tag, _ in sorted(kept(), reverse=True):  # train-cpu stands on train-base, the registry's image on the host's
+    for tag, _ in sorted(kept(), reverse=True):  # by their names each comes before the one that it stands on
         answer = ask("image", "rm", tag)
         if answer.code and "is using" not in answer.stderr:
             raise TacoLaunchError(f"{tag}: not removed: {answer.stderr}")

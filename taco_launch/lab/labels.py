@@ -21,8 +21,9 @@ class LabHost:
     """One host of a lab.
 
     `size` is how many hosts the lab has besides the registry; `slots` and `gpus` (a machine that is simulated, or
-    `none`) are those of each of them, as is `release` (a code name of the distribution; empty: the machine's own). The
-    registry's labels say so too, but it takes no ranks, has no GPUs, and is of the machine's own release.
+    `none`) are those of each of them, as are `release` (a code name of the distribution; empty: the machine's own) and
+    `docker` (whether it was made with Docker Engine installed). The registry's labels say so too, but it takes no
+    ranks, has no GPUs and no engine, and is of the machine's own release.
     """
 
     lab: str
@@ -32,6 +33,7 @@ class LabHost:
     slots: int
     gpus: str
     release: str = ""
+    docker: bool = False
 
     @property
     def is_registry(self) -> bool:
@@ -76,6 +78,7 @@ def to_labels(host: LabHost) -> tuple[tuple[str, str], ...]:
         (f"{KEY}.slots", str(host.slots)),
         (f"{KEY}.gpus", host.gpus),
         (f"{KEY}.release", host.release),
+        (f"{KEY}.docker", "installed" if host.docker else ""),
     )
 
 
@@ -90,6 +93,7 @@ def from_labels(labels: Mapping[str, str]) -> LabHost | None:
             slots=int(labels[f"{KEY}.slots"]),
             gpus=labels[f"{KEY}.gpus"],
             release=labels.get(f"{KEY}.release", ""),
+            docker=labels.get(f"{KEY}.docker") == "installed",
         )
     except (KeyError, ValueError):
         return None

@@ -39,13 +39,17 @@ grep -qxF "$1" ~root/.ssh/authorized_keys || { echo "$1" >>~root/.ssh/authorized
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a user asks for; None leaves it as it is, or to the default (2 hosts of 2 slots, or as many as GPUs; the own release)."""
+    """What a user requests.
+
+    None leaves it as it is, or to the default: 2 hosts, of 2 slots or as many as GPUs, of the own release, without Docker.
+    """
 
     lab: str = DEFAULT_NAME
     size: int | None = None
     slots: int | None = None
     gpus: str | None = None
     release: str | None = None
+    docker: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,7 @@ def settled(wanted: Wanted, there: Sequence[LabHost], own: str) -> Wanted:
     """
     if not there:
         size, slots = wanted.size or _DEFAULT_SIZE, wanted.slots or _slots(wanted.gpus)
-        return Wanted(wanted.lab, size, slots, wanted.gpus or NO_GPUS, wanted.release or own)
+        return Wanted(wanted.lab, size, slots, wanted.gpus or NO_GPUS, wanted.release or own, bool(wanted.docker))
     first = there[0]
     pairs = (
         ("--hosts", wanted.size, first.size),
@@ -114,15 +118,17 @@ def settled(wanted: Wanted, there: Sequence[LabHost], own: str) -> Wanted:
         ("--release", wanted.release, first.release or own),
     )
     differ = [f"{option} {asked} (it has {has})" for option, asked, has in pairs if asked not in (None, has)]
+    differ += ["--docker (it was made without)"] * bool(wanted.docker and not first.docker)
     if differ:
         again = " ".join(f"{option} {asked}" for option, asked, _ in pairs if asked is not None)
+        again = f"{again}{' --docker' * bool(wanted.docker)}".strip()
         name = option_of(wanted.lab)
         raise UsageError(
             f"the lab {wanted.lab!r} is there already, made otherwise: {', '.join(differ)}",
             hint=f"taco-launch lab down{name} && taco-launch lab up{name} {again}; or another lab beside it: "
             f"taco-launch lab up --name other {again}",
         )
-    return Wanted(wanted.lab, first.size, first.slots, first.gpus, first.release or own)
+    return Wanted(wanted.lab, first.size, first.slots, first.gpus, first.release or own, first.docker)
 
 
 def _slots(gpus: str | None) -> int:
@@ -150,17 +156,15 @@ def one_at_a_time(talk: Talk) -> Iterator[None]:
 
 def planned(wanted: Wanted, net: IPv4Network) -> tuple[LabHost, ...]:
     """Give all hosts of a lab, the registry last."""
-    size, slots, gpus, release = wanted.size or 0, wanted.slots or 0, wanted.gpus or NO_GPUS, wanted.release or ""
-    hosts_ = tuple(
-        LabHost(wanted.lab, f"gpu{number}", subnet.host(net, number), size, slots, gpus, release)
-        for number in range(1, size + 1)
-    )
-    return (*hosts_, LabHost(wanted.lab, REGISTRY, subnet.registry(net), size, slots, gpus, release))
+    size = wanted.size or 0
+    shared = (size, wanted.slots or 0, wanted.gpus or NO_GPUS, wanted.release or "", bool(wanted.docker))
+    hosts_ = (LabHost(wanted.lab, f"gpu{number}", subnet.host(net, number), *shared) for number in range(1, size + 1))
+    return (*hosts_, LabHost(wanted.lab, REGISTRY, subnet.registry(net), *shared))
 
 
 def _up(wanted: Wanted, there: Sequence[Found], engine: Engine, files: access.Access, talk: Talk) -> Lab:
     changes: list[str] = []
-    base, registry_image = image.ensure(wanted.release or "", talk)
+    base, registry_image = image.ensure(wanted.release or "", talk, engine=bool(wanted.docker))
     net, made = _network(wanted.lab)
     changes += [f"network {net}"] * made
     lab = planned(wanted, net)

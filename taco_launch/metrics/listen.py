@@ -1,11 +1,16 @@
-"""An HTTP server that Prometheus scrapes: GET /metrics, collected anew each time."""
+"""An HTTP server that Prometheus scrapes: GET /metrics, collected anew each time.
 
+Whoever reaches its port may be anybody: names that it is asked by, clients at once and their time are limited.
+"""
+
+import contextlib
+import ipaddress
 import socket
 import socketserver
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -14,8 +19,10 @@ from taco_launch.metrics.exposition import CONTENT_TYPE
 
 _PATH = "/metrics"
 _WORDS = "text/plain; charset=utf-8"
-# A client that says nothing does not keep its thread for longer.
-_SILENT_SECONDS = 10.0
+# How long a client may take to ask, and to take the answer; the time between, in which we collect, is ours.
+ASK_SECONDS, ANSWER_SECONDS = 10.0, 30.0
+MOST_CLIENTS = 32
+_BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 5\r\n\r\n"
 
 
 class Server(ThreadingHTTPServer):
@@ -23,8 +30,8 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, address: str, port: int, collect: Callable[[], bytes]) -> None:
-        """Listen, on a free port where `port` is 0.
+    def __init__(self, address: str, port: int, collect: Callable[[], bytes], names: Collection[str] = ()) -> None:
+        """Listen, on a free port where `port` is 0; `names` are those that clients may use besides this machine's own.
 
         Raises:
             OSError: it cannot, there.
@@ -33,6 +40,9 @@ class Server(ThreadingHTTPServer):
         self._collect = collect
         self._lock = threading.Lock()
         self._collected: tuple[float, bytes] = (0.0, b"")
+        own = socket.gethostname()
+        self._names = {name.lower() for name in ("localhost", own, own.partition(".")[0], *names)}
+        self._due: dict[socket.socket, float] = {}  # by when each client has to have asked, or taken its answer
         super().__init__((address, port), _Handler)
 
     @property
@@ -45,6 +55,48 @@ class Server(ThreadingHTTPServer):
     def server_bind(self) -> None:
         """Bind, without asking for this machine's name, which may take seconds (DNS)."""
         socketserver.TCPServer.server_bind(self)
+
+    def is_name(self, host: str | None) -> bool:
+        """Return whether a Host header (RFC 9110, 7.2) names this server: by an address, or a name that it goes by.
+
+        A web page could otherwise have its visitor's browser read the metrics, under a name that it has resolve to here.
+        """
+        if host is None:
+            return True
+        name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
+        with contextlib.suppress(ValueError):
+            ipaddress.ip_address(name)
+            return True
+        return name.lower().rstrip(".") in self._names
+
+    def due(self, client: socket.socket, seconds: float | None) -> None:
+        """Give a client so long from now on; None while it waits for us."""
+        self._due[client] = float("inf") if seconds is None else time.monotonic() + seconds
+
+    def process_request(self, request: "socket.socket | tuple[bytes, socket.socket]", client_address: object) -> None:
+        """Serve a client by a thread of its own, unless there are too many."""
+        assert isinstance(request, socket.socket)
+        if len(self._due) >= MOST_CLIENTS:
+            with contextlib.suppress(OSError):
+                request.setblocking(False)
+                request.send(_BUSY)
+            self.shutdown_request(request)
+            return
+        self.due(request, ASK_SECONDS)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: "socket.socket | tuple[bytes, socket.socket]") -> None:
+        """Close a client's connection."""
+        self._due.pop(request, None)  # type: ignore[arg-type]  # of TCP it is a socket
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Cut off the clients that are too slow; called all the time."""
+        now = time.monotonic()
+        for client, due in list(self._due.items()):
+            if due < now:
+                with contextlib.suppress(OSError):
+                    client.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, _request: object, client_address: object) -> None:
         """Say a failure in one line; the next scrape may go better."""
@@ -68,9 +120,15 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
     server_version = "taco-launch"
     sys_version = ""
-    timeout = _SILENT_SECONDS
+    timeout = ASK_SECONDS
 
     def do_GET(self) -> None:
+        self.server.due(self.connection, None)
+        host = self.headers.get("Host")
+        if not self.server.is_name(host):
+            told = f"not a name of this server: {str(host)[:100]!r}; taco-launch metrics --allow-host NAME\n"
+            self._answer(HTTPStatus.MISDIRECTED_REQUEST, told.encode("utf-8", "replace"), _WORDS)
+            return
         if self.path.partition("?")[0] != _PATH:
             self._answer(HTTPStatus.NOT_FOUND, f"the metrics are at {_PATH}\n".encode(), _WORDS)
             return
@@ -87,6 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing of every scrape."""
 
     def _answer(self, status: HTTPStatus, body: bytes, kind: str) -> None:
+        self.server.due(self.connection, ANSWER_SECONDS)
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))

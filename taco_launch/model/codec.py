@@ -2,10 +2,33 @@
 
 import enum
 import functools
+import json
 from dataclasses import fields, is_dataclass
 from typing import Any, Dict, Mapping, Type, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+_MOST_LEVELS = 100
+_TOO_DEEP = f"is nested in more than {_MOST_LEVELS} levels"
+
+
+def load(text: Union[str, bytes]) -> Any:
+    """Return the value of a JSON text that anybody may have written.
+
+    Raises:
+        ValueError: it is no JSON, no UTF-8, or nested too deeply for code that goes down into it.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    opened = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
+    level = [value] if opened > _MOST_LEVELS else []
+    for _level in range(_MOST_LEVELS):
+        inner = [part for part in level if isinstance(part, (dict, list))]
+        level = [part for each in inner for part in (each.values() if isinstance(each, dict) else each)]
+    if level:
+        raise ValueError(_TOO_DEEP)
+    return value
 
 
 def to_json(value: Any) -> Any:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from taco_launch.agent.folders import make_private, state_folder
+from taco_launch.agent.folders import make_private, private, state_folder
 from taco_launch.errors import HostError
 from taco_launch.frozen import dataclass
 
@@ -229,13 +229,9 @@ def _fits(name: str, pattern: str) -> bool:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    with open(path.with_name(f"{path.name}.lock"), "a", opener=_private) as lock:
+    with open(path.with_name(f"{path.name}.lock"), "a", opener=private) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _replace(path: Path, text: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from taco_launch.agent.folders import make_private
+from taco_launch.agent.folders import make_private, private
 from taco_launch.command import Command, Result, kill, start_line
 from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, HostError
 from taco_launch.remote import session, transport
@@ -64,7 +64,7 @@ class Local:
         part = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
         try:
             make_private(target.parent)
-            with open(part, "xb", opener=_private) as file:
+            with open(part, "xb", opener=private) as file:
                 os.fchmod(file.fileno(), mode)
                 file.write(data)
                 file.flush()
@@ -206,10 +206,6 @@ def _needs_sudo(command: Command) -> bool:
 def _not_run(name: str, command: Command, code: int, error: OSError) -> Result:
     """Give what a shell would: a code, and the reason on stderr."""
     return Result(name, command, code, b"", f"{command.argv[0]}: {error.strerror}\n".encode(), 0.0)
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _read(process: subprocess.Popen[bytes], command: Command) -> tuple[bytes, bytes]:

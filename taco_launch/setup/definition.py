@@ -8,6 +8,7 @@ from dataclasses import field
 
 from taco_launch.facts import stops
 from taco_launch.frozen import dataclass
+from taco_launch.model import codec
 from taco_launch.model.facts import ContainerState, Docker, HostFacts, Made, System
 from taco_launch.model.found import Unknown, asked
 from taco_launch.model.hardware import Gpus
@@ -153,7 +154,7 @@ def changes(definition: Definition, there: ContainerState) -> str:
 def _before(there: ContainerState) -> tuple[str, ...] | None:
     """Give the options that a container of ours was made with; None where its label does not tell."""
     try:
-        told = json.loads(dict(there.labels).get(_OPTIONS_LABEL, ""))
+        told = codec.load(dict(there.labels).get(_OPTIONS_LABEL, ""))
         return tuple(option for option in told if isinstance(option, str))
     except (ValueError, TypeError):
         return None

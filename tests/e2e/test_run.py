@@ -315,10 +315,12 @@ def test_a_bug_in_the_supervisor_is_told_and_leaves_nothing(taco: Taco) -> None:
     assert "debug.log" in job["reason"]
 
 
-def test_no_rank_inherits_the_sudo_password(taco: Taco) -> None:
-    env = {**taco.env, "TACO_LAUNCH_SUDO_PASSWORD": "hunter2"}
+@pytest.mark.parametrize("name", ["TACO_LAUNCH_SUDO_PASSWORD", "TACO_LAUNCH_REGISTRY_PASSWORD"])
+def test_no_rank_inherits_a_password_of_taco_launch(taco: Taco, name: str) -> None:
+    env = {**taco.env, name: "hunter2"}
     taco = Taco(taco.state, env)
     done = taco("run", "--np", "1", "--", "sh", "-c", "env | sort")
     assert done.returncode == 0, done.stderr
     assert "TACO_LAUNCH" in done.stdout
     assert "hunter2" not in done.stdout
+    assert [file for file in taco.state.rglob("*") if file.is_file() and b"hunter2" in file.read_bytes()] == []

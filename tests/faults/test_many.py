@@ -68,7 +68,7 @@ def most_at_once(uses: list[Use]) -> int:
     return most
 
 
-@pytest.mark.parametrize("case", ["60-submits", pytest.param("200-submits", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("case", ["30-submits", pytest.param("200-submits", marks=pytest.mark.nightly)])
 def test_many_submits_of_two_clusters(site: Site, case: str) -> None:
     submits = int(case.partition("-")[0])
     for host in HOSTS:

@@ -28,15 +28,15 @@ def registry(file: str | None) -> Inventory:
 def test_the_password_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(f"{PASSWORD}\nanother line\n")
-    assert setup_sources.password(registry(str(file)), {}) == PASSWORD
+    assert setup_sources.password(registry(str(file)), None) == PASSWORD
     for text in ("", "\nx\n"):
         file.write_text(text)
         with pytest.raises(Exception, match="its first line is empty"):
-            setup_sources.password(registry(str(file)), {})
+            setup_sources.password(registry(str(file)), None)
     file.unlink()
     with pytest.raises(Exception, match=r"password_file: .*: No such file or directory"):
-        setup_sources.password(registry(str(file)), {setup_sources.VARIABLE: "x"})
-    assert setup_sources.password(Inventory("c", "a", ()), {}) is None
+        setup_sources.password(registry(str(file)), "x")
+    assert setup_sources.password(Inventory("c", "a", ()), None) is None
 
 
 def test_the_key_of_the_toolkits_repository(tmp_path: Path) -> None:

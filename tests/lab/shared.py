@@ -27,7 +27,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 @pytest.fixture(scope="session")
 def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Four hosts of two slots, bare but for what the clusters of modules that ran before have set up."""
-    words = ("--hosts", "4", "--slots", "2")
+    words = ("--hosts", "4", "--slots", "2", "--docker")
     with _UP:
         yield _UP.enter_context(made("four", tmp_path_factory.mktemp("four"), *words, image=Image.SMALL))
 

@@ -158,6 +158,7 @@ def test_gpudirect_rdma_where_every_host_has_peer_memory(roce: Planner) -> None:
     assert "NCCL 2.9.9" in roce.plan().why("NCCL_IB_GID_INDEX")
 
 
+@pytest.mark.nightly
 def test_hosts_whose_gid_indices_differ(roce: Planner) -> None:
     own = {host: roce.lab.address(host) for host in HOSTS}
     with (
@@ -182,10 +183,11 @@ def test_hosts_whose_gid_indices_differ(roce: Planner) -> None:
     ("script", "back", "reason"),
     [
         (addresses(""), AS_IT_WAS, "mlx5_bond_0:1: no GID of RoCE v2 over IPv4 on bond0"),
-        (
+        pytest.param(
             "simulated-hardware set hca/mlx5_bond_0/state DOWN",
             "simulated-hardware set hca/mlx5_bond_0/state ACTIVE",
             "mlx5_bond_0:1 is DOWN",
+            marks=pytest.mark.nightly,
         ),
     ],
 )
@@ -219,6 +221,7 @@ def test_the_line_runs(roce: Planner) -> None:
     assert words.count("NCCL_IB_DISABLE=1") == words.count("NCCL_SOCKET_IFNAME==bond0") == 4
 
 
+@pytest.mark.nightly
 def test_eight_hcas_and_a_bond_for_management(infiniband: Planner) -> None:
     found = infiniband.plan(nccl="2.18.3")
     assert found.network == f"-x NCCL_IB_HCA={EIGHT} -x NCCL_NET_GDR_LEVEL=PXB"
@@ -231,6 +234,7 @@ def test_eight_hcas_and_a_bond_for_management(infiniband: Planner) -> None:
     assert ["NCCL 2.9.9 knows no DMA-BUF" in text for text in old.warnings] == [True]
 
 
+@pytest.mark.nightly
 def test_one_hca_of_eight_is_down(infiniband: Planner) -> None:
     state = "simulated-hardware set hca/mlx5_3/state"
     with infiniband.changed("gpu2", f"{state} DOWN", f"{state} ACTIVE"):
@@ -241,6 +245,7 @@ def test_one_hca_of_eight_is_down(infiniband: Planner) -> None:
     ] == [True]
 
 
+@pytest.mark.nightly
 def test_an_hca_that_is_called_otherwise_on_one_host(infiniband: Planner) -> None:
     def renamed(old: str, new: str) -> str:
         return (

@@ -142,6 +142,7 @@ def test_what_is_simulated_is_called_so(gpus: Lab, lab: Lab) -> None:
     assert real["docker"] is None
 
 
+@pytest.mark.nightly
 def test_the_host_with_another_driver_is_named(gpus: Lab) -> None:
     other = gpus.sh("gpu1", "simulated-hardware get driver").strip()
     with hardware(gpus, "gpu2", "driver", "535.86.10", boot=True):
@@ -234,6 +235,7 @@ def test_an_ordinary_user_sees_what_he_may(gpus: Lab, tmp_path: Any) -> None:
     assert re.search(r"firewall +unknown: the rules cannot be read: ", text)
 
 
+@pytest.mark.nightly
 def test_an_engine_and_its_containers(gpus: Lab, engine: "subprocess.Popen[str]") -> None:
     out, err = engine.communicate(timeout=patience(150))
     assert engine.returncode == 0, err

@@ -68,6 +68,7 @@ def test_partition(healthy: Lab) -> None:
     assert healthy.answers("gpu2")
 
 
+@pytest.mark.nightly
 def test_a_cut_heals_by_itself_even_when_the_command_is_gone(healthy: Lab) -> None:
     assert seconds_of(lambda: healthy.fault("gpu2", "cut", "500ms")) > 0.5
     assert reaches(healthy, "gpu2")

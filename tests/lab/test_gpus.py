@@ -53,7 +53,7 @@ class Hosts(Cluster):
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    words = ("--hosts", "2", "--gpus", "v100x8")
+    words = ("--hosts", "2", "--gpus", "v100x8", "--docker")
     with made("gpus", tmp_path_factory.mktemp("state"), *words, image=Image.TORCH) as lab:
         person = Hosts(lab, f"lab:{lab.name}")
         person.ok("setup", "--yes", seconds=400)
@@ -144,7 +144,8 @@ def test_place_reads_what_nvidia_smi_prints_there(hosts: Hosts, captured: str) -
 
 
 @pytest.mark.parametrize(
-    "launcher", ["mpirun", "torchrun", pytest.param("env", marks=pytest.mark.nightly), "env --per-host"]
+    "launcher",
+    ["mpirun", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("torchrun", "env")), "env --per-host"],
 )
 def test_the_benchmark_gives_one_table(hosts: Hosts, launcher: str) -> None:
     each = 1 if "--per-host" in launcher else 2
@@ -210,6 +211,7 @@ def test_the_line_of_cube_studio(hosts: Hosts) -> None:
     hosts.ok("delete", "cube")
 
 
+@pytest.mark.nightly
 def test_the_line_of_arena(hosts: Hosts) -> None:
     """--workers=3 --gpus=1, of which the master is one: as in the guide it is on one host and two workers on another."""
     script = 'echo "WORLD_SIZE: $WORLD_SIZE, CURRENT_RANK: $RANK"; exec "$@"'

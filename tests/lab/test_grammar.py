@@ -120,6 +120,7 @@ def test_a_negative_offset_is_an_argument_not_options() -> None:
         slots=st.integers(1, 64),
         gpus=st.sampled_from(verbs.MACHINES),
         release=st.sampled_from(["", "bookworm", "trixie"]),
+        docker=st.booleans(),
     )
 )
 def test_labels_there_and_back(host: LabHost) -> None:
@@ -127,8 +128,12 @@ def test_labels_there_and_back(host: LabHost) -> None:
     assert from_labels(labels) == host
     for key in labels:
         without = from_labels({name: value for name, value in labels.items() if name != key})
-        # labs of before there were releases are still labs
-        assert without == (replace(host, release="") if key == "taco-launch.lab.release" else None)
+        # labs of before there were releases, and engines, are still labs
+        later = {
+            "taco-launch.lab.release": replace(host, release=""),
+            "taco-launch.lab.docker": replace(host, docker=False),
+        }
+        assert without == later.get(key)
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=5)))
@@ -187,17 +192,19 @@ def refused(folder: Path, words: list[str]) -> None:
 
 
 def test_defaults() -> None:
-    assert up.settled(up.Wanted("lab"), (), "bookworm") == up.Wanted("lab", 2, 2, "none", "bookworm")
+    assert up.settled(up.Wanted("lab"), (), "bookworm") == up.Wanted("lab", 2, 2, "none", "bookworm", docker=False)
 
 
 @pytest.mark.parametrize("there", [lab(4, 3, "v100x8"), lab(4, 3, "v100x8")[2:3], lab(4, 3, "v100x8")[-1:]])
 def test_what_is_there_decides(there: tuple[LabHost, ...]) -> None:
     """Also of a lab that was cut short: any of its hosts says how it was to be."""
-    wanted = up.Wanted("lab", 4, 3, "v100x8")
+    wanted = up.Wanted("lab", 4, 3, "v100x8", docker=False)
     assert up.settled(up.Wanted("lab"), there, "bookworm") == replace(wanted, release="bookworm")
     assert up.settled(wanted, there, "bookworm") == replace(wanted, release="bookworm")
     newer = tuple(replace(each, release="trixie") for each in there)
     assert up.settled(wanted, newer, "bookworm") == replace(wanted, release="trixie")
+    with_docker = tuple(replace(each, docker=True) for each in there)
+    assert up.settled(up.Wanted("lab", docker=True), with_docker, "bookworm").docker is True
 
 
 def test_hosts_with_gpus_have_as_many_slots() -> None:
@@ -216,6 +223,7 @@ def test_hosts_with_gpus_have_as_many_slots() -> None:
         (up.Wanted("lab", gpus="v100x8"), "--gpus v100x8 (it has none)"),
         (up.Wanted("lab", release="trixie"), "--release trixie (it has bookworm)"),
         (up.Wanted("lab", 3, 2, "v100x8"), "--hosts 3 (it has 2), --gpus v100x8 (it has none)"),
+        (up.Wanted("lab", size=2, docker=True), "--docker (it was made without)"),
     ],
 )
 def test_other_numbers(wanted: up.Wanted, said: str) -> None:

@@ -102,13 +102,15 @@ def test_what_ails_is_told_and_nothing_is_changed(gpus: Lab, ops: Cluster) -> No
             "simulated-hardware set driver 535.86.10",
             f"Driver/library version mismatch: the kernel runs NVIDIA driver {DRIVER}, and 535.86.10 is installed",
         ),
-        (
+        pytest.param(
             "systemctl stop nvidia-fabricmanager nvidia-persistenced 2>/dev/null; modprobe -r nvidia_uvm nvidia_modeset",
             f"the NVIDIA driver {DRIVER} is installed and not loaded",
+            marks=pytest.mark.nightly,
         ),
-        (
+        pytest.param(
             "simulated-hardware set ofed MLNX_OFED_LINUX-5.8-2.0.3.0",
             "OFED is MLNX_OFED_LINUX-5.8-2.0.3.0, and the kernel runs mlx5_core",
+            marks=pytest.mark.nightly,
         ),
     ],
     ids=("driver changed", "driver not loaded", "OFED changed"),

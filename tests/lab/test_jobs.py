@@ -97,6 +97,7 @@ def test_two_controllers_see_the_same_jobs(cluster: Cluster, second: Cluster) ->
     assert "shared" not in second("list").stdout
 
 
+@pytest.mark.nightly
 def test_slots_that_are_held_are_named(cluster: Cluster, second: Cluster) -> None:
     assert cluster("submit", "--name", "holds", "--", "sleep", "100").returncode == 0
     busy = second("run", "--name", "hasty", "--np", "4", "--no-wait", "--", "true")
@@ -166,7 +167,7 @@ def test_ctrl_c_stops_the_job_on_both_hosts(cluster: Cluster) -> None:
     cluster("delete", "stopped")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.nightly), signal.SIGHUP])
 def test_a_closed_terminal_leaves_the_job_and_says_how_to_go_on(cluster: Cluster, number: signal.Signals) -> None:
     job = cluster.start("run", "--name", "left", "--np", "2", "--", "sh", "-c", "echo up; exec sleep 30")
     assert job.stdout is not None

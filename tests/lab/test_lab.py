@@ -183,6 +183,7 @@ def test_no_host_can_act_on_the_machine(lab: Lab) -> None:
     assert lab.inside("gpu1", "sh", "-c", "ls /sys/fs/cgroup/*/release_agent").stdout == ""
 
 
+@pytest.mark.nightly
 def test_two_labs_side_by_side(lab: Lab, other: Lab) -> None:
     before = started(lab)
     other.up("--hosts", "2", "--gpus", "pcie4")

@@ -185,6 +185,7 @@ def test_cut_off_in_the_middle(bare: Lab, number: int) -> None:
     ready(bare)
 
 
+@pytest.mark.nightly
 def test_a_host_reboots_in_the_middle(bare: Lab) -> None:
     take_back(bare, "--images", "--hosts", "gpu1")
     with bare.cluster.start("setup", "--yes") as running:

@@ -18,9 +18,6 @@ NAME = "taco-launch-c"
 LOCK = "/var/lib/taco-launch/jobs/train-1/lock"
 # Some megabytes with what main.sh calls, and programs that only have the right names.
 IMAGES = """
-export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq
-apt-get install -y -qq docker.io >/dev/null
 rm -rf /srv/image
 mkdir -p /srv/image/tmp /srv/image/bin /srv/image/etc
 cd /srv/image
@@ -70,7 +67,7 @@ class Engine:
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    with made("container", tmp_path_factory.mktemp("state"), "--hosts", "1") as lab:
+    with made("container", tmp_path_factory.mktemp("state"), "--hosts", "1", "--docker") as lab:
         host = Engine(lab, tmp_path_factory.mktemp("inventory"))
         host.sh(IMAGES)
         yield host
@@ -173,7 +170,7 @@ def test_after_a_reboot_it_waits_for_devices_and_runs(engine: Engine) -> None:
     ("lock", "says"),
     [
         (LOCK, "job train-1 runs in taco-launch-c\nhint: wait for it, or: taco-launch -i "),
-        ("/run/taco-launch/leases/slot-1", "train-1"),
+        pytest.param("/run/taco-launch/leases/slot-1", "train-1", marks=pytest.mark.nightly),
     ],
 )
 def test_another_definition_waits_for_the_job(engine: Engine, lock: str, says: str) -> None:
@@ -200,6 +197,7 @@ def test_another_definition_waits_for_the_job(engine: Engine, lock: str, says: s
     engine.sh(f"rm {lock}")
 
 
+@pytest.mark.nightly
 def test_a_mount_that_is_not_there_leaves_the_old_one_running(engine: Engine) -> None:
     first = engine.ready()
     done = engine.setup("--yes", mounts=["/nowhere:/data"])
@@ -210,6 +208,7 @@ def test_a_mount_that_is_not_there_leaves_the_old_one_running(engine: Engine) ->
     assert engine.runs()
 
 
+@pytest.mark.nightly
 def test_what_a_cut_run_left_is_in_nobodys_way_and_what_is_not_ours_stays(engine: Engine) -> None:
     first = engine.ready()
     left = "docker create --name taco-launch_c"

@@ -90,6 +90,7 @@ def test_set_up_itself_takes_no_gpus_from_the_container(host: ReadyHost) -> None
     host.right()
 
 
+@pytest.mark.nightly
 def test_a_changed_unit_is_read_once_that_harms_nobody(host: ReadyHost) -> None:
     unit, jobs = f"/etc/systemd/system/{host.box}.service", "/var/lib/taco-launch/jobs"
     other = "docker exec by-hook nvidia-smi -L"
@@ -115,6 +116,7 @@ def test_a_changed_unit_is_read_once_that_harms_nobody(host: ReadyHost) -> None:
     host.right()
 
 
+@pytest.mark.nightly
 def test_what_starts_at_boot_is_read_from_files(host: ReadyHost) -> None:
     """Systemd, which has not read its units anew, says what was so before."""
     host.sh(f"SYSTEMCTL_SKIP_SYSV=1 systemctl disable --no-reload {host.box} docker")
@@ -145,6 +147,7 @@ def test_gpus_that_a_reload_took_are_told_and_come_back_by_what_is_said(host: Re
     host.right()
 
 
+@pytest.mark.nightly
 def test_one_peer_memory_module_in_the_place_of_the_other_and_back(host: ReadyHost) -> None:
     modules = "lsmod | awk '/^(nvidia_peermem|nv_peer_mem) / { print $1 }'; "
     state = f"{modules} systemctl is-enabled nv_peer_mem.service 2>/dev/null || :"
@@ -215,6 +218,7 @@ def test_a_driver_that_a_reboot_does_not_bring_back(host: ReadyHost) -> None:
     assert (done.returncode, done.stdout) == (0, ""), "reboots have changed nothing"
 
 
+@pytest.mark.nightly
 def test_a_driver_that_is_not_the_one_that_runs(host: ReadyHost) -> None:
     host.set(driver="535.86.10", fabricmanager="535.86.10")
     mismatch = f"Driver/library version mismatch: the kernel runs NVIDIA driver {DRIVER}, and 535.86.10 is installed"

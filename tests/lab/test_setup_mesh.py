@@ -146,6 +146,7 @@ def test_hosts_that_come_and_go_stop_nothing(mesh: Mesh) -> None:
     assert before == {host: (mesh.container(host), mesh.sshd(host)) for host in ("gpu1", "gpu2")}
 
 
+@pytest.mark.nightly
 def test_another_port_leaves_sessions_and_containers(mesh: Mesh) -> None:
     assert mesh.inventory.container is not None
     before = mesh.container("gpu1"), mesh.sshd("gpu1")
@@ -159,6 +160,7 @@ def test_another_port_leaves_sessions_and_containers(mesh: Mesh) -> None:
     mesh.ready()
 
 
+@pytest.mark.nightly
 def test_a_port_that_is_taken(mesh: Mesh) -> None:
     assert mesh.inventory.container is not None
     serve = f"systemd-run --quiet --unit=test-taker python3 -m http.server {TAKEN}"

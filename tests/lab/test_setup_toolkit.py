@@ -29,7 +29,7 @@ def by(host: GpuHost, **toolkit: str) -> Done:
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuHost]:
     """A host with eight GPUs, bare at first; the tests of this file go on where the one before ended."""
-    words = ("--hosts", "1", "--gpus", "v100x8")
+    words = ("--hosts", "1", "--gpus", "v100x8", "--docker")
     with made("toolkit", tmp_path_factory.mktemp("state"), *words, image=Image.SMALL) as lab:
         yield GpuHost(lab.cluster, tmp_path_factory.mktemp("toolkit"))
 
@@ -83,6 +83,7 @@ def test_the_engine_tells_who_would_lose_gpus(host: GpuHost) -> None:
     assert host.sh(f"{front}\n{systemd}\nreload_needed {host.box}.service || echo known") == "known"
 
 
+@pytest.mark.nightly
 def test_half_of_it_and_packages_of_the_controller(host: GpuHost) -> None:
     host.sh("apt-get -y -q purge nvidia-container-toolkit >/dev/null")
     check = host.cluster.setup("--check")

@@ -28,7 +28,7 @@ def training_up(user: Lab, *args: str) -> str:
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """A lab of one host, made without the training image."""
-    with made("train", tmp_path_factory.mktemp("state"), "--hosts", "1") as lab:
+    with made("train", tmp_path_factory.mktemp("state"), "--hosts", "1", "--docker") as lab:
         yield lab
 
 
@@ -76,6 +76,7 @@ def test_the_lab_names_its_image(trained: Lab) -> None:
     assert str(trained.folder / "registry-password") in inventory(trained)
 
 
+@pytest.mark.nightly
 def test_a_new_lab_has_it_at_once(trained: Lab) -> None:
     """The images of a registry outlive its lab, and a second lab beside the first has them as well."""
     other = Lab(f"{trained.name}-other", trained.state)
@@ -103,7 +104,6 @@ def test_images_that_another_lab_stands_on_stay(trained: Lab) -> None:
 
 
 def test_a_host_pulls_it_and_trains(trained: Lab) -> None:
-    trained.sh("gpu1", "apt-get update && apt-get install -y --no-install-recommends docker.io")
     password = trained.password
     login = ("docker", "login", "-u", "lab", "--password-stdin", "registry:5000")
     assert trained.inside("gpu1", *login, input=password).returncode == 0

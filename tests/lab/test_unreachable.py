@@ -46,10 +46,15 @@ def struck(lab: Lab, host: str, fault: str, undo: str) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("fault", "undo", "message"),
     [
-        ("pause", "resume", r":22: waited 3 s for the first words of its sshd; the host takes connections$"),
+        pytest.param(
+            "pause",
+            "resume",
+            r":22: waited 3 s for the first words of its sshd; the host takes connections$",
+            marks=pytest.mark.nightly,
+        ),
         ("power-off", "power-on", r"(waited 3 s for a TCP connection to .*:22|: No route to host)$"),
         ("stop-sshd", "start-sshd", r": no TCP connection to .*:22: Connection refused$"),
-        ("partition", "heal", r": waited 3 s for a TCP connection to .*:22$"),
+        pytest.param("partition", "heal", r": waited 3 s for a TCP connection to .*:22$", marks=pytest.mark.nightly),
     ],
 )
 def test_facts_of_the_others_are_shown(healthy: Lab, person: Person, fault: str, undo: str, message: str) -> None:
@@ -135,6 +140,7 @@ def test_a_host_that_has_gone_is_noticed(healthy: Lab, person: Person, monkeypat
             assert time.monotonic() - begun < patience(30)
 
 
+@pytest.mark.nightly
 def test_a_slow_link(healthy: Lab, person: Person) -> None:
     person.knows(BOTH)
     healthy.fault("gpu2", "slow-link", "2mbit")

@@ -1,0 +1,87 @@
+"""Whoever reaches the port of `metrics --listen` cannot hold it, nor read by a name that is none of its: review L8."""
+
+import http.client
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from taco_launch.metrics import listen
+from taco_launch.metrics.listen import Server
+from tests.conftest import eventually
+
+pytestmark = pytest.mark.enable_socket
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server("127.0.0.1", 0, lambda: b"a 1\n", ("head.example.org",)) as made:
+        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def port_of(server: Server) -> tuple[str, int]:
+    return str(server.server_address[0]), int(server.server_address[1])
+
+
+def status(server: Server, host: str | None = None) -> int:
+    connection = http.client.HTTPConnection(*port_of(server), timeout=10)
+    connection.putrequest("GET", "/metrics", skip_host=True)
+    if host is not None:
+        connection.putheader("Host", host)
+    connection.endheaders()
+    found = connection.getresponse().status
+    connection.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "head.example.org.evil.example", "[::1", "", "127.0.0.1.evil.example"]
+)
+def test_a_page_cannot_read_by_a_name_of_its_own(server: Server, host: str) -> None:
+    assert status(server, host) == 421
+
+
+@pytest.mark.parametrize(
+    "host", [None, "localhost:9464", "127.0.0.1:9464", "[::1]:9464", "HEAD.example.org", "10.0.0.1"]
+)
+def test_its_own_names_are_served(server: Server, host: str | None) -> None:
+    assert status(server, host) == 200
+    assert status(server, socket.gethostname()) == 200
+
+
+def test_clients_that_say_nothing_or_little_are_cut_off(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listen, "ASK_SECONDS", 0.5)
+    with ExitStack() as open_:
+        idle = [open_.enter_context(socket.create_connection(port_of(server))) for _ in range(listen.MOST_CLIENTS)]
+        eventually(lambda: len(server._due) == listen.MOST_CLIENTS)
+        assert status(server) == 503, "at most so many at once"
+
+        def dribbles() -> bool:
+            """Write a byte more of a request that never ends."""
+            try:
+                idle[0].sendall(b"G")
+            except OSError:
+                return True
+            return False
+
+        eventually(dribbles, 10, "the one that writes slowly to be cut off")
+        eventually(lambda: status(server) == 200, 10, "the others to be cut off")
+
+
+def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listen, "ANSWER_SECONDS", 0.5)
+    with Server("127.0.0.1", 0, lambda: bytes(64 << 20)) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        with socket.create_connection(port_of(server)) as client:
+            client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            eventually(lambda: bool(server._due), 10, "the request to come")
+            eventually(lambda: not server._due, 10, "the one that does not read to be cut off")
+        server.shutdown()
+        thread.join()

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
@@ -122,10 +123,13 @@ class Settings:
 
     def talk(self, message: str) -> None:
         """Say something on stderr, unless -q was given."""
-        from taco_launch.cli.terminal import safe
+        if self.quiet:
+            return
+        if not re.sub(r"\n|\x1b\[[0-9;]*m", "", message).isprintable():
+            from taco_launch.cli.terminal import safe
 
-        if not self.quiet:
-            click.echo(safe(message), err=True, color=None if colour_wanted() else False)
+            message = safe(message)
+        click.echo(message, err=True, color=None if colour_wanted() else False)
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:

@@ -253,6 +253,7 @@ def test_who_may_not_write_reads_all_the_same(*, writes: bool) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp")))
         with open_history(folder / "history.db") as history:
             history.merge(ladder(1), [(0, run(1.0))])
+        (folder / "history.db").chmod(0o644)  # its owner lets others read it, and SQLite's files beside it are like it
         if writes:  # what is new lies in a file of its own then
             stack.enter_context(open_history(folder / "history.db")).add(ladder(1).id, 1, run(2.0))
         _reads(folder, 2 if writes else 1)

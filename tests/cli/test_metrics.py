@@ -93,7 +93,7 @@ def test_who_reads_the_file_sees_all_of_it_or_what_was_before(tmp_path: Path, mo
 def test_where_it_listens(monkeypatch: pytest.MonkeyPatch, text: str, place: tuple[str, int]) -> None:
     asked: list[tuple[str, int]] = []
 
-    def server(address: str, port: int, _collect: object) -> None:
+    def server(address: str, port: int, _collect: object, _names: object) -> None:
         asked.append((address, port))
         raise OSError(98, "Address already in use")
 

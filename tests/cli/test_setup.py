@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from taco_launch.cli.main import cli
+from taco_launch.cli.options import Settings
 from taco_launch.command import Command
 from taco_launch.errors import HostError
 from taco_launch.flows import setup as flow
-from taco_launch.flows import setup_sources
 from taco_launch.flows.verify import Flaw
 from taco_launch.model.facts import Docker, HostFacts, Made, MadeFile
 from taco_launch.model.found import Absent
@@ -127,14 +127,14 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     head = batch._HEAD.replace("exec 9>/run/taco-launch/", f'exec 9>{tmp_path}/"$1"')
     monkeypatch.setattr(batch, "_HEAD", head.replace(paths.RUN, f"{tmp_path}/run").replace("setup.out", "$1.out"))
     monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv(setup_sources.VARIABLE, PASSWORD)
     (tmp_path / "cluster.yaml").write_text(INVENTORY)
     return made
 
 
-def setup(world: World, *words: str, **more: Any) -> Result:
+def setup(world: World, *words: str, password: str | None = PASSWORD, **more: Any) -> Result:
     argv = ("-i", str(world.folder.parent / "cluster.yaml"), "setup", *words)
-    return CliRunner().invoke(cli, argv, standalone_mode=False, **more)
+    settings = Settings(registry_password=password)  # of the environment
+    return CliRunner().invoke(cli, argv, standalone_mode=False, obj=settings, **more)
 
 
 def code(result: Result) -> int:
@@ -359,9 +359,8 @@ def test_an_inventory_without_a_container(world: World) -> None:
     assert "there is no container" in str(done.exception)
 
 
-def test_a_login_without_a_password(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(setup_sources.VARIABLE)
-    assert str(setup(world).exception) == "container.registry: user me has no password"
+def test_a_login_without_a_password(world: World) -> None:
+    assert str(setup(world, password=None).exception) == "container.registry: user me has no password"
 
 
 def test_nothing_runs_on_this_machine_by_mistake() -> None:

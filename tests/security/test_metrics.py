@@ -40,6 +40,14 @@ def status(server: Server, host: str | None = None) -> int:
     return found
 
 
+def serves(server: Server) -> bool:
+    """Return whether the metrics come; who is refused sees a 503, or a connection that was closed before he read it."""
+    try:
+        return status(server) == 200
+    except (ConnectionError, http.client.HTTPException):
+        return False
+
+
 @pytest.mark.parametrize(
     "host", ["evil.example", "head.example.org.evil.example", "[::1", "", "127.0.0.1.evil.example"]
 )
@@ -56,11 +64,11 @@ def test_its_own_names_are_served(server: Server, host: str | None) -> None:
 
 
 def test_clients_that_say_nothing_or_little_are_cut_off(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listen, "ASK_SECONDS", 0.5)
+    monkeypatch.setattr(listen, "ASK_SECONDS", 5.0)
     with ExitStack() as open_:
         idle = [open_.enter_context(socket.create_connection(port_of(server))) for _ in range(listen.MOST_CLIENTS)]
         eventually(lambda: len(server._due) == listen.MOST_CLIENTS)
-        assert status(server) == 503, "at most so many at once"
+        assert not serves(server), "at most so many at once"
 
         def dribbles() -> bool:
             """Write a byte more of a request that never ends."""
@@ -71,7 +79,7 @@ def test_clients_that_say_nothing_or_little_are_cut_off(server: Server, monkeypa
             return False
 
         eventually(dribbles, 10, "the one that writes slowly to be cut off")
-        eventually(lambda: status(server) == 200, 10, "the others to be cut off")
+        eventually(lambda: serves(server), 10, "the others to be cut off")
 
 
 def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

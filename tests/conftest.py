@@ -109,7 +109,7 @@ def eventually(check: Callable[[], Any], seconds: float = 20, what: str = "") ->
         answer = check()
         if answer:
             return answer
-        time.sleep(max(0.05, time.monotonic() - began))  # at most half of a core, while others want it
+        time.sleep(max(0.05, 2 * (time.monotonic() - began)))  # at most a third of a core, while others want it
     raise AssertionError(f"waited {waited:.1f} s in vain for {what or check}")
 
 

@@ -205,8 +205,8 @@ def _wait(check: Callable[[], str], deadline: float, stop: Event) -> str:
 
 
 def _systemd(container: str) -> str:
-    """Give systemd's state once it is done with booting (systemctl(1), is-system-running)."""
-    state = execute(container, "systemctl", "is-system-running").text
+    """Return systemd's state once it is done with booting (systemctl(1), is-system-running), waiting for that a little."""
+    state = execute(container, "timeout", "5", "systemctl", "is-system-running", "--wait").text
     return state if state in ("running", "degraded", "maintenance") else ""
 
 

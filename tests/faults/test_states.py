@@ -108,6 +108,7 @@ def _are_in(site: Site, names: Mapping[str, str], other: Mapping[str, str], hold
     there: dict[str, str] = {}
     jobs: list[dict[str, Any]] = []
     while there != wanted and time.monotonic() < deadline:
+        time.sleep(1)
         jobs = [job for job in site.one.jobs() if job["name"] != holder]
         there = {job["name"]: job["state"] for job in jobs}
     assert there == wanted, "\n".join(told(job) for job in jobs if job["state"] != wanted.get(job["name"]))

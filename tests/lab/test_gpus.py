@@ -86,7 +86,9 @@ def taken(hosts: Hosts) -> Iterator[None]:
     hosts.ok("delete", "other")
 
 
-@pytest.mark.parametrize("model", [pytest.param("vgg16", marks=pytest.mark.nightly), "resnet50"])
+@pytest.mark.parametrize(
+    "model", ["tiny", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("vgg16", "resnet50"))]
+)
 @pytest.mark.usefixtures("taken")
 def test_the_guides_jobs_with_and_without_topology(hosts: Hosts, default: Hosts, captured: str, model: str) -> None:
     by_links, output = placed(hosts, f"pytorch-topo-4-{model}", (*BENCHMARK, "--model", model, *SMALL), "--gputopology")
@@ -96,7 +98,7 @@ def test_the_guides_jobs_with_and_without_topology(hosts: Hosts, default: Hosts,
     assert (by_links["gpus"], by_links["bottleneck_gbps"]) == ([4, 5, 6, 7], 25)
     assert by_links["why"].startswith("ring 4-7-6-5: NV2, NV2, NV2, NV1: slowest link 25 GB/s")
     # by the option, and by what stands in the place of the guide's label ack.node.gpu.schedule=default
-    off = (default, ()) if model == "resnet50" else (hosts, ("--no-gputopology",))
+    off = (default, ()) if model != "vgg16" else (hosts, ("--no-gputopology",))
     lowest, _output = placed(off[0], f"pytorch-4-{model}", ("true",), *off[1])
     predicted = hosts.place("--topology", captured, "--free", ",".join(map(str, lowest["gpus"])))
     figures = ("gpus", "ring", "bottleneck_gbps", "sum_gbps")

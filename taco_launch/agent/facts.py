@@ -121,13 +121,13 @@ def _facts(_jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Iterable[Any
         version = openmpi(request["mpirun"], {**os.environ, "PATH": request["path"]})
     except HostError as error:
         problem = error.message
-    found: Dict[str, Any] = {"host": host(count_slots=request["count_slots"]), "openmpi": version, "problem": problem}
+    found: Dict[str, Any] = {"known": host(count_slots=request["count_slots"]), "openmpi": version, "problem": problem}
     if request.get("topology"):
         from taco_launch.agent import topology  # noqa: PLC0415 - only where it is asked for
         from taco_launch.model.codec import to_json  # noqa: PLC0415
 
         models, links = topology.told(state_folder(os.environ, os.geteuid()))
-        found["host"]["models"], found["topology"] = models, to_json(links)
+        found["known"]["models"], found["topology"] = models, to_json(links)
     yield found
 
 

@@ -15,9 +15,9 @@ from taco_launch.queue import why
 from taco_launch.state import FOR_SLOTS, PLACED, RESTARTING, SUSPENDED, most_attempts, past
 
 if TYPE_CHECKING:
-    from taco_launch.flows.follow import Job
     from taco_launch.flows.seeing import Node
     from taco_launch.model.choices import GpuChoice
+    from taco_launch.remote.answers import Job
 
 _NONE = "N/A"
 _TRAINERS = {"mpirun": "MPIJOB", "torchrun": "PYTORCHJOB", "env": "PYTORCHJOB"}

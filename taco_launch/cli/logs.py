@@ -14,7 +14,7 @@ from taco_launch.errors import UsageError
 from taco_launch.inventory.durations import parse_duration
 
 if TYPE_CHECKING:
-    from taco_launch.flows.follow import Words
+    from taco_launch.remote.answers import Words
 
 _NOW = "%H:%M", "%H:%M:%S"
 _WHOSE = "rank", "instance", "host"

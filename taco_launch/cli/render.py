@@ -19,9 +19,9 @@ from taco_launch.model.codec import to_json
 if TYPE_CHECKING:
     from taco_launch.cli.terminal import Safe
     from taco_launch.diagnose import Match
-    from taco_launch.flows.follow import Job, Words
     from taco_launch.model.hosts import Container, Inventory
     from taco_launch.model.jobs import JobRecord
+    from taco_launch.remote.answers import Job, Words
 
 # Colours of ranks in a merged log, one after the other (ECMA-48, 8.3.117: cyan, yellow, green, magenta, blue).
 _RANK_COLOURS = (36, 33, 32, 35, 34)

@@ -27,11 +27,11 @@ from taco_launch.errors import SIGNAL_BASE, TacoLaunchError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from taco_launch.flows.follow import Job
     from taco_launch.flows.plan import Planned
     from taco_launch.model.facts import HostFacts
     from taco_launch.model.jobs import JobSpec
     from taco_launch.remote.access import Access
+    from taco_launch.remote.answers import Job
     from taco_launch.remote.head import Head
 
 
@@ -188,9 +188,9 @@ def planned(
         settings.talk(f"asking the head for: {', '.join(missing)}")
         path = os.environ.get("PATH", os.defpath)
         count_slots = any(host.slots is None for host in spec.hosts)
-        return (head or settings.head(access)).call(
+        return (head or settings.head(access)).one(
             "facts", mpirun=spec.mpirun, path=path, count_slots=count_slots, topology=explain
-        )[-1]
+        )
 
     def look(missing: tuple[str, ...]) -> "tuple[tuple[HostFacts, ...], tuple[str, ...]]":
         from taco_launch.flows.facts import job_hosts

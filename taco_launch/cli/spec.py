@@ -16,6 +16,7 @@ from taco_launch.cli.person import person
 from taco_launch.cli.policy import ending_options, policy_of
 from taco_launch.cli.sizes import sizes_of
 from taco_launch.errors import UsageError, quoted
+from taco_launch.model.jobs import LAUNCHERS
 
 if TYPE_CHECKING:
     from taco_launch.model.hosts import Host, Inventory
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 # Of a line in quotes, no more letters than these.
 _MOST_SHOWN = 60
-LAUNCHERS = ("mpirun", "torchrun", "env")
 F = TypeVar("F", bound=Callable[..., Any])
 
 

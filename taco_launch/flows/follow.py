@@ -2,31 +2,18 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from taco_launch.errors import HostError
 from taco_launch.frozen import dataclass
-from taco_launch.model.codec import from_json
-from taco_launch.model.jobs import Event, JobRecord, JobSpec
+from taco_launch.remote.answers import Job, Words
 from taco_launch.remote.head import Frame, Head
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
 
 Output = Callable[[bytes], None]
-# Why a job waits: (host, why), what concerns no single host under "".
-Words = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job as the head tells it; `events` only where they were asked for, `folder` is the head's."""
-
-    spec: JobSpec
-    record: JobRecord
-    folder: str
-    events: tuple[Event, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,12 +35,6 @@ class Follow:
     since: float | None = None
     ago: float | None = None
     timestamps: bool = False
-
-
-def job_of(data: Mapping[str, Any]) -> Job:
-    """Read a job from a frame of the agent."""
-    events = tuple(from_json(Event, event) for event in data.get("events", ()))
-    return Job(from_json(JobSpec, data["spec"]), from_json(JobRecord, data["record"]), data["folder"], events)
 
 
 class Follower:
@@ -108,11 +89,12 @@ class Follower:
                 elif "state" in frame.data:
                     self._on_state(frame.data["state"])
                 elif "waiting" in frame.data:
-                    self._on_wait(tuple((host, why) for host, why in frame.data["waiting"]))
+                    self._on_wait(frame.data["waiting"])
                 elif "began" in frame.data:
-                    self._on_begin(job_of(frame.data["began"]))
+                    self._on_begin(frame.data["began"])
                 elif "job" in frame.data:
-                    return job_of(frame.data["job"])
+                    job: Job = frame.data["job"]
+                    return job
         except HostError as error:
             self._is_lost(error)
         return None
@@ -124,7 +106,7 @@ class Follower:
             HostError: nothing was ever answered, or the connection could not be made again.
         """
         while True:
-            job = None
+            job, begun = None, time.monotonic()
             try:
                 with self._head.stream("logs", **self._request()) as frames:
                     job = self.take(frames)
@@ -132,6 +114,11 @@ class Follower:
                 self._is_lost(error)
             if job is not None:
                 return job
+            turn = self._head.seat.turn
+            if turn is None or not self._what.follow:
+                raise HostError(f"{self._head.name}: logs: the answer ended without the job")
+            if time.monotonic() - begun < turn / 2:  # nobody's answer has us ask without a pause
+                time.sleep(self._pause)
 
     def _request(self) -> dict[str, Any]:
         what, resumed = self._what, self._offset is not None

@@ -17,6 +17,7 @@ from taco_launch.flows import image_source
 from taco_launch.flows.apply import Step
 from taco_launch.inventory.ranges import fold
 from taco_launch.model.hosts import Inventory
+from taco_launch.remote.answers import understood
 from taco_launch.remote.fanout import Fanout
 from taco_launch.remote.transport import Transport, last_words
 from taco_launch.setup import paths, scripts
@@ -118,13 +119,23 @@ class _Copy:
         kib = self._given.space >> 10
         words = ("begin", self._stream.sha256, str(self._stream.size), str(kib), transport.name, *self._wanted_ports)
         result = self._run(transport, words, self._files, _BEGIN_SECONDS, there=False)
-        told = dict(line.split(" ", 1) for line in result.stdout.decode("utf-8", "replace").splitlines() if " " in line)
-        port, _, why = told["port"].partition(" ")
+        with understood(transport.name, "the start of the copy"):
+            said = result.stdout.decode("utf-8", "replace").splitlines()
+            told = dict(line.split(" ", 1) for line in said if " " in line)
+            port, _, why = told["port"].partition(" ")
+            has = self._size(told["has"], port)
         with self._changed:
-            self._seats[transport.name] = Seat(int(told["has"]), serves=port != "none")
+            self._seats[transport.name] = Seat(has, serves=port != "none")
             self._ports[transport.name] = port
             if port == "none":
                 self._silent[transport.name] = why
+
+    def _size(self, told: str | bytes, port: str = "none") -> int:
+        """Return how many bytes of the stream a host has, by its own word, which is checked with that on its port."""
+        has = int(told)
+        if not 0 <= has <= self._stream.size or not (port == "none" or 0 < int(port) < 1 << 16):
+            raise ValueError(f"{has} bytes of {self._stream.size}, port {port:.20}")
+        return has
 
     def _fill(self, transport: Transport) -> None:
         """Have one host get all of the stream, from whoever can give it."""
@@ -226,7 +237,9 @@ class _Copy:
             self._say(f"{name} gets no more of the image from {giver}: {why}")
 
     def _has(self, transport: Transport) -> int:
-        has = int(self._run(transport, ("has",)).stdout)
+        result = self._run(transport, ("has",))
+        with understood(transport.name, "how much it has of the copy"):
+            has = self._size(result.stdout)
         self._now(transport.name, has)
         return has
 

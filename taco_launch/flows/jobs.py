@@ -1,17 +1,18 @@
 """Jobs on the head: submit, get, follow, stop, delete."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from taco_launch.errors import HostError, UsageError
 from taco_launch.flows.elsewhere import for_elsewhere
-from taco_launch.flows.follow import Follow, Follower, Job, Output, Words, job_of
+from taco_launch.flows.follow import Follow, Follower, Output
 from taco_launch.frozen import dataclass
 from taco_launch.model.codec import to_json
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import JobSpec
-from taco_launch.remote.head import Head
+from taco_launch.remote.answers import Answer, Job, Words
+from taco_launch.remote.head import Frame, Head
 
 # How long `run` tries to find its head again before it leaves the job to itself.
 _RUN_PATIENCE_SECONDS = 300.0
@@ -25,7 +26,7 @@ def submit(head: Head, spec: JobSpec, environ: Mapping[str, str]) -> Job:
     Raises:
         UsageError: its name is taken, or it asks for hosts that no job can have without a container.
     """
-    return job_of(head.call("submit", follow=False, **_request(head, spec, environ))[-1]["job"])
+    return _job(head.one("submit", follow=False, **_request(head, spec, environ)))
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,9 @@ def run(head: Head, spec: JobSpec, environ: Mapping[str, str], output: Output, w
     )
     with head.stream("submit", follow=True, seconds=head.seat.turn, **request) as frames:
         try:
-            next(frames)  # that there is a job now
+            _next(head, frames)["accepted"]  # there is a job now
             watch.accepted()
-            job = job_of(next(frames).data["job"])
+            job = _job(_next(head, frames))
         except HostError as error:
             hint = f"whether there is a job {spec.name} now tells {head.typed} get {spec.name}"
             raise HostError(error.message, hint) from None
@@ -105,7 +106,7 @@ def _is_at(head: Head, spec: JobSpec, host: Host) -> bool:
 
 def get(head: Head, name: str) -> Job:
     """Give one job with its events."""
-    return job_of(head.call("get", name=name)[-1]["job"])
+    return _job(head.one("get", name=name))
 
 
 def follow(
@@ -126,12 +127,22 @@ def follow(
 
 def stop(head: Head, name: str, by: str, number: int, grace: float | None = None) -> Job:
     """Ask a job to end: TERM, then KILL after its grace time or `grace` seconds if that is less. Returns at once."""
-    return job_of(head.call("stop", name=name, by=by, signal=number, grace=grace)[-1]["job"])
+    return _job(head.one("stop", name=name, by=by, signal=number, grace=grace))
 
 
 def delete(head: Head, name: str) -> tuple[str, ...]:
     """Remove what the hosts keep of a job that has ended, and give warnings about hosts where that failed."""
     return tuple(frame["warning"] for frame in head.call("delete", name=name) if "warning" in frame)
+
+
+def _job(answer: Mapping[str, Any]) -> Job:
+    found: Job = answer["job"]
+    return found
+
+
+def _next(head: Head, frames: Iterator[Frame]) -> Mapping[str, Any]:
+    frame = next(frames, None)
+    return frame.data if frame is not None else Answer(head.name, "submit", {})
 
 
 def _umask() -> int:

@@ -20,7 +20,7 @@ from taco_launch.bench.parse import NoSample
 from taco_launch.bench.runs import Cell, Reading, Run
 from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
 from taco_launch.flows import jobs, seeing
-from taco_launch.flows.follow import Follow, Job, Words
+from taco_launch.flows.follow import Follow
 from taco_launch.flows.surroundings import Surroundings
 from taco_launch.frozen import dataclass
 from taco_launch.launch.found import over_ssh
@@ -29,6 +29,7 @@ from taco_launch.model.codec import to_json
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec, JobState
+from taco_launch.remote.answers import Job, Words
 from taco_launch.remote.head import AgentError, Head
 
 DONE, TIME_BUDGET, GIVEN_UP = "done", "time budget", "given up"

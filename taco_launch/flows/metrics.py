@@ -12,10 +12,8 @@ from taco_launch.flows import seeing
 from taco_launch.flows.seeing import Node
 from taco_launch.metrics import exposition
 from taco_launch.metrics.families import families
-from taco_launch.model.codec import from_json
 from taco_launch.model.hosts import Inventory
-from taco_launch.model.rows import decoded
-from taco_launch.model.tallies import Tally
+from taco_launch.remote.answers import Answer
 from taco_launch.remote.head import Head
 
 # How long a scrape waits for the hosts.
@@ -64,11 +62,11 @@ def _collected(head: Head, nodes: tuple[Node, ...]) -> tuple[bytes, tuple[str, .
     # Without a container nobody is asked but the head.
     nodes = tuple(node for node in nodes if node.is_head or head.seat.container)
     warnings += [f"host {node.host.name}: {node.problem}" for node in nodes if node.occupancy is None]
-    told = next(frame for frame in answer if "rows" in frame)
+    told = next((frame for frame in answer if "rows" in frame), None) or Answer(head.name, "metrics", {})
     # A removal that was cut off has counted its job, and left it there.
-    rows = [row for row in map(decoded, told["rows"]) if row.id != told["last"]]
+    rows = [row for row in told["rows"] if row.id != told["last"]]
     hosts = {node.host.name: node.occupancy for node in nodes}
-    removed = from_json(Tally, told["removed"])
+    removed = told["removed"]
     return exposition.text(families(rows, removed, hosts, taco_launch.__version__)), tuple(warnings)
 
 

@@ -16,7 +16,6 @@ from taco_launch.launch.found import over_ssh
 from taco_launch.launch.near_hcas import ports_of
 from taco_launch.launch.needs import free_slots, looks, needs, on_host, unused
 from taco_launch.model.choices import GpuChoice
-from taco_launch.model.codec import from_json
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.hardware import Topology
 from taco_launch.model.job_facts import JobFacts, Near
@@ -93,9 +92,9 @@ def dry_run(
             answer = ask(missing)
             problems.extend(filter(None, [answer["problem"]] if spec.launcher == "mpirun" else []))
             if answer.get("topology") is not None:
-                found = from_json(Topology, answer["topology"])
+                found: Topology = answer["topology"]
                 links.update((host.name, found) for host in spec.hosts if host.connection == "local")
-            return on_host(JobFacts(known.root, known.environment, answer["openmpi"]), spec, answer["host"])
+            return on_host(JobFacts(known.root, known.environment, answer["openmpi"]), spec, answer["known"])
         hosts, silent = look(missing)
         problems.extend(silent)
         links.update((host.host, host.topology) for host in hosts if isinstance(host.topology, Topology))

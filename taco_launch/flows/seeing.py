@@ -2,14 +2,13 @@
 
 import contextlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from taco_launch.errors import TacoLaunchError
 from taco_launch.frozen import dataclass
-from taco_launch.model.codec import from_json
 from taco_launch.model.hosts import Host, Inventory
-from taco_launch.model.rows import JobRow, decoded
+from taco_launch.model.rows import JobRow
 from taco_launch.model.slots import Occupancy
 from taco_launch.remote.head import AgentError, Head
 
@@ -34,11 +33,11 @@ def nodes(head: Head, inventory: Inventory) -> tuple[Node, ...]:
     asked = [host for host in inventory.hosts if head.seat.container or host.name == inventory.head]
     hosts = [[host.name, host.slots, host.gpus] for host in asked]
     answers = {frame["host"]: frame for frame in head.call("top", hosts=hosts, here=inventory.head)}
-    nobody = {"problem": "without a container jobs run on the head alone: no other host is asked"}
+    nobody: Mapping[str, Any] = {"problem": "without a container jobs run on the head alone: no other host is asked"}
     found = []
     for host in inventory.hosts:
         answer = answers.get(host.name, nobody)
-        told = from_json(Occupancy, answer["occupancy"]) if "occupancy" in answer else None
+        told = answer.get("occupancy")
         found.append(Node(host, host.name == inventory.head, told, answer.get("problem", "")))
     return tuple(found)
 
@@ -100,7 +99,7 @@ def execute(
     return int(code or 0)
 
 
-def _rows(frames: Sequence[dict[str, Any]]) -> tuple[tuple[JobRow, ...], tuple[str, ...]]:
-    found = [decoded(row) for frame in frames for row in frame.get("rows", ())]
+def _rows(frames: Sequence[Mapping[str, Any]]) -> tuple[tuple[JobRow, ...], tuple[str, ...]]:
+    found = [row for frame in frames for row in frame.get("rows", ())]
     found.sort(key=lambda row: (-(row.submitted or 0), row.name))
     return tuple(found), tuple(frame["warning"] for frame in frames if "warning" in frame)

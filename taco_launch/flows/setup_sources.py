@@ -14,6 +14,7 @@ from taco_launch.model import codec
 from taco_launch.model.facts import Made
 from taco_launch.model.hosts import Inventory, Toolkit
 from taco_launch.remote import bundle
+from taco_launch.remote.answers import understood
 from taco_launch.remote.transport import Transport, last_words
 from taco_launch.setup import paths
 from taco_launch.setup.image import Reference
@@ -210,8 +211,11 @@ def fetch(transport: Transport, files: Sequence[str]) -> Mapping[str, bytes]:
     if result.exit_code:
         raise HostError(f"{transport.name}: cannot read {' '.join(files)}: {last_words(result.stderr)}")
     found, rest = {}, result.stdout
-    for path in files:
-        size, _, rest = rest.partition(b"\n")
-        if size.strip() != b"none":
-            found[path], rest = rest[: int(size)], rest[int(size) :]
+    with understood(transport.name, "files of set-up"):
+        for path in files:
+            size, _, rest = rest.partition(b"\n")
+            if size.strip() != b"none":
+                if not 0 <= int(size) <= len(rest):
+                    raise ValueError(f"{path}: {int(size)} bytes of {len(rest)}")
+                found[path], rest = rest[: int(size)], rest[int(size) :]
     return found

@@ -9,11 +9,11 @@ from taco_launch.bench.runs import Circumstances
 from taco_launch.errors import TacoLaunchError
 from taco_launch.facts import SUBJECTS
 from taco_launch.flows.facts import declared, gather
-from taco_launch.flows.follow import Job
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.hosts import Host, Inventory
 from taco_launch.model.jobs import JobSpec
 from taco_launch.remote.access import Access
+from taco_launch.remote.answers import Job
 from taco_launch.remote.fanout import connect
 from taco_launch.setup import paths
 

@@ -2,9 +2,9 @@
 
 import time
 
-from taco_launch.flows.follow import Job, job_of
 from taco_launch.flows.jobs import get
 from taco_launch.model.jobs import JobState
+from taco_launch.remote.answers import Job
 from taco_launch.remote.head import Head
 
 _POLL_SECONDS = (0.05, 1.0)
@@ -16,7 +16,7 @@ def suspend(head: Head, name: str, by: str) -> Job:
     Raises:
         UsageError: it has ended already.
     """
-    job = job_of(head.call("suspend", name=name, by=by)[-1]["job"])
+    job: Job = head.one("suspend", name=name, by=by)["job"]
     pause = _POLL_SECONDS[0]
     while job.record.state is not JobState.SUSPENDED and not job.record.state.is_terminal:
         time.sleep(pause)
@@ -31,4 +31,5 @@ def resume(head: Head, name: str, by: str) -> Job:
     Raises:
         UsageError: it is not suspended.
     """
-    return job_of(head.call("resume", name=name, by=by)[-1]["job"])
+    job: Job = head.one("resume", name=name, by=by)["job"]
+    return job

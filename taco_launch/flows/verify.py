@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from importlib.resources import files
@@ -18,12 +18,14 @@ from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.launch import mpirun
 from taco_launch.launch.found import over_ssh
+from taco_launch.model import codec
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.hosts import Container, Inventory
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import LaunchPlan, Placement, Share
 from taco_launch.model.profiles import Profile
+from taco_launch.remote.answers import understood
 from taco_launch.remote.fanout import Answer, Fanout
 from taco_launch.remote.transport import Transport, last_words
 from taco_launch.setup import paths
@@ -34,6 +36,7 @@ from taco_launch.setup.ssh_mesh import address
 _SECONDS = 6
 _LOOK_SECONDS = 60
 _AT_ONCE = 16  # as peers.py does it
+_MOST_SAID = 1000
 # What a session or a login has of its own, and not of the image.
 _OWN = frozenset(("HOME", "HOSTNAME", "PWD", "SHLVL", "TERM"))
 _LISTS = ("LD_LIBRARY_PATH", "PATH")  # mpirun may put its own folders before those of the image
@@ -169,9 +172,10 @@ def _look(host: Transport, cluster: _Cluster) -> _Seen:
             f"{host.name}: cannot look into container {cluster.name}: {_said(result)}",
             f"on {host.name}: docker logs {cluster.name}",
         )
-    env = dict(pair.split("=", 1) for pair in json.loads(lines[1]) or () if "=" in pair)
-    limit = lines[2].split()[3]
-    return _Seen(lines[0].split()[0], env, -1 if limit == "unlimited" else int(limit), json.loads(lines[3])["port"])
+    with understood(host.name, f"container {cluster.name}"):
+        env = dict(pair.split("=", 1) for pair in codec.load(lines[1]) or () if "=" in pair)
+        limit, port = lines[2].split()[3], int(codec.load(lines[3])["port"])
+        return _Seen(lines[0].split()[0], env, -1 if limit == "unlimited" else int(limit), port)
 
 
 def _ask(host: Transport, cluster: _Cluster, seen: Mapping[str, _Seen]) -> list[dict[str, Any]]:
@@ -190,7 +194,22 @@ def _ask(host: Transport, cluster: _Cluster, seen: Mapping[str, _Seen]) -> list[
             f"{host.name}: cannot ask container {cluster.name} for the others: {_said(result)}",
             f"on {host.name}: docker exec {cluster.name} ssh -v {order[0]} true",
         )
-    return [json.loads(line) for line in result.stdout.splitlines()]
+    with understood(host.name, f"container {cluster.name}, asked for the others"):
+        return [_reached(codec.load(line), order) for line in result.stdout.splitlines()]
+
+
+def _reached(answer: Mapping[str, Any], peers: Sequence[str]) -> dict[str, Any]:
+    """Return what a container said of one of its peers, checked: a way that failed says why.
+
+    Raises:
+        ValueError: it is not that.
+    """
+    read = {"peer": str(answer["peer"]), "connected": answer["connected"] is True}
+    if read["peer"] not in peers:
+        raise ValueError(f"{read['peer']!r:.60} is none of its peers")
+    for way in ("ssh", "port"):
+        read[way] = None if answer[way] is None else str(answer[way])[:_MOST_SAID]
+    return read
 
 
 def _patience(peers: int) -> float:
@@ -277,7 +296,8 @@ def _train(head: Transport, cluster: _Cluster, seen: Mapping[str, _Seen], profil
             result = head.run(Command(("docker", "exec", *env, cluster.name, *inside), sudo=True, timeout=limit + 10))
     except HostError as error:
         return _silent([Answer(head.name, error=error)])
-    told = _ranks(result, plan)
+    with understood(head.name, "ranks on all hosts"):
+        told = _ranks(result, plan)
     missing = [host for number, host in enumerate(seen) if number not in told]
     if result.exit_code or missing:
         typed = mpirun.line(plan.tokens[: -len(command)])
@@ -339,10 +359,13 @@ def _upper(ports: tuple[int, int] | None) -> tuple[int, int] | None:
 def _ranks(result: Result, plan: LaunchPlan) -> dict[int, tuple[int, Mapping[str, str | None]]]:
     """Read what the ranks said: limit and variables by rank, without the variables that the line itself gives."""
     lines = result.stdout.decode("utf-8", "replace").splitlines()
-    told = [json.loads(line.partition(_MARK)[2]) for line in lines if _MARK in line]
+    told = [codec.load(line.partition(_MARK)[2]) for line in lines if _MARK in line]
     options = itertools.pairwise(plan.executed)
     given = {word.partition("=")[0] for option, word in options if option == "-x" and "=" in word}
-    return {rank: (memlock, {name: env[name] for name in env.keys() - given}) for rank, memlock, env in told}
+    return {
+        int(rank): (int(memlock), {name: env[name] and str(env[name]) for name in env.keys() - given})
+        for rank, memlock, env in told
+    }
 
 
 def _failed(head: str, hosts: tuple[str, ...], missing: list[str], result: Result, hint: str) -> Flaw:

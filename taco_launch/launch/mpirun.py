@@ -47,7 +47,10 @@ def plan(
     launcher = Token(spec.mpirun, "inventory" if spec.mpirun != "mpirun" else "default", "the launcher")
     tokens = (launcher, *(token for option in options for token in option.tokens))
     command = tuple(Token(word, "user", "the job's command") for word in spec.command)
-    executed = [token.text for token in tokens]
+    # What a user gives by `-x NAME=VALUE` may be a secret, and everybody on the hosts sees argv: the agent gives it to the
+    # ranks (env.local_env).
+    own = {("-x", name) for name, value in spec.env if value is not None}
+    executed = [launcher.text, *(token.text for option in options if option.key not in own for token in option.tokens)]
     executed += [*wrapper, *(escape(word) for word in spec.command)]
     env = _env(spec, job_id, placement, facts, decisions)
     files: Tuple[File, ...] = ()

@@ -96,7 +96,7 @@ def _plain(kind: Type[Any], data: Any, path: str) -> Any:
         if issubclass(kind, enum.Enum):
             return kind(data)
         if kind is float and isinstance(data, int) and not isinstance(data, bool):
-            return float(data)
+            data = float(data)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{path}: {error}") from None
     if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):

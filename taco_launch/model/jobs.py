@@ -125,6 +125,10 @@ class JobSpec:
         return host.connection == "local" or host.name == self.head
 
 
+# What can start a job's ranks: --launcher.
+LAUNCHERS = ("mpirun", "torchrun", "env")
+
+
 class JobState(enum.Enum):
     """Where a job stands."""
 

@@ -1,14 +1,16 @@
 """A job as one line of a table: what `list` and `top job` show of each, made of its spec and its record alone."""
 
 from dataclasses import fields
-from typing import Any, List, Optional, Sequence, Tuple
+from functools import lru_cache
+from typing import Any, List, Optional, Sequence, Tuple, Union, get_args, get_origin, get_type_hints
 
 from taco_launch.errors import CANNOT_PLACE, HOST_FAILED
 from taco_launch.frozen import dataclass
-from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.model.jobs import LAUNCHERS, JobRecord, JobSpec, JobState
 from taco_launch.model.slots import is_gpu
 
 _HINT = "\nhint: "
+_MOST = 253_402_300_799  # seconds since the epoch in the year 9999
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class JobRow:
 
 
 FIELDS = tuple(entry.name for entry in fields(JobRow))
-_STATE, _HOSTS = FIELDS.index("state"), FIELDS.index("hosts")
+_STATE, _LAUNCHER, _HOSTS = FIELDS.index("state"), FIELDS.index("launcher"), FIELDS.index("hosts")
 
 
 def row_of(spec: JobSpec, record: JobRecord) -> JobRow:
@@ -96,10 +98,35 @@ def encoded(row: JobRow) -> List[Any]:
 
 
 def decoded(values: Sequence[Any]) -> JobRow:
-    """Give the line that `encoded` gave these values for."""
+    """Return the line that `encoded` returned these values for.
+
+    Raises:
+        ValueError: it did not.
+    """
+    if not isinstance(values, (list, tuple)) or len(values) != len(FIELDS):
+        raise ValueError(f"a job's line has {len(FIELDS)} values: {values!r:.40}")
+    for name, value, kinds in zip(FIELDS, values, _kinds()):
+        if type(value) not in kinds or (type(value) in (int, float) and not abs(value) <= _MOST):
+            raise ValueError(f"a job's line: {name}: {value!r:.40}")
     given = list(values)
-    given[_STATE], given[_HOSTS] = JobState(given[_STATE]), tuple(given[_HOSTS])
+    if given[_LAUNCHER] not in LAUNCHERS:
+        raise ValueError(f"a job's line: launcher: {given[_LAUNCHER]!r:.40}")
+    given[_STATE], given[_HOSTS] = JobState(given[_STATE]), tuple(map(str, given[_HOSTS]))
     return JobRow(*given)
+
+
+@lru_cache(maxsize=None)
+def _kinds() -> Tuple[Tuple[type, ...], ...]:
+    """Return which types of JSON the values of a line may have, in the order of `FIELDS`."""
+    of = {JobState: (str,), float: (float, int), Tuple[str, ...]: (list, tuple)}
+    hints = get_type_hints(JobRow)
+    found: List[Tuple[type, ...]] = []
+    for name in FIELDS:
+        hint, more = hints[name], ()  # type: Any, Tuple[type, ...]
+        if get_origin(hint) is Union:  # Optional[...]
+            hint, more = get_args(hint)[0], (type(None),)
+        found.append((*of.get(hint, (hint,)), *more))
+    return tuple(found)
 
 
 def _slots(record: JobRecord) -> int:

@@ -13,6 +13,7 @@ from taco_launch.frozen import dataclass
 from taco_launch.model.hosts import Inventory
 from taco_launch.remote import bundle, seat
 from taco_launch.remote.access import Access
+from taco_launch.remote.answers import Answer
 from taco_launch.remote.local import Local
 from taco_launch.remote.seat import Seat
 from taco_launch.remote.transport import Transport
@@ -26,9 +27,9 @@ _ANSWER_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Frame:
-    """One frame of an answer: a JSON mapping, which took `size` bytes, and the raw bytes that follow it."""
+    """One frame of an answer: its values, which took `size` bytes, and the raw bytes that follow it."""
 
-    data: dict[str, Any]
+    data: Mapping[str, Any]
     raw: bytes = b""
     size: int = field(default=0, compare=False)
 
@@ -60,14 +61,19 @@ class Head:
         """The host's name in the inventory."""
         return self._remote.name
 
-    def call(self, op: str, **request: Any) -> list[dict[str, Any]]:
-        """Give all frames of an answer.
+    def one(self, op: str, **request: Any) -> Mapping[str, Any]:
+        """Return the last frame of an answer that has to have one. Raises as `call` does."""
+        answer = self.call(op, **request)
+        return answer[-1] if answer else Answer(self.name, op, {})
+
+    def call(self, op: str, **request: Any) -> list[Mapping[str, Any]]:
+        """Return all frames of an answer.
 
         Raises:
             AgentError: the agent answered with an error.
-            HostError: the host cannot be reached, is not set up, or gave no whole answer.
+            HostError: the host cannot be reached, is not set up, or gave no whole answer, or none of taco-launch.
         """
-        answer: list[dict[str, Any]] = []
+        answer: list[Mapping[str, Any]] = []
         size = 0
         with self._stream(op, request, _ANSWER_SECONDS + float(request.get("grace") or 0)) as frames:
             for frame in frames:
@@ -140,14 +146,15 @@ class Head:
             try:
                 if "error" in data:
                     raise self._error(**data["error"])
-                if "job" in data:
-                    self._complete(data["job"])
+                for key in ("job", "began"):
+                    if key in data:
+                        self._complete(data[key])
             except (TypeError, AttributeError, KeyError, ValueError) as error:
                 raise HostError(f"{self.name}: {op}: not a message of taco-launch: {error!r:.200}") from None
             raw = stdout.read(count) if count else b""
             if len(raw) < count:
                 raise self._broken_off(op)
-            yield Frame(data, raw, len(line))
+            yield Frame(Answer(self.name, op, data), raw, len(line))
 
     def _error(self, message: str, hint: str | None, exit_code: int) -> AgentError:
         # What is wrong with its host the agent says without a name: it knows none.

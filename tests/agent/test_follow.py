@@ -12,11 +12,12 @@ import pytest
 from taco_launch.errors import HostError
 from taco_launch.flows import follow as flow
 from taco_launch.flows import jobs
-from taco_launch.flows.follow import Follow, Follower, Job
+from taco_launch.flows.follow import Follow, Follower
 from taco_launch.model.codec import to_json
 from taco_launch.model.hosts import Container, Host
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.remote import bundle
+from taco_launch.remote.answers import Job
 from taco_launch.remote.head import AgentError, Head
 from taco_launch.remote.local import Local
 from taco_launch.remote.seat import here

@@ -8,6 +8,7 @@ import pytest
 from taco_launch.agent import protocol
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.flows import jobs
+from taco_launch.model.codec import to_json
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import JobSpec
 from taco_launch.remote import bundle
@@ -47,7 +48,7 @@ def says(installed: Path, output: bytes, end: str = "") -> Head:
 
 def test_the_agent_is_installed_once(state: Path) -> None:
     head = own_head()
-    assert head.call("list") == [{"rows": []}]
+    assert head.call("list") == [{"rows": ()}]
     (path,) = (state / "agent").iterdir()
     assert path.name == bundle.name(bundle.sources())
     assert path.read_bytes() == bundle.build(bundle.sources())
@@ -175,11 +176,18 @@ def test_what_the_agent_cannot_write_is_told_by_host_and_by_what_can_be_done_the
 
 
 HINTED = {
+    "spec": to_json(JobSpec("a", ("true",), (Host("gpu1", "10.0.0.1"),))),
+    "folder": "/x",
     "record": {
+        "id": "1",
+        "state": "FAILED",
         "reason": "4 ranks do not fit; taco-launch list\nhint: see who runs what: taco-launch list",
         "warnings": ["no RDMA (taco-launch facts --only rdma tells)", "taco-launch -i FILE setup --only peermem does"],
     },
-    "events": [{"kind": "ended", "reason": "x\nhint: taco-launch setup --check"}, {"kind": "placed", "reason": "y"}],
+    "events": [
+        {"time": 1.0, "kind": "ended", "reason": "x\nhint: taco-launch setup --check"},
+        {"time": 1.0, "kind": "placed", "reason": "y"},
+    ],
 }
 
 
@@ -188,9 +196,9 @@ def test_all_that_a_job_says_to_type_has_the_inventory_in_it(installed: Path, ty
     head = says(installed, HEADER + protocol.dump({"job": HINTED}) + END)
     head.typed = typed
     job = head.call("get")[0]["job"]
-    record, events = job["record"], job["events"]
-    assert record["reason"] == f"4 ranks do not fit; taco-launch list\nhint: see who runs what: taco-launch {file}list"
-    assert record["warnings"][0] == f"no RDMA (taco-launch {file}facts --only rdma tells)"
-    assert record["warnings"][1] == f"taco-launch {file or '-i FILE '}setup --only peermem does"
-    assert events[0]["reason"] == f"x\nhint: taco-launch {file}setup --check"
-    assert events[1]["reason"] == "y"
+    record, events = job.record, job.events
+    assert record.reason == f"4 ranks do not fit; taco-launch list\nhint: see who runs what: taco-launch {file}list"
+    assert record.warnings[0] == f"no RDMA (taco-launch {file}facts --only rdma tells)"
+    assert record.warnings[1] == f"taco-launch {file or '-i FILE '}setup --only peermem does"
+    assert events[0].reason == f"x\nhint: taco-launch {file}setup --check"
+    assert events[1].reason == "y"

@@ -9,7 +9,6 @@ import click
 import pytest
 
 from taco_launch.cli import job_tables
-from taco_launch.flows.follow import Job
 from taco_launch.flows.seeing import Node
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.hosts import Host
@@ -28,6 +27,7 @@ from taco_launch.model.jobs import (
 from taco_launch.model.rows import JobRow, row_of
 from taco_launch.model.slots import Occupancy, SlotHolder, SlotState
 from taco_launch.model.stalls import RankLook, Stall
+from taco_launch.remote.answers import Job
 
 NOW = 1_000_000.0
 HOSTS = tuple(Host(f"gpu{number}", f"192.168.0.3{number}", slots=2) for number in (1, 2, 3))

@@ -15,10 +15,11 @@ from taco_launch.cli import render
 from taco_launch.cli.logs import logs
 from taco_launch.cli.options import Settings
 from taco_launch.flows import jobs
-from taco_launch.flows.follow import Follow, Job
+from taco_launch.flows.follow import Follow
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.model.stalls import RankLook, Stall, reason
+from taco_launch.remote.answers import Job
 
 JOB = Job(JobSpec("j", ("true",), (Host("n1", "10.0.0.1"),)), JobRecord("1", JobState.SUCCEEDED), "/f")
 

@@ -23,6 +23,7 @@ from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.model.rows import encoded, row_of
 from taco_launch.model.slots import Occupancy, SlotState
 from taco_launch.model.tallies import Tally
+from taco_launch.remote.answers import Answer
 from tests.conftest import eventually
 
 
@@ -128,7 +129,7 @@ class _Slow:
     """A head, and a look at its hosts that goes on until somebody says so."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.go, self.looks = threading.Event(), 0
+        self.go, self.looks, self.name = threading.Event(), 0, "n1"
         self.rows: list[list[Any]] = []
         self.last = ""
         self.answer: tuple[Node, ...] = (Node(Host("n1", "10.0.0.1"), True, Occupancy("n1", (SlotState("slot-0"),))),)
@@ -143,9 +144,9 @@ class _Slow:
             raise HostError("n1: no route to host", "is it up?")
         return self.answer
 
-    def call(self, op: str) -> list[dict[str, Any]]:
+    def call(self, op: str) -> list[Answer]:
         assert op == "metrics"
-        return [{"rows": self.rows, "removed": {"created": 3}, "last": self.last}]
+        return [Answer("n1", op, {"rows": self.rows, "removed": {"created": 3}, "last": self.last})]
 
 
 def test_a_job_whose_removal_was_cut_off_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:

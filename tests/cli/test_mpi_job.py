@@ -8,9 +8,9 @@ import pytest
 from taco_launch import state
 from taco_launch.cli.job_tables import job_data
 from taco_launch.cli.mpi_job import conditions, mpi_job
-from taco_launch.flows.follow import Job
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import CleanUp, Event, JobRecord, JobSpec, Policy, Restart
+from taco_launch.remote.answers import Job
 
 BEGIN = 1_562_710_551.0  # 2019-07-09T22:15:51Z, as in the operator's guide
 SPEC = JobSpec(

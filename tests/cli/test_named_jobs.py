@@ -13,7 +13,9 @@ from taco_launch.cli.person import person
 from taco_launch.errors import UsageError
 from taco_launch.flows import seeing
 from taco_launch.model.codec import to_json
+from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.remote.answers import Answer
 from taco_launch.remote.head import AgentError, Head
 from tests.cli.test_cli import call
 
@@ -28,7 +30,7 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
     done: list[tuple[str, str]] = []
     reasons: list[str] = []
 
-    def answer(_head: Head, op: str, name: str, **request: Any) -> list[dict[str, Any]]:
+    def answer(_head: Head, op: str, name: str, **request: Any) -> list[Answer]:
         if name not in OWNERS:
             raise AgentError(f"job {name}: there is none of that name", None, 1)
         if op == "suspend":
@@ -41,8 +43,9 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
         if op != "get":
             done.append((op, name))
             stands[name] = after.get(op, stands[name])
-        spec = JobSpec(name, ("true",), (), owner=OWNERS[name])
-        return [{"job": {"spec": to_json(spec), "record": to_json(record(stands[name])), "folder": "/f"}}]
+        spec = JobSpec(name, ("true",), (Host("gpu1", "10.0.0.1"),), owner=OWNERS[name])
+        told = {"spec": to_json(spec), "record": to_json(record(stands[name])), "folder": "/f"}
+        return [Answer("here", op, {"job": told})]
 
     def record(state: JobState) -> JobRecord:
         return replace(JobRecord("id", state), reason=reasons[-1])

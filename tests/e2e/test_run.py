@@ -324,3 +324,19 @@ def test_no_rank_inherits_a_password_of_taco_launch(taco: Taco, name: str) -> No
     assert "TACO_LAUNCH" in done.stdout
     assert "hunter2" not in done.stdout
     assert [file for file in taco.state.rglob("*") if file.is_file() and b"hunter2" in file.read_bytes()] == []
+
+
+def test_a_value_given_to_the_ranks_stands_in_nobodys_argv(taco: Taco, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    script = f"until [ -e {go} ]; do sleep 0.1; done; echo \"has $TOKEN\"; cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '"
+    done = taco("submit", "--name", "token", "--np", "2", "-x", "TOKEN=hunter2", "--", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    eventually(lambda: taco.job("token")["state"] == "RUNNING")
+    go.touch()
+    assert taco.ended("token")["state"] == "SUCCEEDED"
+    output = taco("logs", "token").stdout
+    assert [line for line in output.splitlines() if "has " in line and line.endswith("hunter2")] == [
+        "localhost/0 | has hunter2", "localhost/1 | has hunter2"
+    ]  # fmt: skip
+    assert output.count("hunter2") == 2
+    assert "mpirun" in output

@@ -14,9 +14,9 @@ from taco_launch.bench.parse import NoSample
 from taco_launch.bench.runs import Cell, Circumstances, Metric, Reading
 from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.flows import jobs, ladder, seeing
-from taco_launch.flows.follow import Job
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import Finding, HostRanks, JobRecord, JobSpec, JobState
+from taco_launch.remote.answers import Job
 from taco_launch.remote.head import AgentError, Head
 from taco_launch.remote.local import Local
 from taco_launch.remote.seat import on_host

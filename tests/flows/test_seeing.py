@@ -10,6 +10,7 @@ from taco_launch.flows import seeing
 from taco_launch.model.hosts import Host, Inventory
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.model.rows import encoded, row_of
+from taco_launch.remote.answers import Answer
 from taco_launch.remote.head import AgentError, Frame, Head
 from taco_launch.remote.seat import Seat
 
@@ -27,7 +28,7 @@ class FakeHead:
 
     def call(self, op: str, **request: Any) -> Any:
         self.asked.append((op, request))
-        return self.answers.get(op, [])
+        return [Answer(self.name, op, frame) for frame in self.answers.get(op, [])]
 
     @contextmanager
     def stream(self, op: str, **request: Any) -> Iterator[Iterator[Frame]]:

@@ -1,0 +1,171 @@
+"""A malicious head: whatever frames it answers with, every verb ends with the host's error or shows them; review L5.
+
+The frames are those of an honest agent, changed in one place to something else that JSON can hold.
+"""
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taco_launch.agent import protocol
+from taco_launch.cli.main import cli
+from taco_launch.cli.options import Settings
+from taco_launch.errors import TacoLaunchError
+from taco_launch.model.codec import to_json
+from taco_launch.model.hosts import Host
+from taco_launch.model.jobs import Event, HostRanks, JobRecord, JobSpec, JobState
+from taco_launch.model.rows import encoded, row_of
+from taco_launch.model.slots import Occupancy, SlotState
+from taco_launch.remote.answers import Answer
+from taco_launch.remote.head import Head
+from taco_launch.remote.seat import on_host
+
+SPEC = JobSpec("vgg16", ("python3", "train.py"), (Host("n1", "10.0.0.1", slots=2),), np=2)
+RECORD = JobRecord(
+    "id", JobState.SUCCEEDED, submitted=1.0, started=2.0, ended=3.0, exit_code=0, np=2,
+    hosts=("n1",), shares=(HostRanks("n1", 2),), warnings=("no RDMA",), reason="every rank exited with 0",
+)  # fmt: skip
+JOB = {"spec": to_json(SPEC), "record": to_json(RECORD), "folder": "/x/jobs/vgg16"}
+EVENTS = [to_json(Event(1.0, "submitted", "by root", {}))]
+ROW = encoded(row_of(SPEC, RECORD))
+OCCUPANCY = to_json(Occupancy("n1", (SlotState("slot-0"), SlotState("slot-1"))))
+
+VERBS: dict[str, tuple[tuple[str, ...], list[Any]]] = {
+    "get": (("get", "vgg16"), [{"job": {**JOB, "events": EVENTS}}]),
+    "get as JSON": (("get", "vgg16", "--json"), [{"job": {**JOB, "events": EVENTS}}]),
+    "list": (("list", "-o", "wide"), [{"rows": [ROW]}, {"warning": "job x is damaged"}]),
+    "top node": (("top", "node"), [{"host": "localhost", "occupancy": OCCUPANCY}]),
+    "top job": (("top", "job"), [{"rows": [ROW]}]),
+    "metrics": (
+        ("metrics",),  # it asks for `top` as well
+        [{"rows": [ROW], "removed": {"created": 1}, "last": "", "host": "localhost", "occupancy": OCCUPANCY}],
+    ),
+    "logs": (("logs", "vgg16"), [{"offset": 0, "log": 1, "since": None, "bytes": 0}, {"job": JOB}]),
+    "follow": (
+        ("logs", "-f", "vgg16"),
+        [{"offset": 3, "log": 1}, {"waiting": [["n1", "full"]]}, {"began": JOB}, {"state": "RUNNING"}, {"skipped": 1},
+         {"job": JOB}],
+    ),
+    "stop": (("stop", "vgg16", "--yes"), [{"job": JOB}]),
+    "delete": (("delete", "vgg16", "--yes"), [{"job": JOB}, {"warning": "n1: no answer"}]),
+    "prune": (("prune", "--since", "1d"), [{"rows": [ROW]}]),
+    "submit": (("submit", "--np", "2", "--name", "vgg16", "--", "true"), [{"accepted": "vgg16"}, {"job": JOB}]),
+    "run": (("run", "--np", "2", "--name", "vgg16", "--", "true"), [{"accepted": "vgg16"}, {"job": JOB}, {"job": JOB}]),
+    "dry run": (
+        ("run", "--np", "2", "--dry-run", "--", "true"),
+        [{"known": {"slots": 2, "gpus": None, "single_copy": True}, "openmpi": "4.1.4", "problem": ""}],
+    ),
+    "exec": (("exec", "vgg16", "--yes", "--", "true"), [{"job": JOB}, {"exit": 0}]),
+}  # fmt: skip
+
+
+class Spoken:
+    """A host that answers every call with the same bytes."""
+
+    name = "n1"
+
+    def __init__(self, frames: list[Any]) -> None:
+        lines = (
+            json.dumps(frame).encode() + b"\n" for frame in [{"protocol": protocol.VERSION}, *frames, protocol.END]
+        )
+        self.said = b"".join(lines)
+
+    @contextmanager
+    def tail(self, _command: object) -> Iterator[io.BytesIO]:
+        yield io.BytesIO(self.said)
+
+
+def answered(words: tuple[str, ...], frames: list[Any]) -> Result:
+    # as on this machine: a head elsewhere that breaks off while a job is followed is asked again, for ever
+    seat = replace(on_host(), inherit=False, turn=None)
+    head = Head(Spoken(frames), seat)  # type: ignore[arg-type]
+
+    class Evil(Settings):
+        def head(self, _access: object = None) -> Head:
+            return head
+
+    return CliRunner().invoke(cli, words, standalone_mode=False, obj=Evil())
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the way to every value in a JSON value."""
+    yield path
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in pairs:
+        yield from places(inner, (*path, key))
+
+
+def changed(value: Any, path: tuple[Any, ...], to: Any) -> Any:
+    """Return a JSON value with another value in one place; `...` takes it out."""
+    if not path:
+        return to
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    inner = changed(value[path[0]], path[1:], to)
+    if inner is ...:
+        del copy[path[0]]
+    else:
+        copy[path[0]] = inner
+    return copy
+
+
+STRANGE = st.one_of(
+    st.just(...),
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([10**15, 10**300, -1, 1e300, -1e300, float("nan"), float("inf"), 1 << 62]),
+    st.sampled_from(["", "x", "RUNNING", "\x1b[2J", "\udcff", "a\nb", "../../etc/passwd", "-1"]),
+    st.lists(st.one_of(st.none(), st.integers(), st.text(max_size=3)), max_size=3),
+    st.dictionaries(st.text(max_size=5), st.none(), max_size=2),
+)
+
+
+def refused(result: Result) -> bool:
+    """Return whether a verb ended in the host's error; fail where it ended as only a bug of ours does."""
+    if isinstance(result.exception, TacoLaunchError):
+        assert result.exception.exit_code, result.exception
+        return True
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return False
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_honest_answer_is_taken(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TACO_LAUNCH_INVENTORY", raising=False)
+    words, frames = VERBS[verb]
+    assert not refused(answered(words, frames))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@settings(deadline=None)
+@given(data=st.data())
+def test_no_answer_is_a_bug_of_ours(verb: str, data: st.DataObject) -> None:
+    words, frames = VERBS[verb]
+    where = data.draw(st.sampled_from([path for path in places(frames) if path]))
+    refused(answered(words, changed(frames, where, data.draw(STRANGE))))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_answer_that_says_nothing_is_no_success(verb: str) -> None:
+    words, _frames = VERBS[verb]
+    result = answered(words, [])
+    assert (
+        refused(result)
+        or result.exit_code
+        or result.return_value
+        or verb in ("list", "top job", "top node", "prune", "exec")
+    ), result.stdout
+
+
+def test_a_missing_value_names_host_and_operation() -> None:
+    with pytest.raises(TacoLaunchError, match=r"^n1: get: not a message of taco-launch: there is no job$"):
+        Answer("n1", "get", {})["job"]

@@ -114,9 +114,14 @@ class Excerpt:
         return text
 
     def _up_to_next_attempt(self, text: bytes) -> bytes:
-        found = BEGINNING.search(b"\n" + text)
-        self._over = found is not None
-        return text if found is None else text[: found.start()]
+        text = b"\n" + text
+        begin = 0
+        while found := BEGINNING.search(text, begin):
+            if int(found[1]) != self.attempt:
+                self._over = True
+                return text[begin + 1 : found.start() + 1]
+            begin = found.end() - 1  # it was placed, and its line not yet written, when we began
+        return text[begin + 1 :]
 
     def _begin(self, stream: _Stream, request: Mapping[str, Any]) -> Tuple[int, bool]:
         """Give the place to begin at, and whether the rest of a line stands there."""
@@ -205,19 +210,24 @@ def _instances(folder: JobFolder, events: List[Event], attempt: int) -> List[Ins
 
 
 def _part(folder: JobFolder, attempt: int, last: int) -> _Stream:
-    """Give the part of the merged log that holds an attempt; an empty one where log rotation has dropped it."""
+    """Return the part of the merged log that holds an attempt; an empty one where log rotation has dropped it.
+
+    The line with which the last one begins may still be to come: it is placed before that is written.
+    """
     stream = _Stream(folder.merged, attempt)
     if last <= 1:
         return stream
     lines = _beginnings(folder.merged)
-    first = lines[0][0] - 1 if lines else last
+    dropped = any(offset for offset, _file in logs.segments(folder.merged)[:1])
+    first = lines[0][0] - 1 if lines else last if dropped else 1
     begins = [(first, 0), *((number, end) for number, _begin, end in lines)]
     ends = [*(begin for _number, begin, _end in lines), None]
     for (number, begin), end in zip(begins, ends):
         if number == attempt:
             return stream._replace(begin=begin, end=end)
-    gone = logs.size(folder.merged)
-    return stream._replace(begin=gone, end=gone)
+    now = logs.size(folder.merged)
+    to_come = attempt == last > begins[-1][0]
+    return stream._replace(begin=now, end=None if to_come else now)
 
 
 def _beginnings(merged: Path) -> List[Tuple[int, int, int]]:

@@ -233,7 +233,7 @@ def test_what_stands_in_a_frame_is_json(jobs: Jobs) -> None:
 def test_facts() -> None:
     (frame,) = call("facts", mpirun="/no/such/mpirun", path="/bin", count_slots=True).frames
     assert frame == {
-        "host": facts.host(count_slots=True),
+        "known": facts.host(count_slots=True),
         "openmpi": None,
         "problem": f"/no/such/mpirun: not found on {socket.gethostname()}",
     }

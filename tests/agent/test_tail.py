@@ -81,6 +81,33 @@ def test_following_over_attempts(jobs: Jobs, supervised: Made, whose: dict[str, 
         assert again.raw == (first + second)[2:]
 
 
+@pytest.mark.parametrize("whose", [{"instance": "j-worker-0"}, {"attempt": 2}])
+def test_an_attempt_that_is_placed_and_has_not_begun(
+    jobs: Jobs, supervised: Made, whose: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its line is written to the merged log after its place is known: a follower may come in between."""
+    supervised.write(1, b"first\n")
+    supervised.write(2, b"other\n")
+    before = Following(jobs, {"instance": "j-worker-0"})
+    eventually(lambda: b"first\n" in before.raw)
+    begin, followed = supervised.merge_begins, list[Following]()
+
+    def late(*words: Any) -> None:
+        followed.append(Following(jobs, whose))
+        eventually(lambda: followed[0].frames)
+        eventually(lambda: b"attempt 2" in before.raw)
+        begin(*words)
+
+    monkeypatch.setattr(supervised, "merge_begins", late)
+    supervised.begin()
+    supervised.write(1, b"second\n")
+    supervised.end()
+    followed[0].join()
+    before.join()
+    assert followed[0].raw == b"n2/1 | second\n"
+    assert before.raw == b"n1/1 | first\n[taco-launch: attempt 2]\nn2/1 | second\n"
+
+
 @pytest.mark.parametrize("whose", [{"rank": 1}, {}])
 def test_a_suspension_is_told_between_two_attempts(jobs: Jobs, supervised: Made, whose: dict[str, Any]) -> None:
     followed = Following(jobs, whose)

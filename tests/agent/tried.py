@@ -39,6 +39,9 @@ class Made:
     attempt: int = 0
     now: int = START * 1_000_000
 
+    def merge_begins(self, attempt: int, suspension: str) -> None:
+        self.merge.begin(attempt, suspension)
+
     def begin(self) -> None:
         """Begin the next attempt."""
         self.attempt += 1
@@ -46,7 +49,7 @@ class Made:
         self.own = self.folder.of_attempt(self.attempt)
         self.own.launcher.parent.mkdir(exist_ok=True)
         self.merge = Merge(self.folder.merged, self.limit)
-        self.merge.begin(self.attempt, state.suspension(records.record(self.folder), self.attempt))
+        self.merge_begins(self.attempt, state.suspension(records.record(self.folder), self.attempt))
         self.hosts = [host for host, ranks in SHARES[self.attempt - 1].items() for _rank in range(ranks)]
         self.writers = [Writer(self.own.rank(rank), self.limit) for rank in range(len(self.hosts))]
         for rank, host in enumerate(self.hosts):

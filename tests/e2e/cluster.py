@@ -84,7 +84,10 @@ class Cluster:
         return record
 
     def ended(self, name: str, seconds: float = 40, head: int = 0) -> dict[str, Any]:
-        eventually(ended_by(self.events(name, head), lambda: self.job(name, head)["ended"]), seconds, f"{name} to end")
+        try:
+            eventually(ended_by(self.events(name, head), lambda: self.job(name, head)["ended"]), seconds, f"{name} to end")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.job(name, head)}") from None
         return self.job(name, head)
 
     def run(self, spec: JobSpec, **environment: str) -> dict[str, Any]:

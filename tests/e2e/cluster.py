@@ -85,7 +85,9 @@ class Cluster:
 
     def ended(self, name: str, seconds: float = 40, head: int = 0) -> dict[str, Any]:
         try:
-            eventually(ended_by(self.events(name, head), lambda: self.job(name, head)["ended"]), seconds, f"{name} to end")
+            eventually(
+                ended_by(self.events(name, head), lambda: self.job(name, head)["ended"]), seconds, f"{name} to end"
+            )
         except AssertionError as error:
             raise AssertionError(f"{error}: {self.job(name, head)}") from None
         return self.job(name, head)

@@ -111,14 +111,7 @@ class Site:
 
     def left_of(self, job: Mapping[str, Any], hosts: Sequence[str] = HOSTS) -> list[str]:
         """Look what hosts have of one job: processes with its mark or its folder, and its leases."""
-        slots = {(share["host"], slot) for share in job["shares"] for slot in share["slots"]}
-        words = (f" of {job['id']}", f"{JOBS}/{job['name']} ", f'"id":"{job["id"]}')
-        locked = tuple(f"{host}: locked /run/taco-launch/leases/{slot}:" for host, slot in slots)
-        return [
-            line
-            for line in self.left(hosts)
-            if any(word in line for word in words) or line.startswith(locked) or "twice" in line
-        ]
+        return of_job(self.left(hosts), job)
 
     def settles(self, job: Mapping[str, Any], since: float, hosts: Sequence[str] = HOSTS) -> None:
         """Wait until nothing is left of a job that has ended, in the time that is given from the fault on."""
@@ -127,7 +120,7 @@ class Site:
             found = self.left_of(job, hosts)
             if not found:
                 return
-            time.sleep(0.3)
+            time.sleep(1)
         raise AssertionError(f"in time was left of {told(job)}:\n" + "\n".join(found or ["it ended too late"]))
 
     def is_quiet(self) -> None:
@@ -135,7 +128,7 @@ class Site:
         deadline = time.monotonic() + patience(SETTLED_SECONDS)
         found = self.left()
         while found and time.monotonic() < deadline:
-            time.sleep(0.3)
+            time.sleep(1)
             found = self.left()
         assert not found, "left on the hosts:\n" + "\n".join(found)
 
@@ -162,6 +155,14 @@ class Site:
         finally:
             if undo:
                 self.lab.fault(host, undo)
+
+
+def of_job(left: Sequence[str], job: Mapping[str, Any]) -> list[str]:
+    """Return which of the lines of `Site.left` are of one job."""
+    slots = {(share["host"], slot) for share in job["shares"] for slot in share["slots"]}
+    words = (f" of {job['id']}", f"{JOBS}/{job['name']} ", f'"id":"{job["id"]}')
+    locked = tuple(f"{host}: locked /run/taco-launch/leases/{slot}:" for host, slot in slots)
+    return [line for line in left if any(word in line for word in words) or line.startswith(locked) or "twice" in line]
 
 
 def rank(seconds: float = 300, code: int = 0) -> list[str]:

@@ -147,7 +147,7 @@ def test_place_reads_what_nvidia_smi_prints_there(hosts: Hosts, captured: str) -
 
 @pytest.mark.parametrize(
     "launcher",
-    ["mpirun", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("torchrun", "env")), "env --per-host"],
+    ["mpirun", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("torchrun", "env", "env --per-host"))],
 )
 def test_the_benchmark_gives_one_table(hosts: Hosts, launcher: str) -> None:
     each = 1 if "--per-host" in launcher else 2

@@ -45,6 +45,7 @@ def reboot(lab: Lab, host: str) -> None:
     eventually(lambda: lab.sh(host, "nvidia-smi -L | wc -l").strip() == "8", 30, "its GPUs")
 
 
+@pytest.mark.nightly
 def test_facts_after_a_reboot_are_those_before(gpus: Lab, tmp_path: Path) -> None:
     def facts(*words: str) -> Done:
         return gpus.cluster("facts", *words)

@@ -149,6 +149,7 @@ def test_one_takes_the_place_of_the_other_but_not_while_it_is_in_use(gpu: RdmaHo
     assert (gpu.loaded, gpu.right("nvidia_peermem")) == (["nvidia_peermem"], True)
 
 
+@pytest.mark.nightly
 def test_an_old_driver_gets_a_module_that_is_built_for_it(gpu: RdmaHost) -> None:
     hide, show = (
         "mv /etc/apt/sources.list.d/lab-kernel.list /root/",

@@ -103,6 +103,7 @@ def test_images_that_another_lab_stands_on_stay(trained: Lab) -> None:
     assert "nothing changed" in training_up(trained)
 
 
+@pytest.mark.nightly
 def test_a_host_pulls_it_and_trains(trained: Lab) -> None:
     password = trained.password
     login = ("docker", "login", "-u", "lab", "--password-stdin", "registry:5000")
@@ -120,6 +121,7 @@ def test_a_host_pulls_it_and_trains(trained: Lab) -> None:
     assert "ssh_host" not in listed.stdout  # no key that all who have the image know
 
 
+@pytest.mark.nightly
 def test_push_of_an_image_of_ones_own(trained: Lab) -> None:
     host = docker("inspect", "--format", "{{.Config.Image}}", trained.container("gpu1"))
     docker("tag", host, f"{trained.name}/mine:1")

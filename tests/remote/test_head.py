@@ -75,7 +75,7 @@ def test_on_a_host_of_ones_own(own: server.Sshd, user: str, agent: Path) -> None
     for _controller in range(2):
         with connect(found, found.hosts, NOBODY) as fanout:
             head = Head(fanout.transports[0], on_host(), "taco-launch -i c.yaml")
-            assert head.call("list") == [{"rows": []}]
+            assert head.call("list") == [{"rows": ()}]
             with pytest.raises(AgentError, match="job x: there is none") as caught:
                 head.call("get", name="x")
             assert caught.value.hint == "see them all: taco-launch -i c.yaml list"
@@ -89,7 +89,7 @@ def test_in_a_container_as_root_by_sudo(own: server.Sshd) -> None:
     found = of(own, "asked")
     seat = replace(in_container("taco-launch-c"), folder="/run/test/state/agent/")
     with connect(found, found.hosts, Access("pässword")) as fanout:
-        assert Head(fanout.transports[0], seat).call("list") == [{"rows": []}]
+        assert Head(fanout.transports[0], seat).call("list") == [{"rows": ()}]
     (agent,) = (own.folder / "state/agent").iterdir()
     assert (agent.owner(), agent.stat().st_mode & 0o777) == ("root", 0o600)
     with connect(found, found.hosts, NOBODY) as fanout, pytest.raises(HostError, match="sudo asks for a password"):

@@ -81,7 +81,7 @@ def fails(act: Callable[[Session, Evil], None], folder: Path, seat: Seat | None 
     [
         ((HEADER,), b"x" * (1 << 20), "larger than"),
         ((b"x" * (1 << 20),), b"x" * (1 << 20), "larger than"),
-        ((HEADER,), protocol.dump({"rows": ["x" * 100_000]}), "larger than 32 MiB"),
+        ((HEADER,), protocol.dump({"warning": "x" * 100_000}), "larger than 32 MiB"),
         ((HEADER,), b'{"rows":[' + b"[]," * 1_000_000 + b"[]]}\n", "values"),
         ((HEADER, protocol.dump({"bytes": 10**12})), b"x" * (1 << 20), "bytes: 1000000000000"),
         ((HEADER, protocol.dump({"bytes": -1})), b"", "bytes: -1"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, List, Optional, Tuple
 
 from taco_launch.agent.stamps import Stamper, Times, beside, first_since, now
+from taco_launch.errors import HostError
 
 if TYPE_CHECKING:
     from typing import Pattern
@@ -122,7 +123,7 @@ class Writer:
 
     def _open(self) -> int:
         self._path = segment(self._stem, self._start)
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         return self._file
 
     def _stamp(self) -> None:
@@ -211,7 +212,7 @@ class Reader:
                     return False
                 start, path = next((entry for entry in reversed(present) if entry[0] <= self.offset), present[0])
             try:
-                file = os.open(path, os.O_RDONLY)
+                file = _opened(path)
             except FileNotFoundError:  # dropped this moment: look again
                 continue
             self.close()
@@ -219,6 +220,23 @@ class Reader:
             self.skipped += max(start - self.offset, 0)
             self.offset = max(self.offset, start)
             return True
+
+
+def _opened(path: Path) -> int:
+    """Open a segment to read; the job's ranks may have put anything in its place.
+
+    Raises:
+        FileNotFoundError: there is none.
+        HostError: it is no regular file, or cannot be read.
+    """
+    from taco_launch.agent import untrusted  # noqa: PLC0415 - the ranks' wrappers write alone
+
+    try:
+        return untrusted.open_regular(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise HostError(f"{path}: it cannot be read: {error.strerror}", "what put it there? ls -l") from None
 
 
 def size(stem: Path) -> int:
@@ -247,7 +265,7 @@ def tail(stem: Path, lines: int, end: Optional[int] = None, chosen: "Optional[Pa
         if end is not None and start >= end:
             continue
         try:
-            descriptor = os.open(path, os.O_RDONLY)
+            descriptor = _opened(path)
         except FileNotFoundError:  # the oldest was dropped a moment ago
             break
         first = start

@@ -75,7 +75,7 @@ class Stamper:
 
 def _opened(path: Path) -> Tuple[int, int]:
     """Open an index at the end of its last whole entry; give the file and how long it is."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     try:
         size = os.fstat(file).st_size
         torn = size % _ENTRY.size
@@ -109,7 +109,7 @@ class Times:
 
     def _of(self, begin: int, end: int) -> List[Stamp]:
         if self._file is None:
-            self._file = os.open(self._path, os.O_RDONLY)
+            self._file = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             self._seek(begin)
         found = [(begin, self._at)]
         while True:

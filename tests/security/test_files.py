@@ -5,7 +5,7 @@ import io
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +14,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taco_launch.agent import logs
 from taco_launch.agent.folders import write_private
 from taco_launch.bench import exchange
 from taco_launch.bench.history import open_history
 from taco_launch.cli.main import cli
-from taco_launch.errors import UsageError
+from taco_launch.errors import HostError, UsageError
 from taco_launch.model import codec
 from tests.bench.ladders import ladder
 
@@ -41,6 +42,23 @@ def test_what_is_kept_is_private_whatever_the_umask(tmp_path: Path) -> None:
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
     write_private(tmp_path / "text", "x")
     assert (tmp_path / "text").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+def test_a_log_that_a_rank_put_something_else_in_the_place_of(tmp_path: Path, kind: str) -> None:
+    """A link would show any file that the reader may read, and a FIFO keep it waiting."""
+    (tmp_path / "secret").write_text("root's\n")
+    there = logs.segment(tmp_path / "rank-0", 0)
+    make: dict[str, Callable[[], object]] = {
+        "link": lambda: there.symlink_to(tmp_path / "secret"),
+        "fifo": lambda: os.mkfifo(there),
+        "folder": there.mkdir,
+    }
+    make[kind]()
+    for read in (lambda: logs.Reader(tmp_path / "rank-0").read(), lambda: logs.tail(tmp_path / "rank-0", 1)):
+        with pytest.raises(HostError, match="it cannot be read: "):
+            read()
 
 
 def test_a_history_that_was_empty_is_a_history(tmp_path: Path) -> None:

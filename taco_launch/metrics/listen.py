@@ -70,7 +70,7 @@ class Server(ThreadingHTTPServer):
         return name.lower().rstrip(".") in self._names
 
     def due(self, client: socket.socket, seconds: float | None) -> None:
-        """Give a client so long from now on; None while it waits for us."""
+        """Limit how long a client has from now on; None while it waits for us."""
         self._due[client] = float("inf") if seconds is None else time.monotonic() + seconds
 
     def process_request(self, request: "socket.socket | tuple[bytes, socket.socket]", client_address: object) -> None:

@@ -174,9 +174,8 @@ def test_an_old_driver_gets_a_module_that_is_built_for_it(gpu: RdmaHost) -> None
 
 def test_packages_of_the_controller_on_a_host_that_reaches_no_source(gpu: RdmaHost, tmp_path: Path) -> None:
     purge = "dpkg --purge nvidia-peer-memory-dkms nvidia-peer-memory linux-headers-$(uname -r) >/dev/null 2>&1"
-    gpu.sh(
-        f"simulated-hardware set driver 450.80.02; simulated-hardware boot; {purge}; apt-get -q update >/dev/null 2>&1; :"
-    )
+    old = "simulated-hardware set driver 450.80.02; simulated-hardware set fabricmanager 450.80.02; simulated-hardware boot"
+    gpu.sh(f"{old}; {purge}; apt-get -q update >/dev/null 2>&1; :")
     gpu.sh(
         "mkdir -p /root/debs; cd /root/debs; apt-get -q download nvidia-peer-memory nvidia-peer-memory-dkms >/dev/null"
     )

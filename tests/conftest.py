@@ -101,6 +101,9 @@ def ended_by(events: Path, ask: Callable[[], Any]) -> Callable[[], bool]:
     return check
 
 
+_SLOW_SECONDS = 0.4  # what a check takes that asks a host by the command line
+
+
 def eventually(check: Callable[[], Any], seconds: float = 20, what: str = "") -> Any:
     """Return the first true answer of `check`, which is given that long on an idle machine, and longer on a busy one."""
     begin = time.monotonic()
@@ -109,7 +112,8 @@ def eventually(check: Callable[[], Any], seconds: float = 20, what: str = "") ->
         answer = check()
         if answer:
             return answer
-        time.sleep(max(0.05, 2 * (time.monotonic() - began)))  # at most a third of a core, while others want it
+        took = time.monotonic() - began
+        time.sleep(max(0.05, took if took < _SLOW_SECONDS else 2 * took))  # others want the cores as well
     raise AssertionError(f"waited {waited:.1f} s in vain for {what or check}")
 
 

@@ -29,6 +29,7 @@ class Server(ThreadingHTTPServer):
     """Serves what `collect` gives; one collection at a time, which all who waited for it are given."""
 
     daemon_threads = True
+    request_queue_size = 2 * MOST_CLIENTS  # who comes while all are served is told so, and does not wait to connect
 
     def __init__(self, address: str, port: int, collect: Callable[[], bytes], names: Collection[str] = ()) -> None:
         """Listen, on a free port where `port` is 0; `names` are those that clients may use besides this machine's own.

@@ -52,9 +52,8 @@ def connect(path: Path, *, create: bool, busy: float = BUSY_SECONDS) -> sqlite3.
             raise TacoLaunchError(f"{path}: {where} cannot be made: {error.strerror}", hint=_ELSEWHERE) from None
         if not path.parent.is_dir():
             raise TacoLaunchError(f"{path}: {path.parent} is no folder", hint=_ELSEWHERE)
-        with contextlib.suppress(
-            OSError
-        ):  # SQLite makes files as the umask says, and those beside it like the file itself
+        # SQLite makes a file as the umask says, and those beside it like the file itself.
+        with contextlib.suppress(OSError):
             os.close(private(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     with told(path):
         connection = _opened(path, busy, create=create)

@@ -227,7 +227,7 @@ def _values(line: str) -> List[Any]:
     while place < len(line):
         try:
             value, end = decoder.raw_decode(line, place)
-        except ValueError:
+        except (ValueError, RecursionError):
             return []
         values.append(value)
         place = end + 1 if line[end : end + 1] == " " else end

@@ -6,11 +6,10 @@ from typing import Any, List, Optional, Sequence, Tuple, Union, get_args, get_or
 
 from taco_launch.errors import CANNOT_PLACE, HOST_FAILED
 from taco_launch.frozen import dataclass
-from taco_launch.model.jobs import LAUNCHERS, JobRecord, JobSpec, JobState
+from taco_launch.model.jobs import LATEST, LAUNCHERS, JobRecord, JobSpec, JobState
 from taco_launch.model.slots import is_gpu
 
 _HINT = "\nhint: "
-_MOST = 253_402_300_799  # seconds since the epoch in the year 9999
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ def decoded(values: Sequence[Any]) -> JobRow:
     if not isinstance(values, (list, tuple)) or len(values) != len(FIELDS):
         raise ValueError(f"a job's line has {len(FIELDS)} values: {values!r:.40}")
     for name, value, kinds in zip(FIELDS, values, _kinds()):
-        if type(value) not in kinds or (type(value) in (int, float) and not abs(value) <= _MOST):
+        if type(value) not in kinds or (type(value) in (int, float) and not abs(value) <= LATEST):
             raise ValueError(f"a job's line: {name}: {value!r:.40}")
     given = list(values)
     if given[_LAUNCHER] not in LAUNCHERS:

@@ -12,14 +12,14 @@ from typing import Any
 from taco_launch.errors import HostError
 from taco_launch.frozen import dataclass
 from taco_launch.model.codec import from_json, to_json
-from taco_launch.model.jobs import LAUNCHERS, Event, JobRecord, JobSpec, JobState
+from taco_launch.model.jobs import LATEST, LAUNCHERS, Event, JobRecord, JobSpec, JobState
 
 # Why a job waits: (host, why), what concerns no single host under "".
 Words = tuple[tuple[str, str], ...]
 
 _MOST_EXIT = 255
 _MOST_RANKS, _MOST_SLOTS = 1 << 20, 1 << 12
-_MOST, _MOST_SECONDS = 1 << 63, 253_402_300_799
+_MOST = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -145,9 +145,8 @@ def _bounded(value: Any) -> None:
     level = [value]
     while level:
         for number in level:
-            if isinstance(number, (int, float)) and not abs(number) <= (
-                _MOST_SECONDS if type(number) is float else _MOST
-            ):
+            most = LATEST if isinstance(number, float) else _MOST
+            if isinstance(number, (int, float)) and not abs(number) <= most:  # no NaN either
                 raise ValueError(f"{number!r:.40} is out of range")
         inner = [part for part in level if isinstance(part, (dict, list))]
         level = [part for each in inner for part in (each.values() if isinstance(each, dict) else each)]

@@ -20,6 +20,7 @@ from taco_launch.bench import exchange
 from taco_launch.bench.history import open_history
 from taco_launch.cli.main import cli
 from taco_launch.errors import HostError, UsageError
+from taco_launch.facts.docker import _values
 from taco_launch.model import codec
 from tests.bench.ladders import ladder
 
@@ -88,6 +89,10 @@ def test_depth_is_limited(depth: int) -> None:
         elif depth > 100:
             with pytest.raises(ValueError, match="is nested in more than 100 levels"):
                 codec.load(text.encode())
+
+
+def test_what_an_engine_lists_may_be_nested() -> None:
+    assert _values("[" * 100_000) == []
 
 
 def test_documents_to_compare_with_may_hold_anything(tmp_path: Path) -> None:

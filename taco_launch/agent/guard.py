@@ -266,7 +266,7 @@ class _Guard:
             return {"error": f"{error.message}\nhint: {error.hint}"}
         self._slots = slots
         found = facts.host_with(slots.uuids) if message["look"] else {}
-        told = to_json(slots.look_thoroughly())
+        told = to_json(slots.look_thoroughly(before_taking=True))
         taken = ports.taken(message["ports"])
         return {"host": found, "occupancy": told, "taken": taken, "boot": facts.boot_id()}
 
@@ -367,7 +367,7 @@ class _Guard:
         self._leases.release(gone=not (stays or left.found or left.unknown))
         self._launcher.close()
         sizes = self._sender.sizes()
-        listener = ports.listener(self._port) if self._port else ""
+        listener = ports.listener(self._port) if self._port and message.get("listener") else ""
         found = [entry.pid for entry in left.found]
         self._tell(op="ended", left=found, unknown=left.unknown, sizes=sizes, listener=listener)
         self._done = not self._elsewhere

@@ -42,9 +42,8 @@ def free(allowed: Optional[Sequence[int]], is_leased: Callable[[int], bool]) -> 
         skip = int.from_bytes(os.urandom(4), "big") % ((len(candidates) + 1) // 2)
         candidates = candidates[skip:] + candidates[:skip]
     for port in candidates:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
-            probe.bind(("", port))
-            found = int(probe.getsockname()[1])
+        with contextlib.suppress(OSError):
+            found = _bound(port)
             if not is_leased(found):
                 return found
     which = "port" if allowed is None else f"port from {allowed[0]} to {allowed[1]}"
@@ -52,6 +51,25 @@ def free(allowed: Optional[Sequence[int]], is_leased: Callable[[int], bool]) -> 
         f"no {which} is free on {socket.gethostname()}",
         hint="widen network.port_range, or see who has them: ss -ltnp",
     )
+
+
+def _bound(port: int) -> int:
+    """Return the port, or any for 0, that nobody has on any address of this host: both families could bind it.
+
+    Raises:
+        OSError: somebody has it.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("", port))
+        port = int(probe.getsockname()[1])
+        try:
+            with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as other:
+                other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                other.bind(("", port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:  # any other: this host has no IPv6
+                raise
+    return port
 
 
 def taken(allowed: Optional[Sequence[int]]) -> List[int]:

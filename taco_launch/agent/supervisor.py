@@ -337,6 +337,7 @@ class _Supervisor:
             begun=self._launcher is not None,
             timeout=self._spec.policy.host_loss_timeout,
             leave=self._leaves(),
+            well=self._ranks.all_well,
         )
         left = [self._left_here()]
         remote = self._gang.remote

@@ -1,6 +1,8 @@
 """The operation `logs`: the log of a job, or a part of it, as it is and as it becomes."""
 
 import math
+import os
+import select
 import time
 from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
 
@@ -8,6 +10,7 @@ from taco_launch import queue
 from taco_launch.agent import records, recovery, views, wake
 from taco_launch.agent.excerpt import Excerpt
 from taco_launch.agent.folders import JobFolder, Jobs
+from taco_launch.agent.launcher import wake_on_child
 from taco_launch.agent.merge import beginning
 from taco_launch.model.jobs import JobRecord
 from taco_launch.state import suspension
@@ -39,7 +42,7 @@ def logs(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
     excerpt = Excerpt(folder, request, request.get("log"))
     yield {"offset": excerpt.offset, "log": excerpt.attempt, "since": request.get("since"), "bytes": 0}
     until = time.monotonic() + (request.get("seconds") or math.inf)
-    told, reader = _Told(), records.Reader(folder)
+    told, reader, wakeup = _Told(), records.Reader(folder), wake_on_child()
     look_at, pause, state = 0.0, _POLL_SECONDS[0], None
     while True:
         if time.monotonic() >= look_at:
@@ -68,7 +71,8 @@ def logs(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
         if time.monotonic() > until:
             return
         yield from told.news(folder, record)
-        time.sleep(pause)
+        if select.select([wakeup], [], [], pause)[0]:  # the supervisor, where this process has started it
+            os.read(wakeup, 4096)
 
 
 def _all(excerpt: Excerpt, *, final: bool) -> Frames:

@@ -41,13 +41,14 @@ def take(
         message["owner"],
         pid=os.getpid(),
     )
-    count, asked, port = message["count"], list(message["ports"]), message["rendezvous"]
+    count, asked, port, fresh = message["count"], list(message["ports"]), message["rendezvous"], 0
     order = _Order(folder, slots, message)
     recent = time.monotonic() - slots.used_at < _RECENT_SECONDS
     use = slots.use if recent else None
     try:
         if port is not None:
-            port = port or ports.free(message["allowed"], held.is_leased)
+            fresh = 0 if port else ports.free(message["allowed"], held.is_leased)
+            port = port or fresh
             asked.append(port)
         for tried in range(_TRIES):
             names = order.names(held.refused if tried else {}, last=tried == _TRIES - 1)
@@ -57,7 +58,7 @@ def take(
                 break
     except HostError as error:
         return {"slots": None, "error": f"{error.message} ({error.hint})"}
-    heard = ports.heard(asked) if taken else []
+    heard = ports.heard([each for each in asked if each != fresh]) if taken else []
     if heard:  # whoever has them holds no lease of them
         held.release(gone=True)
     if heard or not taken:

@@ -86,7 +86,7 @@ class Settings:
     @property
     def source(self) -> str | None:
         """Which inventory was named, by -i or by the environment; None for this machine."""
-        from taco_launch.inventory.load import VARIABLE
+        from taco_launch.inventory import VARIABLE
 
         return self.inventory if self.inventory is not None else os.environ.get(VARIABLE) or None
 

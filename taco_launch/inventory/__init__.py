@@ -1,1 +1,3 @@
 """What the user wrote -> model values; nothing is imported here, so that `names` costs neither pydantic nor yaml."""
+
+VARIABLE = "TACO_LAUNCH_INVENTORY"

@@ -5,13 +5,13 @@ written, the text is read anew.
 """
 
 import contextlib
-import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from taco_launch.digest import digest
 from taco_launch.model import codec
 from taco_launch.model.codec import from_json, to_json
 
@@ -41,8 +41,8 @@ def _place(kind: type[T], text: bytes, source: str, environ: Mapping[str, str]) 
     package = Path(__file__).parents[1]
     files = [file for folder in ("inventory", "launch", "model") for file in (package / folder).glob("*.py")]
     code = [(str(file), file.stat().st_mtime_ns) for file in sorted(files)]
-    digest = hashlib.sha256(f"{kind.__name__}\0{code}\0{source}\0".encode("utf-8", "surrogateescape") + text)
-    return root / "taco-launch" / "inventories" / f"{digest.hexdigest()[:32]}.json"
+    key = digest(part.encode("utf-8", "surrogateescape") for part in (kind.__name__, str(code), source))
+    return root / "taco-launch" / "inventories" / f"{digest((key.encode(), text))}.json"
 
 
 def _put(file: Path, value: object) -> None:

@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from taco_launch.errors import Fault, SpecError
-from taco_launch.inventory import cache, names
+from taco_launch.inventory import VARIABLE, cache, names
 from taco_launch.inventory.faults import Faults
 from taco_launch.inventory.text import begins_as_yaml, decode, has_yaml_name, is_hostfile
 from taco_launch.model.hosts import Inventory
 from taco_launch.model.instances import is_name
 
-VARIABLE = "TACO_LAUNCH_INVENTORY"
 MAX_BYTES = 1 << 20
 # `Inventory.source` where nothing else was named.
 SHIPPED = "the built-in inventory (this machine)"

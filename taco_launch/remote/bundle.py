@@ -1,12 +1,12 @@
 """The agent's zipapp, built from this package: standard library only, named by the hash of its sources."""
 
-import hashlib
 import io
 import marshal
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 
 import taco_launch
+from taco_launch.digest import digest
 
 _CONTENTS = (
     "__init__.py",
@@ -51,10 +51,8 @@ def sources() -> tuple[tuple[str, bytes], ...]:
 
 def name(contents: tuple[tuple[str, bytes], ...]) -> str:
     """Name the file by its contents."""
-    digest = hashlib.sha256(_MAIN)
-    for path, data in contents:
-        digest.update(f"{path}\0{len(data)}\0".encode() + data)
-    return f"agent-{digest.hexdigest()[:16]}.pyz"
+    parts = (part for path, data in contents for part in (path.encode(), data))
+    return f"agent-{digest((_MAIN, *parts))[:16]}.pyz"
 
 
 def build(contents: tuple[tuple[str, bytes], ...]) -> bytes:

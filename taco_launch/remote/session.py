@@ -5,7 +5,7 @@ it, so that nothing else can take it. The pipe to the host is SSH's or a local p
 """
 
 import io
-import secrets
+import os
 import time
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
@@ -61,7 +61,7 @@ class Plan:
 
 def plan(host: str, command: Command, *, tty: bool = False, login: tuple[str, ...] = ()) -> Plan:
     """Prepare a command, with a marker that nothing else can hold."""
-    return Plan(host, command, secrets.token_hex(16), tty, login)
+    return Plan(host, command, os.urandom(16).hex(), tty, login)
 
 
 @dataclass

@@ -1,5 +1,5 @@
 """`python -m taco_launch` is `taco-launch`."""
 
-from taco_launch.cli.main import main
+from taco_launch.cli.main import script
 
-main()
+script()

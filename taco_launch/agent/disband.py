@@ -1,7 +1,7 @@
 """The end of a gang: every guard ends what is the job's, and what it has of the logs comes over."""
 
 import time
-from typing import Callable, Dict, List, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Sequence, Tuple
 
 from taco_launch.agent import recovery
 from taco_launch.agent.folders import JobFolder
@@ -25,19 +25,18 @@ def end_all(
     meanwhile: Callable[[], None],
     begun: bool,
     timeout: float,
-    leave: bool,
-    well: bool,
+    how: Mapping[str, bool],
 ) -> List[str]:
     """Have every guard end the job; wait until each has said so, is given up, or is gone.
 
     `orphans` (pid, start) are processes of this host that the job has left to us. `whole(host)` says whether all logs of
     a host are here; a host is given up when it was silent for `timeout` seconds, or its logs came no further for as
-    long. Where no rank was started (`begun` is false) nobody is waited for longer than a moment. With `leave` what still
-    runs is left alone. Where the ranks did not end `well`, the one who has the port where they meet is looked for. Gives the hosts that have ended the job but whose logs are not all here.
+    long. Where no rank was started (`begun` is false) nobody is waited for longer than a moment. `how` are words of
+    the order: with `leave` what still runs is left alone, with `listener` it is looked up who has the ranks' port. Gives the hosts that have ended the job but whose logs are not all here.
     """
     for link in gang.links:
         # Where one is gone already, its last words are read all the same.
-        link.order("end", roots=orphans if link is gang.here else [], leave=leave, listener=not well)
+        link.order("end", roots=orphans if link is gang.here else [], **how)
     begin = time.monotonic()
     further: Dict[str, Tuple[object, float]] = {}
     stuck: List[str] = []

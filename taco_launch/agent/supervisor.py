@@ -336,8 +336,7 @@ class _Supervisor:
             meanwhile=self._meanwhile,
             begun=self._launcher is not None,
             timeout=self._spec.policy.host_loss_timeout,
-            leave=self._leaves(),
-            well=self._ranks.all_well,
+            how={"leave": self._leaves(), "listener": self._cut_short is None and not self._ranks.all_well},
         )
         left = [self._left_here()]
         remote = self._gang.remote

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -118,7 +118,19 @@ def _told(error: click.NoSuchOption) -> click.UsageError:
     return foreign.told(error)
 
 
-def main() -> None:
+def script() -> None:
+    """Run `main` as a program of its own: it leaves without the interpreter's end, which frees each module (20 ms)."""
+    try:
+        main()
+    except SystemExit as done:
+        code = done.code if isinstance(done.code, int) else FAILED
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            stream.flush()
+    os._exit(code)
+
+
+def main() -> NoReturn:
     """Run the command line and exit with the code that design and --help promise."""
     if sys.stdout is None:  # closed by the caller (`>&-`)
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives

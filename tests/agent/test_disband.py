@@ -40,7 +40,7 @@ def end(folder: JobFolder, come: int, *, tells_end: bool = True) -> tuple[list[s
         meanwhile=lambda: None,
         begun=True,
         timeout=TIMEOUT,
-        leave=False,
+        how={"leave": False},
     )
     return stuck, remote, time.monotonic() - begin
 

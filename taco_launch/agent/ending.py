@@ -1,13 +1,15 @@
 """How an attempt ended, recorded: the end of its job, or that the job is tried again."""
 
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from taco_launch import state
 from taco_launch.agent import records
 from taco_launch.agent.folders import JobFolder
-from taco_launch.agent.why import Told, blamed, explained, last_lines
 from taco_launch.model.codec import to_json
 from taco_launch.model.jobs import JobSpec, JobState, RankEnd
+
+if TYPE_CHECKING:  # it has tables of what programs say, and a job that went well needs none of them
+    from taco_launch.agent.why import Told
 
 
 class End(NamedTuple):
@@ -32,11 +34,13 @@ class End(NamedTuple):
 
 def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: End) -> None:
     """Append the event; `folder` is that of the attempt. What the caller brought is removed with the last one."""
-    failure = state.culprit(blamed(folder, end.failures), end.code)
+    failure = state.culprit(_blamed(folder, end.failures), end.code)
     each = spec.procs_per_gpu
     job_state, code, reason = state.verdict(end.np, len(end.started), failure, end.code, end.cut_short, each)
-    told = Told((), 0)
+    told: Optional[Told] = None
     if job_state is JobState.FAILED:
+        from taco_launch.agent.why import explained  # noqa: PLC0415
+
         first = end.started.get(0, end.here)
         ended_itself = end.cut_short is None
         reason, told = explained(folder, reason, failure, len(end.started), first, ended_itself=ended_itself)
@@ -44,7 +48,9 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: End) -
     data: Dict[str, Any] = {}
     host = end.lost_host
     if failure and not end.cut_short:
-        log, lines = last_lines(folder, spec, failure, told.line)
+        from taco_launch.agent.why import last_lines  # noqa: PLC0415
+
+        log, lines = last_lines(folder, spec, failure, 0 if told is None else told.line)
         data, host = {"rank": failure.rank, "host": failure.host, "log": log, "lines": lines}, failure.host
     again = state.retry(spec.policy, records.record(folder), job_state, code, host, hung=end.hung)
     if again is not None:
@@ -52,7 +58,15 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: End) -
         more = {"delay": again.delay, "left_out": again.left_out, "lost": lost, "exit_code": code}
         events.add(state.RESTARTING, reason, **data, **more)
         return
-    if told.findings:
+    if told is not None and told.findings:
         data["findings"] = to_json(told.findings)
     folder.caller.unlink(missing_ok=True)
     records.ended(events, job_state, code, reason, **data)
+
+
+def _blamed(folder: JobFolder, failures: Tuple[RankEnd, ...]) -> Tuple[RankEnd, ...]:
+    if not failures:
+        return failures
+    from taco_launch.agent.why import blamed  # noqa: PLC0415
+
+    return blamed(folder, failures)

@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from typing import Callable, List, Mapping, Optional, Sequence
 
 import taco_launch
@@ -78,6 +77,8 @@ def start(
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
     except BaseException:  # noqa: BLE001 - the interpreter's own end is the parent's, and would write its buffers again
+        import traceback  # noqa: PLC0415 - no child that works needs it
+
         traceback.print_exc()
     finally:
         os._exit(code)

@@ -2,7 +2,6 @@
 
 import os
 import time
-import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Mapping
@@ -54,7 +53,7 @@ def _make(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> JobFolder:
         records.write_json(draft.caller, caller)
         suspend = {"suspend": True} if spec.policy.suspend else {}
         why = "submitted to wait until it is resumed" if suspend else state.FOR_SLOTS
-        records.Events(draft).add(state.SUBMITTED, why, id=uuid.uuid4().hex, **suspend)
+        records.Events(draft).add(state.SUBMITTED, why, id=os.urandom(16).hex(), **suspend)
         jobs.mark(spec.name)
         try:
             return jobs.publish(draft, spec.name)

@@ -5,6 +5,7 @@ supervisor. Where there is no place it says why, and ends: the scheduler starts 
 """
 
 import contextlib
+import importlib
 import os
 import signal
 import subprocess
@@ -195,6 +196,8 @@ class _Supervisor:
         begin = time.monotonic()
         for link in self._gang.remote:
             link.heard = begin
+        # What an end may need, while the ranks start; later, the agent's file may be gone.
+        importlib.import_module("taco_launch.agent.why")
         if self._record.started is not None:  # the time that it may run is that of all its attempts
             begin -= max(0.0, time.time() - self._record.started)
         while self._launcher.poll() is None:

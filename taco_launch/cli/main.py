@@ -9,7 +9,7 @@ import click
 
 import taco_launch
 from taco_launch.cli import render, verbs
-from taco_launch.cli.options import Settings, inventory_option, output_options, settings_of, talk_options
+from taco_launch.cli.options import Settings, inventory_option, output_options, settings_of, talk_options, this_machine
 from taco_launch.command import as_typed
 from taco_launch.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError, UsageError
 
@@ -61,6 +61,9 @@ class _Verbs(click.Group):
                 raise UsageError(f"{args[0]} is no verb; taco-launch starts the ranks itself", hint=typed)
         name, command, rest = super().resolve_command(ctx, args)
         if isinstance(command, verbs.Verb):
+            op = verbs.ahead(command.name or "", rest)
+            if op and settings_of(ctx).source is None and not ctx.resilient_parsing:
+                this_machine().ahead(op)
             command = self.commands[command.name or ""] = command.load()
         return name, command, rest
 

@@ -42,6 +42,7 @@ class Seconds(click.types.FloatParamType):
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+_THIS_MACHINE = "taco_launch.this_machine"
 FORMATS = ("table", "wide", "json", "yaml")
 
 
@@ -55,6 +56,19 @@ def local_names() -> frozenset[str]:
     import socket
 
     return frozenset((socket.gethostname(), socket.getfqdn()))
+
+
+def this_machine() -> "Head":
+    """Return the head that is this machine, the same for all of a command."""
+    from taco_launch.remote.head import Head
+    from taco_launch.remote.local import Local
+    from taco_launch.remote.seat import here
+
+    context = click.get_current_context(silent=True)
+    meta: dict[str, Any] = {} if context is None else context.meta
+    head: Head = meta.get(_THIS_MACHINE) or Head(Local(), here(os.environ, os.geteuid()))
+    meta[_THIS_MACHINE] = head
+    return head
 
 
 @dataclass(frozen=True)
@@ -111,13 +125,10 @@ class Settings:
 
     def head(self, access: "Access") -> "Head":
         """Reach the head: the inventory's, else this machine. What is opened is closed at the command's end."""
-        from taco_launch.remote.head import Head, reach
-
         if self.source is None:
-            from taco_launch.remote.local import Local
-            from taco_launch.remote.seat import here
+            return this_machine()
+        from taco_launch.remote.head import reach
 
-            return Head(Local(), here(os.environ, os.geteuid()))
         context = click.get_current_context()
         return context.with_resource(reach(self.load(), access, os.environ, self.typed))
 

@@ -89,7 +89,6 @@ def run(
         asked = "--explain" if explain else "--out" if out else f"--json (or -o {settings.output})"
         raise UsageError(f"{asked} goes with --dry-run", hint="add --dry-run, which starts nothing")
     wish = Asked(settings, command, options)
-    head = None if dry_run else _ahead(settings, options)
     spec = spec_of(settings, wish.command, wish.options)
     wish.check(spec)
     if spec.policy.suspend:
@@ -97,7 +96,7 @@ def run(
     if dry_run:
         _print_plan(settings, spec, access_of(options), out or "", explain=explain)
         return 0
-    return _run(settings, head or settings.head(access_of(options)), spec).record.exit_code or 0
+    return _run(settings, settings.head(access_of(options)), spec).record.exit_code or 0
 
 
 @click.command(cls=JobCommand)
@@ -135,10 +134,9 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
     from taco_launch.queue import why
 
     wish = Asked(settings, command, options)
-    head = _ahead(settings, options)
     spec = spec_of(settings, wish.command, wish.options)
     wish.check(spec)
-    job = jobs.submit(head or settings.head(access_of(options)), spec, os.environ)
+    job = jobs.submit(settings.head(access_of(options)), spec, os.environ)
     _require_started(job)
     render.waits(settings, job.spec.name, why(job.record, job.spec.name))
     for warning in job.record.warnings:
@@ -151,15 +149,6 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
         click.echo(job.spec.name)
         settings.talk(f"follow it: {settings.typed} logs -f {job.spec.name}")
     return 0
-
-
-def _ahead(settings: Settings, options: "Mapping[str, Any]") -> "Head | None":
-    """Start this machine's agent, where jobs run here: it loads what it needs while the job is made of the options."""
-    if settings.source is not None:
-        return None
-    head = settings.head(access_of(options))
-    head.ahead("submit")
-    return head
 
 
 def _require_started(job: "Job") -> None:

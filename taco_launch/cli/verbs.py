@@ -1,7 +1,7 @@
 """The verbs of the command line by name and help; each is loaded when it is called, since `--help` needs none of them."""
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -48,6 +48,20 @@ _VERBS = {
     "trust": ("trust", "Show the SSH host keys of hosts (all without HOST), ask, and keep the new ones."),
     "wait": ("jobs", "Wait for a job's end and exit with its code."),
 }
+
+
+# What an agent of this machine does for a verb, and what may not stand before COMMAND then: a job elsewhere, or none.
+_AHEAD = {"run": "submit", "submit": "submit"}
+_NOT_AHEAD = ("-i", "--inventory", "--dry-run", "-h", "--help", "--schema")
+
+
+def ahead(name: str, arguments: Sequence[str]) -> str:
+    """Return which operation of this machine's agent a verb will ask for, "" where that is not known yet.
+
+    That agent is started before the verb is loaded, and loads what it needs beside it; without a question it ends.
+    """
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "" if any(word.startswith(_NOT_AHEAD) for word in own) else _AHEAD.get(name, "")
 
 
 class Verb(click.Command):

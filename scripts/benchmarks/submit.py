@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
         environ = pairing.environment(**state)
         verdicts.need("taco-launch", environ)
         with one_lab.made(asked.lab, environ, hosts=_HOSTS, slots=_SLOTS) as lab:
-            contenders = _contenders(lab, environ)
+            contenders = _contenders(lab, environ, Path(scratch))
             found = pairing.interleave(contenders, environ, runs=asked.runs, timeout=asked.timeout, tell=verdicts.tell)
     report = verdicts.Report(
         "submit", asked.runs, (_rows(found),), _bars(found), {"commands": verdicts.commands(found)}
@@ -58,9 +58,14 @@ def _asked(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _contenders(lab: str, environ: Mapping[str, str]) -> tuple[pairing.Contender, ...]:
-    """Give the three commands; `OMPI_COMM_WORLD_RANK` is what every one of them tells its ranks."""
-    ours = ("taco-launch", "-i", f"lab:{lab}")
+def _contenders(lab: str, environ: Mapping[str, str], scratch: Path) -> tuple[pairing.Contender, ...]:
+    """Give the three commands; `OMPI_COMM_WORLD_RANK` is what every one of them tells its ranks.
+
+    The lab's inventory is written to a file, as a cluster has one: `-i lab` asks the engine each time.
+    """
+    inventory = scratch / "hosts.yaml"
+    inventory.write_text(pairing.prepare(("taco-launch", "-i", f"lab:{lab}", "inventory", "-o", "yaml"), environ))
+    ours = ("taco-launch", "-i", str(inventory))
     hosts = ",".join(f"gpu{number}:{_SLOTS}" for number in range(1, _HOSTS + 1))
     job = ("-H", hosts, "--np", str(_NP))
     line = pairing.prepare((*ours, "run", *job, "--dry-run", "--", *_COMMAND), environ).strip()

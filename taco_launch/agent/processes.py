@@ -17,8 +17,8 @@ from taco_launch.launch.env import JOB_ID, SERVICE
 _SERVICE = f"{SERVICE}=1".encode()
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 _SETTLE_SECONDS = 1.0
-# In the middle of execve(2) a process has no environment for a moment: where one has none, nothing found has to be so
-# twice.
+# In the middle of execve(2) a process has no environment for a moment, and one that ends may have forked just before:
+# where there was such a process, nothing found has to be so twice.
 _LOOKS = 2
 _PAUSE_SECONDS = 0.01
 _ROUNDS = 10
@@ -38,13 +38,14 @@ class Process(NamedTuple):
 class Scan(NamedTuple):
     """The processes found to belong to a job, and why there may be more (empty when all of /proc could be read).
 
-    `groups` are the process groups that hold no other process. `blank` says that a process had an empty environment.
+    `groups` are the process groups that hold no other process. `unsure` says that a process had an
+    empty environment, or was gone when it was looked at.
     """
 
     found: Tuple[Process, ...]
     unknown: str = ""
     groups: FrozenSet[int] = frozenset()
-    blank: bool = False
+    unsure: bool = False
 
 
 def become_subreaper() -> None:
@@ -83,7 +84,7 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
     begin = min((start for _pid, start in roots), default=0)
     present: Dict[int, Process] = {}
     members: Set[int] = set()
-    unreadable, blank = 0, False
+    unreadable, unsure = 0, False
     for pid in _newest_first():
         entry = identify(pid)
         try:
@@ -91,12 +92,13 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
         except OSError:  # gone meanwhile, all or all but its other threads
             entry, variables = identify(pid), []
         if entry is None:
+            unsure = True
             continue
         present[pid] = entry
         if variables is None:
             unreadable += bool(job_id) and entry.start >= begin and not _gone(entry) and not _is_of_a_login(entry)
         elif variables == [b""]:
-            blank = blank or (entry.start >= begin and not _gone(entry))
+            unsure = unsure or (entry.start >= begin and not _gone(entry))
         elif _SERVICE in variables:
             services.add(pid)
         elif job_id and needle in variables:
@@ -111,7 +113,7 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
         found = _closure(({entry.pid for entry in found} | more) - own, present, own)
     others = {entry.group for entry in present.values() if entry not in found and not _gone(entry)}
     alive = tuple(entry for entry in sorted(found) if not _gone(entry))
-    return Scan(alive, _why_unknown(unreadable), frozenset(entry.group for entry in alive) - others, blank)
+    return Scan(alive, _why_unknown(unreadable), frozenset(entry.group for entry in alive) - others, unsure)
 
 
 def of_user(uid: int) -> List[Process]:
@@ -155,8 +157,8 @@ def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) ->
         # A process on its way out cannot be read either: what stays unknown for longer is something else.
         looks = looks + 1 if not left.found else 0
         known = not left.unknown or time.monotonic() - begin > _SETTLE_SECONDS
-        if (looks >= (_LOOKS if left.blank else 1) and known) or time.monotonic() > deadline:
-            return left
+        if (looks >= (_LOOKS if left.unsure else 1) and known) or time.monotonic() > deadline:
+            return Scan(left.found, left.unknown, left.groups)
         looks = min(looks, _LOOKS - 1)
         _signal(now, signal.SIGKILL)
         _signal_groups(groups, signal.SIGKILL)

@@ -51,6 +51,15 @@ def test_a_free_port_of_the_allowed_ones() -> None:
         ports.free(None, lambda _port: True)
 
 
+def test_a_port_that_is_taken_in_ipv6_alone_is_not_free() -> None:
+    with socket.socket(socket.AF_INET6) as taken:
+        taken.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        taken.bind(("", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(HostError, match="is free"):
+            ports.free((port, port), nobodys)
+
+
 def test_a_port_that_a_job_has_is_no_other_jobs_and_leaves_no_file(tmp_path: Path) -> None:
     one, other = Leases(tmp_path), Leases(tmp_path)
     assert not other.is_leased(41000)

@@ -1,6 +1,7 @@
 """`agent submit`: a job is made known to the queue, and its caller told what came of it."""
 
 import os
+import select
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, Callable, Dict, Iterable, Mapping
 from taco_launch import state
 from taco_launch.agent import counts, records, recovery, schedule, tail, views, wake
 from taco_launch.agent.folders import JobFolder, Jobs
+from taco_launch.agent.launcher import wake_on_child
 from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.model.codec import from_json
 from taco_launch.model.jobs import JobSpec, JobState
@@ -39,7 +41,8 @@ def submit(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Iterable[Any]:
         counts.removed(jobs, folder)  # it was never let in, and the answer says why
     yield {"job": views.told(folder, spec, record)}
     if request["follow"] and not refused:
-        yield from tail.logs(jobs, agent, {"name": folder.name, "follow": True, "seconds": request.get("seconds")})
+        asked = {"name": folder.name, "follow": True, "seconds": request.get("seconds")}
+        yield from tail.logs(jobs, agent, asked, _until_a_child_ends())
 
 
 def _make(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> JobFolder:
@@ -96,6 +99,17 @@ def _await_word(jobs: Jobs, agent: str, folder: JobFolder) -> None:
             ensure_at = time.monotonic() + _ENSURE_SECONDS
             wake.ensure(jobs, agent)
         time.sleep(_POLL_SECONDS)
+
+
+def _until_a_child_ends() -> Callable[[float], object]:
+    """Return what waits for the end of a child, for so many seconds: the job's supervisor is one where it ran at once."""
+    wakeup = wake_on_child()
+
+    def wait(seconds: float) -> None:
+        if select.select([wakeup], [], [], seconds)[0]:
+            os.read(wakeup, 4096)
+
+    return wait
 
 
 OPERATIONS: Dict[str, Callable[[Jobs, str, Mapping[str, Any]], Iterable[Any]]] = {"submit": submit}

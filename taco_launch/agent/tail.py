@@ -1,8 +1,6 @@
 """The operation `logs`: the log of a job, or a part of it, as it is and as it becomes."""
 
 import math
-import os
-import select
 import time
 from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
 
@@ -10,7 +8,6 @@ from taco_launch import queue
 from taco_launch.agent import records, recovery, views, wake
 from taco_launch.agent.excerpt import Excerpt
 from taco_launch.agent.folders import JobFolder, Jobs
-from taco_launch.agent.launcher import wake_on_child
 from taco_launch.agent.merge import beginning
 from taco_launch.model.jobs import JobRecord
 from taco_launch.state import suspension
@@ -25,7 +22,9 @@ _LOOK_SECONDS = 1.0
 Frames = Iterable[Any]
 
 
-def logs(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
+def logs(
+    jobs: Jobs, agent: str, request: Mapping[str, Any], wait: Optional[Callable[[float], object]] = None
+) -> Frames:
     """Give a log as frames `{"offset", "bytes"}` with the bytes behind, and the job at its end.
 
     The request has `name` and `follow`, and may have: one of `rank`, `host` and `instance`; `attempt`; `tail`, a number
@@ -34,7 +33,8 @@ def logs(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
 
     Where `seconds` are given, the answer ends without the job after so long: who follows asks again, and a follower
     that has gone leaves nothing behind for longer. A follower is told as well what the job waits for, `{"waiting"}`,
-    that it has a place then, `{"began"}`, and its state.
+    that it has a place then, `{"began"}`, and its state. `wait` waits for so many seconds, or for less where something
+    has come; by default it sleeps.
     """
     folder = jobs.get(request["name"])
     if request.get("ago") is not None:
@@ -42,7 +42,7 @@ def logs(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
     excerpt = Excerpt(folder, request, request.get("log"))
     yield {"offset": excerpt.offset, "log": excerpt.attempt, "since": request.get("since"), "bytes": 0}
     until = time.monotonic() + (request.get("seconds") or math.inf)
-    told, reader, wakeup = _Told(), records.Reader(folder), wake_on_child()
+    told, reader = _Told(), records.Reader(folder)
     look_at, pause, state = 0.0, _POLL_SECONDS[0], None
     while True:
         if time.monotonic() >= look_at:
@@ -71,8 +71,7 @@ def logs(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
         if time.monotonic() > until:
             return
         yield from told.news(folder, record)
-        if select.select([wakeup], [], [], pause)[0]:  # the supervisor, where this process has started it
-            os.read(wakeup, 4096)
+        (wait or time.sleep)(pause)
 
 
 def _all(excerpt: Excerpt, *, final: bool) -> Frames:

@@ -134,15 +134,20 @@ def test_where_the_locks_cannot_be_read_nothing_is_free(
 def test_before_slots_are_taken_locks_are_read_only_where_there_is_a_record(
     hold: Callable[..., Leases], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[locks.Locks] = []
-    real = locks.read
-    monkeypatch.setattr(locks, "read", lambda: read.append(real()) or read[-1])
+    reads: list[object] = []
+    read = locks.read
+
+    def counted() -> locks.Locks:
+        reads.append(None)
+        return read()
+
+    monkeypatch.setattr(locks, "read", counted)
     slots = occupancy.Slots(place, "2")
     assert slots.look_thoroughly(before_taking=True).free == 2
-    assert not read
+    assert not reads
     hold("vgg16", "slot-0")
     assert slots.look_thoroughly(before_taking=True).free == 1
-    assert read
+    assert reads
 
 
 def test_a_file_that_cannot_be_looked_at_is_no_free_slot(place: Path) -> None:

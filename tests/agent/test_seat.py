@@ -141,10 +141,10 @@ def test_an_old_python_says_so_before_it_reads_the_agent(tmp_path: Path) -> None
 
 def test_a_part_of_python_is_named_by_what_it_lacks(agent: Path, tmp_path: Path) -> None:
     """As Debian's python3-minimal is: no shutil, no uuid."""
-    script = "import runpy, sys; sys.modules['ctypes'] = None; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0])"
+    script = "import runpy, sys; sys.modules['shutil'] = None; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0])"
     argv = [sys.executable, "-I", "-S", "-c", script, str(agent), "submit"]
     done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "unready module ctypes\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "unready module shutil\n", "")
     host = seat.on_host().refused("gpu1", "module", "uuid", "taco-launch setup")
     assert host.message == "gpu1: its python3 has no module uuid: only a part of Python is installed"
 

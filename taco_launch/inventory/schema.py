@@ -15,6 +15,7 @@ from taco_launch.inventory.values import (
     EnvValue,
     Feature,
     FilePath,
+    Fingerprint,
     GidIndex,
     GroupName,
     HostLossTimeout,
@@ -184,6 +185,10 @@ class Docker(Section):
     url: Url | None = Field(
         default=None, description="docker: a mirror of download.docker.com. script: where the script is."
     )
+    key_fingerprint: Fingerprint | None = Field(
+        default=None,
+        description="docker: fingerprint of the key that signs the repository, where that is none of Docker's.",
+    )
     sha256: Sha256 | None = Field(default=None, description="SHA-256 of the script.")
     packages: OwnFile | None = Field(
         default=None, description="Folder of this machine with the package files (.deb or .rpm): a path from / or ~/."
@@ -214,6 +219,9 @@ class Toolkit(Section):
         default=None,
         description="Key that signs the repository: a URL, or a file of this machine: a path from / or ~/. "
         "Without it gpgkey of the repository.",
+    )
+    key_fingerprint: Fingerprint | None = Field(
+        default=None, description="Fingerprint of a key that is fetched, where that is not NVIDIA's."
     )
     packages: OwnFile | None = Field(
         default=None, description="Folder of this machine with the package files (.deb or .rpm): a path from / or ~/."

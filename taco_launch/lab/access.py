@@ -54,6 +54,11 @@ class Access:
         return self.folder / "ca.crt"
 
     @property
+    def fingerprint(self) -> Path:
+        """The fingerprint of the key that signs the simulated packages, which hosts fetch over HTTP: one line."""
+        return self.folder / "packages-fingerprint"
+
+    @property
     def image(self) -> Path:
         """The training image, as hosts of the lab call it: one line; there while the registry has it."""
         return self.folder / "training-image"

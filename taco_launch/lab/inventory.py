@@ -62,10 +62,15 @@ def load(source: str, environ: Mapping[str, str]) -> Inventory:
         ),
         container=_container(files),
         network=Network(port_range=_PORTS),
-        toolkit=Toolkit() if found[0].gpus == NO_GPUS else Toolkit(url=repository.TOOLKIT_URL),
+        toolkit=Toolkit() if found[0].gpus == NO_GPUS else _toolkit(files),
         source=f"{_WORD}:{lab}",
         known_hosts=str(files.known_hosts),
     )
+
+
+def _toolkit(files: access.Access) -> Toolkit:
+    fingerprint = files.fingerprint.read_text("utf-8").strip() if files.fingerprint.is_file() else None
+    return Toolkit(url=repository.TOOLKIT_URL, key_fingerprint=fingerprint)
 
 
 def _container(files: access.Access) -> Container | None:

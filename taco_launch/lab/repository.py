@@ -3,6 +3,7 @@
 from importlib import resources
 
 from taco_launch.errors import HostError
+from taco_launch.frozen import dataclass
 from taco_launch.lab import hosts, packages
 from taco_launch.lab.engine import execute
 from taco_launch.lab.labels import REGISTRY, LabHost
@@ -47,8 +48,17 @@ done
 """
 
 
-def start(host: LabHost, container: str) -> tuple[str, bool]:
-    """Have the registry host serve the packages of today; give the key that signs them, and whether they were built.
+@dataclass(frozen=True)
+class Served:
+    """The repository as it is served: the key that signs it, that key's fingerprint, and whether it was built just now."""
+
+    key: str
+    fingerprint: str
+    built: bool
+
+
+def start(host: LabHost, container: str) -> Served:
+    """Have the registry host serve the packages of today.
 
     Raises:
         HostError: it does not.
@@ -56,14 +66,14 @@ def start(host: LabHost, container: str) -> tuple[str, bool]:
     script = resources.files("taco_launch.lab.packages").joinpath("build.sh").read_text("utf-8")
     trees = hosts.packed(packages.tree(packages.packages()))
     answer = execute(container, "/bin/sh", "-c", script, "build", _FOLDER, ADDRESS, stdin=trees)
-    built, _, key = answer.text.partition("\n")
+    built, fingerprint, key = (*answer.text.split("\n", 2), "", "")[:3]
     served = execute(container, "/bin/sh", "-c", _SERVE)
     if answer.code or served.code or "BEGIN PGP" not in key:
         raise HostError(
             f"{host.name}: no apt repository of simulated packages: {answer.stderr or served.stderr or answer.text}",
             hint=f"taco-launch lab exec --name {host.lab} {host.name} -- journalctl -u lab-packages",
         )
-    return key + "\n", bool(built)
+    return Served(key + "\n", fingerprint, bool(built))
 
 
 def offer(host: LabHost, container: str, key: str) -> None:

@@ -221,14 +221,15 @@ def _open(lab: Sequence[LabHost], containers: Mapping[str, str], files: access.A
     key = files.make_key()
     running = {found.host.name for found in hosts.find(lab[0].lab) if found.state == "running"}
     changes: list[str] = []
-    packages_key = ""
+    served: repository.Served | None = None
     if REGISTRY in running:
         login = registry.start(lab[-1], containers[REGISTRY])
         changes += ["kept the registry's password"] * files.keep(files.password, login.password + "\n")
         changes += ["kept the registry's certificate"] * files.keep(files.authority, login.authority)
         if lab[-1].gpus != NO_GPUS:
-            packages_key, built = repository.start(lab[-1], containers[REGISTRY])
-            changes += ["built the simulated packages"] * built
+            served = repository.start(lab[-1], containers[REGISTRY])
+            changes += ["built the simulated packages"] * served.built
+            changes += ["kept their key's fingerprint"] * files.keep(files.fingerprint, served.fingerprint + "\n")
 
     def enter(host: LabHost, _stop: Event) -> tuple[LabHost, str, str]:
         """Let the controller's key in; give the host's own public keys, and "admitted" where the key was not in yet."""
@@ -239,8 +240,8 @@ def _open(lab: Sequence[LabHost], containers: Mapping[str, str], files: access.A
             raise HostError(f"{host.name}: no access to it: {admitted.stderr or keys.stderr}")
         if files.authority.is_file():
             registry.trust(host, container, files.authority.read_text("utf-8"))
-        if packages_key and not host.is_registry:
-            repository.offer(host, container, packages_key)
+        if served is not None and not host.is_registry:
+            repository.offer(host, container, served.key)
         return host, keys.text, admitted.text
 
     entered = _side_by_side(enter, [host for host in lab if host.name in running])

@@ -11,6 +11,8 @@ from taco_launch.setup.scripts import text
 from taco_launch.setup.space import DATA_ROOT, disk_of
 
 DOCKER_URL = "https://download.docker.com"
+# Of the keys that sign there, for apt and for rpm: docs.docker.com/engine/install, "Verify the key's fingerprint".
+_FINGERPRINTS = ("9DC858229FC7DD38854AE2D88D81803C0EBFCD88", "060A61C51B558A7F742B77AAC52FEB6B621E9F35")
 # Our files of that repository, by names that nobody else uses: those of the user stay as they are.
 _APT = ("/etc/apt/sources.list.d/taco-launch-docker.list", "/etc/apt/keyrings/taco-launch-docker.asc")
 _RPM = ("/etc/yum.repos.d/taco-launch-docker.repo", "/etc/pki/rpm-gpg/taco-launch-docker.asc")
@@ -112,11 +114,12 @@ def _distribution(manager: str, os: Found[Os]) -> Op | Problem:
 def _docker(manager: str, engine: Engine) -> Op | Problem:
     url = (engine.url or DOCKER_URL).rstrip("/")
     name = f"install docker-ce ({url})"
+    keys = engine.key_fingerprint or ",".join(_FINGERPRINTS)
     if manager == "apt-get":
-        op = _fetched(engine, name, "apt-docker", url, packages.SOURCE, *_APT)
+        op = _fetched(engine, name, "apt-docker", url, packages.SOURCE, *_APT, keys)
         return packages.from_source(op, APT_SOURCE.format(key=_APT[1], url=url), _APT[0])
     if manager in ("dnf", "yum"):
-        op = _fetched(engine, name, "rpm-docker", url, packages.SOURCE, *_RPM, manager)
+        op = _fetched(engine, name, "rpm-docker", url, packages.SOURCE, *_RPM, keys, manager)
         return packages.from_source(op, RPM_SOURCE.format(key=_RPM[1], url=url), _RPM[0])
     return Problem(
         "docker",
@@ -158,7 +161,7 @@ def _op(name: str, *args: str) -> Op:
         "docker",
         name,
         why="docker is not installed",
-        script=text("dpkg.sh") + text("packages.sh") + text("docker_install.sh"),
+        script="".join(map(text, ("dpkg.sh", "packages.sh", "key.sh", "docker_install.sh"))),
         args=args,
         seconds=_SECONDS,
         expect=_installed,

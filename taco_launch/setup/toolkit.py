@@ -14,6 +14,8 @@ from taco_launch.setup.ops import Cluster, File, Op, Problem
 from taco_launch.setup.scripts import text
 
 _URL = "https://nvidia.github.io/libnvidia-container"
+# Of the key that signs there, as `gpg --show-keys` prints it of its gpgkey.
+_FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 # Our files of that repository: source of packages, and key. Those of the user stay as they are.
 _KEY = "taco-launch-nvidia-container-toolkit.asc"
 _APT = ("/etc/apt/sources.list.d/taco-launch-nvidia-container-toolkit.list", f"/etc/apt/keyrings/{_KEY}")
@@ -143,7 +145,9 @@ def _repository(manager: str, why: str, cluster: Cluster) -> Op:
         way, source, files = "apt", _APT_SOURCE, _APT
     key = "" if cluster.toolkit_key is not None else toolkit.key or f"{url}/gpgkey"
     rest = () if way == "apt" else (manager,)
-    op = _op(url, why, way, packages.PROXY, url, packages.SOURCE, *files, key, *rest)
+    op = _op(
+        url, why, way, packages.PROXY, url, packages.SOURCE, *files, key, toolkit.key_fingerprint or _FINGERPRINT, *rest
+    )
     brought = () if cluster.toolkit_key is None else (File(files[1], cluster.toolkit_key),)
     op = replace(op, files=(packages.proxied(cluster.inventory.engine), *brought))
     return packages.from_source(op, source.format(key=files[1], url=url), files[0])
@@ -167,7 +171,7 @@ def _op(source: str, why: str, *args: str) -> Op:
         "toolkit",
         f"install nvidia-container-toolkit ({source})",
         why=why,
-        script=text("dpkg.sh") + text("packages.sh") + text("toolkit_install.sh"),
+        script="".join(map(text, ("dpkg.sh", "packages.sh", "key.sh", "toolkit_install.sh"))),
         args=args,
         seconds=_SECONDS,
         expect=_installed,

@@ -13,8 +13,19 @@ NETWORK = {"interface", "rdma", "gid_index", "gdr", "port_range", "firewall"}
 CONTAINER = {"image", "ssh_port", "shm_size", "ulimits", "provides", "privileged", "mounts", "env", "registry"}
 IMAGE = {"name", "from"}
 REGISTRY = {"user", "password_file"}
-DOCKER = {"source", "url", "sha256", "packages", "proxy", "mirrors", "insecure_registries", "data_root", "settings"}
-TOOLKIT = {"source", "url", "key", "packages", "cdi"}
+DOCKER = {
+    "source",
+    "url",
+    "key_fingerprint",
+    "sha256",
+    "packages",
+    "proxy",
+    "mirrors",
+    "insecure_registries",
+    "data_root",
+    "settings",
+}
+TOOLKIT = {"source", "url", "key", "key_fingerprint", "packages", "cdi"}
 PEERMEM = {"use", "package", "packages"}
 PROXY = {"http", "https", "no_proxy"}
 HOST = {"address", "port", "user", "identity_file", "slots", "max_slots", "gpus", "labels", "connection"}

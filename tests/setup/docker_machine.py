@@ -11,11 +11,11 @@ import pytest
 from taco_launch.setup.scripts import text
 
 # All that the scripts may find besides what is simulated.
-_REAL = "awk basename cat chmod cp cut date df env grep head id ls mkdir mktemp mv readlink rm sed sh sha256sum sleep sort tail tr wc".split()  # noqa: SIM905
+_REAL = "awk base64 basename cat chmod cp cut date df env grep head id ls mkdir mktemp mv od readlink rm sed sh sha1sum sha256sum sleep sort tail tr wc".split()  # noqa: SIM905
 # What stands in front of a script where it is run.
 _FRONT = {
-    "docker_install.sh": ("dpkg.sh", "packages.sh"),
-    "toolkit_install.sh": ("dpkg.sh", "packages.sh"),
+    "docker_install.sh": ("dpkg.sh", "packages.sh", "key.sh"),
+    "toolkit_install.sh": ("dpkg.sh", "packages.sh", "key.sh"),
     "docker_settings.sh": ("dockerd.sh",),
     "docker_start.sh": ("dpkg.sh", "dockerd.sh"),
 }

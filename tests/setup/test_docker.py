@@ -20,6 +20,8 @@ DROP_IN = "/etc/systemd/system/docker.service.d/taco-launch.conf"
 DEBIAN = Os("debian", "12", "Debian GNU/Linux 12 (bookworm)")
 BUSY = ContainerState("busy", "image", "running", ())
 
+KEYS = "9DC858229FC7DD38854AE2D88D81803C0EBFCD88,060A61C51B558A7F742B77AAC52FEB6B621E9F35"
+
 
 def made(**fields: Any) -> Made:
     nothing = Absent("not there")
@@ -126,7 +128,9 @@ def test_dockers_own_repository(manager: str, args: tuple[str, ...]) -> None:
     of = Engine(source="docker", url="https://mirror/docker/")
     op = ops(bare({"package_manager": manager}), of)[0]
     folder = "/var/lib/taco-launch/docker"
-    assert op.args[1:] == (f"{folder}/proxy", "https://mirror/docker", f"{folder}/source", *args)
+    assert op.args[1:] == (f"{folder}/proxy", "https://mirror/docker", f"{folder}/source", *args[:2], KEYS, *args[2:])
+    own = replace(of, key_fingerprint="A" * 40)
+    assert ops(bare({"package_manager": manager}), own)[0].args[6] == "A" * 40
     shown = "".join(diffs([op], {}))
     assert f"+++ {args[0]}" in shown
     assert f"{args[1]}" in shown

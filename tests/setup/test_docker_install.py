@@ -9,12 +9,12 @@ import pytest
 from taco_launch.setup import docker_install as install
 from tests.setup import docker_machine
 from tests.setup.docker_machine import Machine
+from tests.setup.pgp import FINGERPRINT, KEY
 
 machine = docker_machine.machine  # a fixture is found by its name here
 
 # Files of ours, as the script is told them.
 LIST, KEY_FILE = "etc/ours/docker.list", "etc/ours/docker.asc"
-KEY = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n"
 
 
 # --- apt --------------------------------------------------------------------------------------------------------------
@@ -180,7 +180,9 @@ def repository(machine: Machine, way: str, url: str = "https://m", *more: str, p
     source, key = machine.root / "source", machine.root / KEY_FILE
     source.write_text(text.format(key=key, url=url))
     given = proxy(machine, proxied)
-    done = machine.run("docker_install.sh", way, given, url, str(source), str(machine.root / LIST), str(key), *more)
+    done = machine.run(
+        "docker_install.sh", way, given, url, str(source), str(machine.root / LIST), str(key), FINGERPRINT, *more
+    )
     assert not Path(given).exists()
     assert not source.exists()
     return done
@@ -281,7 +283,7 @@ def test_a_page_instead_of_a_key_is_refused(machine: Machine) -> None:
     fetches(machine, "<html>log in</html>")
     assert repository(machine, "apt-docker") == (
         1,
-        "error: https://m/linux/debian/gpg is no PGP key",
+        "error: https://m/linux/debian/gpg is no PGP key in text form",
     )
     assert not (machine.root / "etc/apt/sources.list.d/docker.list").exists()
 

@@ -18,6 +18,7 @@ from tests.setup.test_docker import made
 
 URL = "https://nvidia.github.io/libnvidia-container"
 LIST = "/etc/apt/sources.list.d/taco-launch-nvidia-container-toolkit.list"
+KEYS = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 KEY = "/etc/apt/keyrings/taco-launch-nvidia-container-toolkit.asc"
 PROGRAMS = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-runtime-hook")
 NONE = Absent("nvidia-ctk: not found")
@@ -133,7 +134,7 @@ def test_the_toolkit_of_nvidias_repository_and_its_runtime() -> None:
     assert install.name == f"install nvidia-container-toolkit ({URL})"
     assert install.why == f"8 GPUs, and the NVIDIA container toolkit is not installed; {LIST} is to name their source"
     folder = "/var/lib/taco-launch/docker"
-    assert install.args == ("apt", f"{folder}/proxy", URL, f"{folder}/source", LIST, KEY, f"{URL}/gpgkey")
+    assert install.args == ("apt", f"{folder}/proxy", URL, f"{folder}/source", LIST, KEY, f"{URL}/gpgkey", KEYS)
     assert file(install, LIST).splitlines()[1] == f"deb [signed-by={KEY}] {URL}/stable/deb/$(ARCH) /"
     assert install.disrupts == register.disrupts == "nothing"
     assert register.name == "daemon.json: add runtimes (reload)"
@@ -155,7 +156,17 @@ def test_rpm_systems_and_a_mirror(manager: str, folder: str) -> None:
     listed = f"{folder}/taco-launch-nvidia-container-toolkit.repo"
     key = "/etc/pki/rpm-gpg/taco-launch-nvidia-container-toolkit.asc"
     assert install.args[0] == "rpm"
-    assert install.args[2:] == ("http://mirror/nvidia", install.args[3], listed, key, "http://keys/nvidia", manager)
+    assert install.args[2:] == (
+        "http://mirror/nvidia",
+        install.args[3],
+        listed,
+        key,
+        "http://keys/nvidia",
+        KEYS,
+        manager,
+    )
+    own = replace(mirror, key_fingerprint="A" * 40)
+    assert ops(facts(manager), own, engine=engine)[0].args[7] == "A" * 40
     text = file(install, listed)
     assert "baseurl=http://mirror/nvidia/stable/rpm/$basearch\n" in text
     assert f"repo_gpgcheck=1\ngpgcheck=0\ngpgkey=file://{key}\n" in text
@@ -165,7 +176,7 @@ def test_rpm_systems_and_a_mirror(manager: str, folder: str) -> None:
 
 def test_a_key_of_the_controller_travels_with_it() -> None:
     install = ops(facts(), Toolkit(key="~/gpgkey"), toolkit_key=b"BEGIN PGP")[0]
-    assert install.args[-1] == ""
+    assert install.args[-2] == ""
     assert file(install, KEY) == "BEGIN PGP"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.setup import scripts
-from tests.setup import docker_machine
+from tests.setup import docker_machine, pgp
 from tests.setup.docker_machine import Machine
 from tests.setup.fakes import SHELLS, Fakes
 
@@ -29,8 +29,8 @@ def brings(machine: Machine, manager: str, *programs: str, base: str = "") -> No
         machine.tool("rpm", f'case " $* " in *" -q "*) {f"echo {base}" if base else "exit 1"} ;; esac')
     machine.tool(
         "curl",
-        """while [ "$1" != -o ]; do shift; done
-    echo '-----BEGIN PGP PUBLIC KEY BLOCK-----' >"$2\"""",
+        f"""while [ "$1" != -o ]; do shift; done
+    printf %s '{pgp.KEY}' >"$2\"""",
     )
 
 
@@ -40,7 +40,7 @@ def install(machine: Machine, way: str, *more: str, key_url: str = f"{URL}/gpgke
     given.touch()
     source.write_text("deb the source\n")
     files = (str(machine.root / "etc/ours.list"), str(machine.root / "etc/keys/ours.asc"))
-    done = machine.run("toolkit_install.sh", way, str(given), url, str(source), *files, key_url, *more)
+    done = machine.run("toolkit_install.sh", way, str(given), url, str(source), *files, key_url, pgp.FINGERPRINT, *more)
     assert not given.exists()
     assert not source.exists()
     return done

@@ -170,10 +170,3 @@ get() { # get URL FILE
     return 1
   fi
 }
-
-fetch_key() { # fetch_key URL FILE
-  fetch "$1" "$work/key"
-  grep -q 'BEGIN PGP PUBLIC KEY BLOCK' "$work/key" || fail "$1 is no PGP key"
-  mkdir -p "${2%/*}"
-  cat "$work/key" >"$2"
-}

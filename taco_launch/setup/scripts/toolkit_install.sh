@@ -1,14 +1,14 @@
 #!/bin/sh
 # Brings the NVIDIA container toolkit to a host that has none, or completes one; what is there is not upgraded.
 #
-# usage: toolkit_install.sh apt PROXY URL SOURCE LIST KEY KEY_URL             NVIDIA's repository, or a mirror of it
-#        toolkit_install.sh rpm PROXY URL SOURCE LIST KEY KEY_URL MANAGER
+# usage: toolkit_install.sh apt PROXY URL SOURCE LIST KEY KEY_URL FINGERPRINTS             NVIDIA's repository, or a mirror of it
+#        toolkit_install.sh rpm PROXY URL SOURCE LIST KEY KEY_URL FINGERPRINTS MANAGER
 #        toolkit_install.sh apt-packages FOLDER
 #        toolkit_install.sh rpm-packages FOLDER MANAGER
 #
-# dpkg.sh and packages.sh stand in front of this. PROXY is a file of lines NAME=VALUE. SOURCE becomes LIST, our file among
+# dpkg.sh, packages.sh and key.sh stand in front of this. PROXY is a file of lines NAME=VALUE. SOURCE becomes LIST, our file among
 # those of the package manager; KEY is our file of the key that signs there, and KEY_URL where that is, empty where set-up
-# has put the key there already. FOLDER holds packages, and in SHA256SUMS those that are meant. PROXY, SOURCE and FOLDER
+# has put the key there already; what is fetched has one of the FINGERPRINTS. FOLDER holds packages, and in SHA256SUMS those that are meant. PROXY, SOURCE and FOLDER
 # are removed afterwards.
 
 # shellcheck disable=SC2034,SC2154 # said is of dpkg.sh, and mirror, named and source are for packages.sh
@@ -28,11 +28,11 @@ version_of() { # version_of PACKAGE: the version that is there, of dpkg or of rp
   fi
 }
 
-key() { # key KEY KEY_URL
-  [ -z "$2" ] || fetch_key "$2" "$1"
+key() { # key KEY KEY_URL FINGERPRINTS
+  [ -z "$2" ] || fetch_key "$2" "$1" "$3"
 }
 
-from_apt() { # from_apt PROXY URL SOURCE LIST KEY KEY_URL
+from_apt() { # from_apt PROXY URL SOURCE LIST KEY KEY_URL FINGERPRINTS
   url=$2 source=$3
   proxy "$1"
   finish_dpkg
@@ -48,7 +48,7 @@ from_apt() { # from_apt PROXY URL SOURCE LIST KEY KEY_URL
     rm -f "$4" "$5"
     echo "$theirs names $url/stable/deb, and is used as it is"
   else
-    key "$5" "$6"
+    key "$5" "$6" "$7"
     put_source "$4" ''
   fi
   update
@@ -57,16 +57,16 @@ from_apt() { # from_apt PROXY URL SOURCE LIST KEY KEY_URL
   install "$package${base:+=$base}"
 }
 
-from_rpm() { # from_rpm PROXY URL SOURCE LIST KEY KEY_URL MANAGER
+from_rpm() { # from_rpm PROXY URL SOURCE LIST KEY KEY_URL FINGERPRINTS MANAGER
   source=$3
   proxy "$1"
-  key "$5" "$6"
+  key "$5" "$6" "$7"
   put_source "$4" ''
   base=$(version_of nvidia-container-toolkit-base)
-  if [ "$7" = zypper ]; then # it takes no key by itself
+  if [ "$8" = zypper ]; then # it takes no key by itself
     run rpm --import "$5" || fail "rpm --import $5: $(last)"
   fi
-  rpm_install "$7" "$package${base:+-$base}"
+  rpm_install "$8" "$package${base:+-$base}"
 }
 
 way=$1

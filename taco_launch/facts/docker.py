@@ -109,6 +109,9 @@ def _engine(info: Mapping[str, Any]) -> Found[Docker]:
         images=later,
         toolkit=later,
         cdi_folders=_cdi_folders(info),
+        security=tuple(sorted(name.partition("=")[2] for name in names))
+        if isinstance(info.get("SecurityOptions"), list)
+        else _no("SecurityOptions"),
     )
 
 

@@ -232,6 +232,8 @@ def _container(file: InventoryFile, faults: Faults) -> Container | None:
         ulimits=tuple((_ULIMITS | dict(written.ulimits)).items()),
         provides=written.provides,
         privileged=written.privileged,
+        sys_ptrace=written.sys_ptrace,
+        pid=written.pid,
         mounts=written.mounts,
         env=tuple(written.env.items()),
         registry=None if registry is None else Registry(registry.user, registry.password_file),

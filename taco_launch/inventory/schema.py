@@ -156,6 +156,16 @@ class Container(Section):
     privileged: bool = Field(
         default=False, description="true: --privileged, all of the host, instead of the least that RDMA needs."
     )
+    sys_ptrace: bool = Field(
+        default=False,
+        description="true: the capability SYS_PTRACE. Without it ranks of one host copy by shared memory (no CMA) where "
+        "kernel or engine let them not read each other's, and nobody attaches a debugger as another user.",
+    )
+    pid: Literal["host", "own"] = Field(
+        default="host",
+        description="host: it sees the host's processes, by which slots that other clusters have and GPUs that others use "
+        "are named. own: it sees its own alone, for hosts of one cluster.",
+    )
     mounts: tuple[Mount, ...] = Field(
         default=(),
         description="Folders of the host in the container: HOST_PATH:PATH, or HOST_PATH:PATH:ro to read only.",

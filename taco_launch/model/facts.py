@@ -213,6 +213,7 @@ class Docker:
     it. `config` is the text of /etc/docker/daemon.json. `toolkit` is the version of the NVIDIA container toolkit, and
     `toolkit_programs` those of its programs that are there. `cdi` are the devices that CDI specifications name
     (`nvidia.com/gpu=all`), `cdi_folders` where the engine looks for these: none where CDI is off, Absent before 25.0.
+    `security` is what confines containers: of `apparmor`, `seccomp`, `selinux`, `userns` and others, as docker names them.
     """
 
     version: Found[str]
@@ -234,6 +235,7 @@ class Docker:
     toolkit_programs: Found[Tuple[str, ...]] = NOT_ASKED
     cdi: Found[Tuple[str, ...]] = NOT_ASKED
     cdi_folders: Found[Tuple[str, ...]] = NOT_ASKED
+    security: Found[Tuple[str, ...]] = NOT_ASKED
 
 
 @dataclass(frozen=True)

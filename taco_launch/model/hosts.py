@@ -94,7 +94,8 @@ class Container:
 
     `ulimits` holds (name, limit in the limit's own unit, -1 for none); `shm_size` is in bytes; `provides` names what
     the image holds that nothing can detect (`lightcc`). `privileged` gives it all of the host instead of the least that
-    RDMA needs. `mounts` are (path on the host, path inside, `rw` or `ro`); `env` is (name, value). `registry` is None
+    RDMA needs. `sys_ptrace` gives it the capability SYS_PTRACE; `pid` is `host` where it sees the host's processes, else
+    `own`. `mounts` are (path on the host, path inside, `rw` or `ro`); `env` is (name, value). `registry` is None
     where pulling takes no login. `source` is where set-up takes the image from: `registry`, `controller` (the engine of
     the machine that taco-launch runs on), or the path of a tar file there, as `docker save` writes it.
     """
@@ -105,6 +106,8 @@ class Container:
     ulimits: Tuple[Tuple[str, int], ...] = (("memlock", -1), ("stack", 67108864))
     provides: Tuple[str, ...] = ()
     privileged: bool = False
+    sys_ptrace: bool = False
+    pid: str = "host"
     mounts: Tuple[Tuple[str, str, str], ...] = ()
     env: Tuple[Tuple[str, str], ...] = ()
     registry: Optional[Registry] = None

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 
 from taco_launch.facts import stops
@@ -18,9 +18,12 @@ from taco_launch.setup import paths, scripts
 from taco_launch.setup.image import held, parse_reference
 from taco_launch.setup.ops import File
 
-# What RDMA needs of a container beside its devices and memlock: to register memory; and single-copy transfers between
-# processes of one host (Open MPI's CMA, CUDA IPC), as well as the looks into processes that prove a job gone.
-_CAPABILITIES = ("IPC_LOCK", "SYS_PTRACE")
+# What RDMA needs of a container beside its devices and memlock: to register memory.
+_CAPABILITY = "IPC_LOCK"
+# Of ranks of one host that copy from each other's memory (Open MPI's CMA). From Linux 4.8 on docker's seccomp profile lets
+# them without it (moby's profiles/seccomp/default.json: minKernel of ptrace and process_vm_readv), and Open MPI lets its
+# ranks trace each other. With the host's processes in sight it is the host's root, unless a profile confines it.
+_TRACE = "SYS_PTRACE"
 # Of /dev/infiniband: what libibverbs and librdmacm open; not umad and issm, which manage the fabric.
 _RDMA_DEVICE = re.compile(r"/dev/infiniband/(?:uverbs[0-9]+|rdma_cm)")
 _BY_CDI = "by CDI it keeps them: docker 28.2, or 25 and newer with docker.settings: {features: {cdi: true}}"
@@ -111,7 +114,7 @@ def define(inventory: Inventory, container: Container, facts: HostFacts) -> Defi
         "--entrypoint=/bin/sh",
         "--user=0",  # whatever user the image names: sshd and what sessions do to it are root's
         "--network=host",
-        "--pid=host",
+        *(("--pid=host",) if container.pid == "host" else ()),
         f"--shm-size={container.shm_size}",
         *limits,
         *gpu_options,
@@ -250,14 +253,24 @@ def _privileges(container: Container, facts: HostFacts) -> tuple[tuple[str, ...]
     if container.privileged:
         return ("--privileged",), rdma, ("privileged: it may do whatever the host's root may",)
     known = _capabilities(facts)
-    given = [name for name in _CAPABILITIES if known is None or name in known]
+    wanted = (_CAPABILITY, _TRACE) if container.sys_ptrace else (_CAPABILITY,)
+    given = [name for name in wanted if known is None or name in known]
     options = [*(f"--cap-add={name}" for name in given), *(f"--device={device}" for device in rdma)]
-    remarks = [f"without {name}, which this host lacks itself" for name in _CAPABILITIES if name not in given]
+    remarks = [f"without {name}, which this host lacks itself" for name in wanted if name not in given]
     if isinstance(facts.system, System) and facts.system.selinux == "enforcing":
         # Relabelling what is mounted would change the user's own files.
         options.append("--security-opt=label=disable")
         remarks.append("SELinux does not confine it (label=disable)")
-    return tuple(options), rdma, tuple(remarks)
+    return tuple(options), rdma, (*remarks, *_unconfined(container, facts, given))
+
+
+def _unconfined(container: Container, facts: HostFacts, given: Sequence[str]) -> Iterator[str]:
+    """Say what a rank may do to the host where neither AppArmor nor user namespaces keep it from that (SECURITY.md)."""
+    security = facts.docker.security if isinstance(facts.docker, Docker) else None
+    confined = not isinstance(security, tuple) or {"apparmor", "userns", "rootless"} & {*security}
+    if container.pid == "host" and not confined:
+        able = "become its root (container.sys_ptrace)" if _TRACE in given else "signal any of its processes"
+        yield f"AppArmor is off here: who runs a rank on this host can {able}; container.pid: own prevents it"
 
 
 def _limits(container: Container, facts: HostFacts) -> tuple[tuple[str, ...], tuple[str, ...]]:

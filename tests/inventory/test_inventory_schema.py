@@ -10,7 +10,19 @@ TOP |= {"groups", "host_loss_timeout", "toolkit", "peermem"}
 VERSIONS = {"openmpi", "nccl", "horovod"}
 SSH = {"user", "identity_file", "host_keys", "known_hosts", "connect_timeout"}
 NETWORK = {"interface", "rdma", "gid_index", "gdr", "port_range", "firewall"}
-CONTAINER = {"image", "ssh_port", "shm_size", "ulimits", "provides", "privileged", "mounts", "env", "registry"}
+CONTAINER = {
+    "image",
+    "ssh_port",
+    "shm_size",
+    "ulimits",
+    "provides",
+    "privileged",
+    "sys_ptrace",
+    "pid",
+    "mounts",
+    "env",
+    "registry",
+}
 IMAGE = {"name", "from"}
 REGISTRY = {"user", "password_file"}
 DOCKER = {

@@ -73,7 +73,6 @@ def test_the_guides_options_with_the_least_privileges() -> None:
         "--ulimit=stack=67108864:67108864",
         "--gpus=all",
         "--cap-add=IPC_LOCK",
-        "--cap-add=SYS_PTRACE",
         "--device=/dev/infiniband/rdma_cm",
         "--device=/dev/infiniband/uverbs0",
         "--tmpfs=/run/taco-launch:mode=0700,size=16777216",
@@ -126,7 +125,7 @@ def test_a_host_that_lacks_what_privileged_means_is_told_so() -> None:
 
 def test_what_the_host_cannot_give_is_left_out_and_named() -> None:
     facts = ready(capabilities=("SYS_PTRACE",), memlock=8 << 20)
-    made = defined(facts)
+    made = defined(facts, sys_ptrace=True)
     assert "--cap-add=SYS_PTRACE" in made.options
     assert "--cap-add=IPC_LOCK" not in made.options
     assert "--ulimit=stack=67108864:67108864" in made.options
@@ -165,6 +164,35 @@ def test_selinux_does_not_confine_it_and_that_is_said() -> None:
     facts = replace(facts, system=replace(facts.system, selinux="enforcing"))
     assert "--security-opt=label=disable" in options(facts)
     assert "SELinux does not confine it (label=disable)" in ops(facts)[0].why
+
+
+@pytest.mark.parametrize(
+    ("container", "security", "said"),
+    [
+        ({}, ("apparmor", "seccomp"), ""),
+        (
+            {},
+            ("seccomp",),
+            "who runs a rank on this host can signal any of its processes; container.pid: own prevents it",
+        ),
+        (
+            {"sys_ptrace": True},
+            ("seccomp",),
+            "can become its root (container.sys_ptrace); container.pid: own prevents it",
+        ),
+        ({"sys_ptrace": True}, ("apparmor",), ""),
+        ({"sys_ptrace": True, "pid": "own"}, ("seccomp",), ""),
+        ({}, Unknown("no answer"), ""),
+    ],
+)
+def test_what_a_rank_can_do_where_no_profile_confines_it(container: dict[str, Any], security: Any, said: str) -> None:
+    facts = ready()
+    assert isinstance(facts.docker, Docker)
+    made = defined(replace(facts, docker=replace(facts.docker, security=security)), **container)
+    remarks = [remark for remark in made.remarks if "AppArmor" in remark]
+    assert (bool(remarks), said in "".join(remarks)) == (bool(said), True)
+    assert ("--pid=host" in made.options) == (container.get("pid") != "own")
+    assert ("--cap-add=SYS_PTRACE" in made.options) == container.get("sys_ptrace", False)
 
 
 def test_gpus_take_the_toolkit() -> None:

@@ -80,7 +80,7 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
     """Find what belongs to a job; `roots` are the (pid, start) of registered processes, alive or not."""
     roots = tuple(roots)
     needle = f"{JOB_ID}={job_id}".encode()
-    services: Set[int] = set()
+    claims: Set[int] = set()
     begin = min((start for _pid, start in roots), default=0)
     present: Dict[int, Process] = {}
     members: Set[int] = set()
@@ -100,12 +100,16 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
         elif variables == [b""]:
             unsure = unsure or (entry.start >= begin and not _gone(entry))
         elif _SERVICE in variables:
-            services.add(pid)
+            claims.add(pid)
         elif job_id and needle in variables:
             members.add(pid)
     alive_roots = {pid for pid, start in roots if pid in present and present[pid].start == start}
-    own = _line_of_descent(os.getpid(), present) | services
+    own = _line_of_descent(os.getpid(), present)
     found = _closure((members | alive_roots) - own, present, own)
+    services = {entry.pid for entry in found if entry.pid in claims and _is_service(entry)}
+    if services:
+        own |= services
+        found = _closure((members | alive_roots) - own, present, own)
     # A dead root's session is the job's where it holds another of its processes; its number alone may be a stranger's.
     dead = {pid for pid, _start in roots if pid not in present} & {entry.session for entry in found}
     if dead:
@@ -140,7 +144,7 @@ def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) ->
     roots = tuple(roots)
     begin = time.monotonic()
     deadline = begin + seconds
-    groups = {pid for pid, start in roots if _start(pid) == start and not _is_service(pid)}
+    groups = {pid for pid, start in roots if _start(pid) == start and not _serves(pid)}
     _signal_groups(groups, signal.SIGSTOP)
     looks = 0
     while True:
@@ -237,11 +241,20 @@ def _environment(pid: int) -> Optional[List[bytes]]:
         return None if owner(pid) == os.geteuid() else []
 
 
-def _is_service(pid: int) -> bool:
+def _serves(pid: int) -> bool:
     try:
-        return _SERVICE in (_environment(pid) or ())
+        claims = _SERVICE in (_environment(pid) or ())
     except OSError:
         return False
+    entry = identify(pid) if claims else None
+    return entry is not None and _is_service(entry)
+
+
+def _is_service(entry: Process) -> bool:
+    """Return whether a process that says it is a service of ours is one."""
+    from taco_launch.agent.services import is_service  # noqa: PLC0415 - every rank imports this file
+
+    return is_service(entry.pid, entry.parent)
 
 
 def owner(pid: int) -> Optional[int]:

@@ -19,13 +19,13 @@ from taco_launch.model.jobs import JobRecord, JobState
 # What is due later is not waited for: that is the next call's business, or main.sh's.
 AHEAD_SECONDS = 3600.0
 _LOG_BYTES = 1 << 20
-_LOCK, _SOCKET, _LOG = "lock", "sock", "log"
+LOCK, _SOCKET, _LOG = "lock", "sock", "log"
 
 
 def try_lock(jobs: Jobs) -> Optional[int]:
     """Take the scheduler's lock; None when somebody has it."""
     make_private(jobs.queue)
-    descriptor = os.open(jobs.queue / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(jobs.queue / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

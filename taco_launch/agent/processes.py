@@ -106,9 +106,10 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
     alive_roots = {pid for pid, start in roots if pid in present and present[pid].start == start}
     own = _line_of_descent(os.getpid(), present)
     found = _closure((members | alive_roots) - own, present, own)
-    services = {entry.pid for entry in found if entry.pid in claims and _is_service(entry)}
-    if services:
-        own |= services
+    claimed = [entry for entry in found if entry.pid in claims]
+    services = {entry.pid for entry in claimed if _is_service(entry.pid)}
+    if services:  # and their guards, which have no slots at first
+        own |= services | {entry.pid for entry in claimed if entry.parent in services}
         found = _closure((members | alive_roots) - own, present, own)
     # A dead root's session is the job's where it holds another of its processes; its number alone may be a stranger's.
     dead = {pid for pid, _start in roots if pid not in present} & {entry.session for entry in found}
@@ -243,18 +244,16 @@ def _environment(pid: int) -> Optional[List[bytes]]:
 
 def _serves(pid: int) -> bool:
     try:
-        claims = _SERVICE in (_environment(pid) or ())
+        return _SERVICE in (_environment(pid) or ()) and _is_service(pid)
     except OSError:
         return False
-    entry = identify(pid) if claims else None
-    return entry is not None and _is_service(entry)
 
 
-def _is_service(entry: Process) -> bool:
+def _is_service(pid: int) -> bool:
     """Return whether a process that says it is a service of ours is one."""
     from taco_launch.agent.services import is_service  # noqa: PLC0415 - every rank imports this file
 
-    return is_service(entry.pid, entry.parent)
+    return is_service(pid)
 
 
 def owner(pid: int) -> Optional[int]:

@@ -1,8 +1,8 @@
 """Which processes are services of ours: schedulers, supervisors and guards, which outlive the job they were started in.
 
 A rank may submit another job. What looks after that one is started with `SERVICE` in its environment, which any process
-may have: it is believed where the process, or the one that started it, holds a lock of ours. Whoever holds one is seen by
-it: as the supervisor of a job that has not ended, the scheduler, or who has a slot of this host.
+may have: it is believed of a process that holds a lock of ours. Whoever holds one is seen by it: as the supervisor of a
+job that has not ended, the scheduler, or who has a slot of this host.
 """
 
 import os
@@ -19,12 +19,8 @@ _FLOCK = re.compile(rb"^lock:\s+\d+: FLOCK ", re.MULTILINE)
 _MOST_BYTES = 1 << 16
 
 
-def is_service(pid: int, parent: int) -> bool:
-    """Return whether a process that says so is a service: it or its parent holds a lock of ours."""
-    return _holds(pid) or _holds(parent)
-
-
-def _holds(pid: int) -> bool:
+def is_service(pid: int) -> bool:
+    """Return whether a process that says so is a service: it holds a lock of ours."""
     try:
         return any(_is_ours(Path(os.readlink(f"/proc/{pid}/fd/{name}"))) for name in _locked(pid))
     except OSError:  # it is gone, or another user's

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from taco_launch.launch.env import SERVICE
 from tests.conftest import Taco, eventually
 from tests.e2e.shapes import WORST, processes, shapes
 from tests.patience import patience
@@ -242,3 +243,16 @@ def test_an_mpirun_that_does_not_end(taco: Taco, tmp_path: Path) -> None:
     assert taco.job("slow")["reason"] == "every rank exited with 0; mpirun did not end by itself"
     failed = taco("-i", str(inventory), "run", "--name", "bad", "--grace", "1", "--np", "1", "--", "sh", "-c", "exit 3")
     assert failed.returncode == 3
+
+
+def test_a_job_that_a_rank_submits_goes_on_and_nothing_that_only_calls_itself_a_service(
+    taco: Taco, tmp_path: Path
+) -> None:
+    claims = f"{SERVICE}=1 setsid sh -c 'echo $$ >{tmp_path}/pid; sleep 60' &"
+    submits = f"{sys.executable} -m taco_launch submit --launcher env --np 1 --name inner -- sh -c 'until [ -e {tmp_path}/go ]; do sleep 0.1; done'"
+    outer = taco("run", "--np", "1", "--name", "outer", "--", "sh", "-ec", f"{claims} {submits}; cat {tmp_path}/pid")
+    assert outer.returncode == 0, outer.stderr
+    assert not Path(f"/proc/{int(outer.stdout.split()[-1])}").exists()
+    assert taco.job("inner")["state"] == "RUNNING"
+    (tmp_path / "go").touch()
+    assert taco("wait", "inner").returncode == 0

@@ -93,6 +93,7 @@ class Local:
                 raise HostError(f"{self.name}: cannot run {command.argv[0]}: {error.strerror}") from None
             assert process.stdout is not None
             _send(process, command.stdin, last=True)
+            stack.enter_context(self._within(process, command))
             yield process.stdout
 
     def ahead(self, command: Command) -> None:
@@ -105,6 +106,30 @@ class Local:
         """End what runs."""
         for process in tuple(self._running):
             _signal(process, signal.SIGTERM)
+
+    @contextlib.contextmanager
+    def _within(self, process: subprocess.Popen[bytes], command: Command) -> Iterator[None]:
+        """Kill a process that takes longer than its command's timeout, and say so where what it said broke off by that."""
+        if command.timeout is None:
+            yield
+            return
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            _signal(process, signal.SIGKILL)
+
+        timer = threading.Timer(command.timeout, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except HostError:
+            if late.is_set():
+                raise HostError(f"{self.name}: waited {command.timeout:g} s for {command.argv[0]} to end") from None
+            raise
+        finally:
+            timer.cancel()
 
     @contextlib.contextmanager
     def _under_sudo(self, command: Command, *, whole: bool) -> Iterator[tuple["_Pipe", session.Plan, session.Started]]:

@@ -202,3 +202,10 @@ def test_all_that_a_job_says_to_type_has_the_inventory_in_it(installed: Path, ty
     assert record.warnings[1] == f"taco-launch {file or '-i FILE '}setup --only peermem does"
     assert events[0].reason == f"x\nhint: taco-launch {file}setup --check"
     assert events[1].reason == "y"
+
+
+def test_an_agent_of_this_machine_that_never_answers(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taco_launch.remote.head._ANSWER_SECONDS", 0.5)
+    head = says(installed, HEADER, end="import time; time.sleep(60)")
+    with pytest.raises(HostError, match=r"localhost: waited 0.5 s for \S+ to end"):
+        head.call("list")

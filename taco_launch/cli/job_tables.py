@@ -96,7 +96,13 @@ def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
         )
     percent = round(100 * allocated / total) if total else 0
     footer = (_RULE, f"Allocated/Total {words} In Cluster:", f"{allocated}/{total} ({percent}%)")
-    return "\n".join((columns(header + more, cells), *footer))
+    others = [
+        f"{node.host.name}: {other}"
+        for node in nodes
+        if not wide and node.occupancy is not None and (other := held(node.occupancy, jobs=False))
+    ]
+    block = ("", f"{words} In Use Outside of Jobs:", *others) if others else ()
+    return "\n".join((columns(header + more, cells), *footer, *block))
 
 
 def one_job(job: "Job", now: float, *, wide: bool) -> str:

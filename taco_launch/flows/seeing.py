@@ -42,16 +42,16 @@ def nodes(head: Head, inventory: Inventory) -> tuple[Node, ...]:
     return tuple(found)
 
 
-def held(occupancy: Occupancy) -> str:
+def held(occupancy: Occupancy, *, jobs: bool = True) -> str:
     """Say who has the slots of a host: jobs with their owners, and processes that are not ours; GPUs by their indices.
 
-    Nothing is said where all of them are free.
+    Without `jobs` the latter alone. Nothing is said where all of them are free.
     """
     found: dict[str, list[int]] = {}
     for number, slot in enumerate(occupancy.slots):
         if slot.holder is not None:
             owner = f" ({slot.holder.owner})" if slot.holder.owner else ""
-            words = f"job {slot.holder.job}{owner}" if slot.holder.job else "a job"
+            words = (f"job {slot.holder.job}{owner}" if slot.holder.job else "a job") if jobs else ""
         else:
             words = slot.foreign
         if words:

@@ -166,7 +166,10 @@ gpu2  192.168.0.32  <none>  ready   1           0
 gpu3  192.168.0.33  <none>  ready   1           0
 -----------------------------------------------------------------------------------------
 Allocated/Total GPUs In Cluster:
-2/4 (50%)"""
+2/4 (50%)
+
+GPUs In Use Outside of Jobs:
+gpu3: 1 used by process 4711 (python3 of bob): GPU 0"""
     )
 
 

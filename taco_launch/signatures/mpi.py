@@ -44,6 +44,41 @@ MPI = (
         lines=9,
     ),
     Signature(
+        "mpi-peer-gone",
+        ("MPI communication peer process has unexpectedly disconnected",),
+        "A rank lost its connection to a rank of {host}, which ended first.",
+        "Look at the log of the ranks of {host}: the last lines of the one that crashed tell why.",
+        r"unexpectedly disconnected(?:[\s\S]{0,900}?Peer host: +(?P<host>\S+))?",
+        kind=Kind.ECHO,
+        lines=14,
+    ),
+    Signature(
+        "pmix-unreachable",
+        ("PMIX TEMPORARILY UNAVAILABLE",),
+        "The ranks of {host} do not reach the PMIx server that mpirun has started there: mpirun and the MPI of the program are "
+        "of different versions (outside and inside a container), or do not share /tmp.",
+        "Start with the mpirun of the same installation: taco-launch with a container does. Else compare mpirun --version on "
+        "both sides, and mount /tmp into the container.",
+        r"PMIX TEMPORARILY UNAVAILABLE in file (?:ptl|gds)",
+    ),
+    Signature(
+        "ucx-connect",
+        ("UCX  ERROR connect(",),
+        "UCX on {host} cannot connect to {peer} ({why}): a firewall, or an address of a network that the hosts do not share.",
+        "ip route get {peer} on {host} tells which way it goes. Name the network: -x UCX_NET_DEVICES=mlx5_0:1 (or eth0); "
+        "without UCX: --mca pml ob1 --mca btl tcp,self,vader (5.0: sm for vader).",
+        r"UCX  ERROR connect\([^)\r\n]*dest_addr=(?P<peer>[^\s:)]+)[^)\r\n]*\) failed: (?P<why>[^\r\n]*\S)",
+    ),
+    Signature(
+        "ucx-endpoint",
+        ("Failed to resolve UCX endpoint for rank",),
+        "UCX has no connection to rank {rank}.",
+        "Look at the UCX ERROR lines above it, and at the host of that rank; without UCX: --mca pml ob1 --mca btl "
+        "tcp,self,vader (5.0: sm for vader).",
+        r"Failed to resolve UCX endpoint for rank (?P<rank>\d+)",
+        kind=Kind.FALLBACK,
+    ),
+    Signature(
         "mpi-no-port",
         ("failed: no port available in the range",),
         "Every port that the ranks of {host} may listen on is taken[[range? ({range})]].",
@@ -130,6 +165,15 @@ MPI = (
         "--mca smsc ^cma).",
         r"Read -1, expected \d+, errno = \d+",
         kind=Kind.NOTE,
+    ),
+    Signature(
+        "memory-not-bound",
+        ("tried to bind a process but failed",),
+        "Memory of the ranks of {host} is not bound to their CPUs' own, which costs some speed: a container may not do that.",
+        "docker run --cap-add SYS_NICE, or leave binding out: --bind-to none.",
+        r"tried to bind a process but failed(?:[\s\S]{0,400}?Local host: +(?P<host>\S+))?[\s\S]{0,300}?failed to bind memory",
+        kind=Kind.NOTE,
+        lines=9,
     ),
     Signature(
         "variable-not-set",

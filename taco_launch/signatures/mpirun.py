@@ -74,11 +74,16 @@ LAUNCHER = (
     ),
     Signature(
         "not-enough-slots",
-        ("not enough slots available in the system", "All nodes which are allocated for this job are already filled"),
+        (
+            "not enough slots available in the system",
+            "All nodes which are allocated for this job are already filled",
+            "larger than total available slots",
+        ),
         "There are fewer slots than ranks[[asked? (asked for: {asked})]].",
         "Ask for fewer ranks (-np), or give the hosts more slots: -H gpu1:8,gpu2:8 (a bare name is one slot), slots=8 in "
         "the hostfile. More ranks than slots on purpose: --oversubscribe (5.0: --map-by :OVERSUBSCRIBE).",
-        r"not enough slots available in the system to satisfy the (?P<asked>\d+)|already filled",
+        r"not enough slots available in the system to satisfy the (?P<asked>\d+)|already filled"
+        r"|Process number should not be larger than total available slots",
     ),
     Signature(
         "executable-not-found",

@@ -7,7 +7,7 @@ _COMPLETION = r"Got completion (?:from peer (?P<peer>[^\s<]+)\S* )?with (?:error
 NCCL = (
     Signature(
         "nccl-ib-no-answer",
-        ("NET/IB : Got completion",),
+        ("Got completion ",),
         "An RDMA message of {host}[[peer? to {peer}]] got no answer (status 12, retries exceeded): wrong GID index or no route if "
         "it came at once; a link, cable or lossless-Ethernet (PFC) fault if it came late; or the other rank is gone.",
         "show_gids on both hosts, and -x NCCL_IB_GID_INDEX= the index of RoCE v2 with the IPv4 address (from NCCL 2.21 on "
@@ -16,7 +16,7 @@ NCCL = (
     ),
     Signature(
         "nccl-ib-flushed",
-        ("NET/IB : Got completion",),
+        ("Got completion ",),
         "An RDMA queue of {host} was emptied (status 5, flushed), which follows another error.",
         "Look for what came before it, on any host.",
         _COMPLETION + r"5\b",
@@ -24,7 +24,7 @@ NCCL = (
     ),
     Signature(
         "nccl-ib-error",
-        ("NET/IB : Got completion",),
+        ("Got completion ",),
         "An RDMA operation of {host} failed with status {status} (4: local protection, 10: remote access, 13: receiver "
         "not ready).",
         "Update firmware and MLNX_OFED to the same version on all hosts, and try without GPUDirect: "
@@ -74,21 +74,23 @@ NCCL = (
     ),
     Signature(
         "nccl-no-interface",
-        ("no socket interface found", "No socket interface found", "No interface found"),
+        ("no socket interface found", "No socket interface found", "No interface found", "is neither AF_INET"),
         "{host} has no network interface that NCCL_SOCKET_IFNAME allows.",
         "See what it has: ip -br addr. The name has to exist on every host: -x NCCL_SOCKET_IFNAME==bond0 (the second = "
         "asks for exactly that name).",
-        r"(?i:NCCL.*no (?:socket )?interface found)",
+        r"(?i:NCCL.*no (?:socket )?interface found)|connecting to address .*is neither AF_INET",
     ),
     Signature(
         "nccl-connect",
-        ("onnect to ",),
-        "{host} cannot connect to {peer} for NCCL's start[[why? ({why})]]: an address of a network that the hosts do not share, "
-        "a firewall, or a rank that never started.",
-        "Name the network: -x NCCL_SOCKET_IFNAME==bond0. If that is set: ip route get {peer} on {host} tells which way it "
-        "goes, and all ports from 1024 on have to be open between the hosts (NCCL takes any free one).",
+        ("onnect to ", "socketPollConnect"),
+        "{host} cannot connect to [[peer?{peer}||another rank]] for NCCL's start[[why? ({why})]]: an address of a network that "
+        "the hosts do not share, a firewall, or a rank that never started[[dropped? or is called by more than it accepts]].",
+        "Name the network: -x NCCL_SOCKET_IFNAME==bond0. If that is set: [[peer?ip route get {peer} on {host} tells which way it "
+        "goes, and ]]all ports from 1024 on have to be open between the hosts (NCCL takes any free one).[[dropped? With hundreds "
+        "of ranks: sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog.]]",
         r"onnect to (?P<peer>[^\s<]+)<\d+> (?:failed|returned|timed out)(?!.*retrying)\s*:? ?"
-        r"(?P<why>Connection refused|No route to host|Connection timed out|Network is unreachable|[^\r\n]*[^\s])?",
+        r"(?P<why>Connection refused|No route to host|Connection timed out|Network is unreachable|[^\r\n]*[^\s])?"
+        r"|(?P<dropped>NCCL WARN socketPollConnect)[ :]+(?P<why2>[^\r\n]*\S)",
     ),
     Signature(
         "nccl-network-unknown",
@@ -134,7 +136,25 @@ NCCL = (
         "A CUDA call of NCCL failed on {host}: {why}.",
         "nvidia-smi on {host}: is the GPU there, free, and without Xid errors (dmesg -T | grep Xid)?",
         r"NCCL WARN Cuda failure (?:\d+ )?'?(?P<why>[^'\r\n]*[^'\s])",
-        unless=("cuda-driver-old", "fabricmanager", "cuda-out-of-memory"),
+        unless=("cuda-driver-old", "fabricmanager", "cuda-out-of-memory", "shm-too-small"),
+    ),
+    Signature(
+        "shm-not-shared",
+        ("Error while attaching to shared memory segment",),
+        "A rank of {host} does not find the shared memory of another rank there: they run in containers that do not share "
+        "/dev/shm, or that other rank has ended.",
+        "Start all ranks of a host in one container, or each with docker run --ipc=host. Else look for the rank that ended "
+        "first.",
+        r"attaching to shared memory segment \S+ [^\r\n]*No such file",
+    ),
+    Signature(
+        "nccl-invalid-usage",
+        ("invalid usage", "ncclInvalidUsage"),
+        "NCCL refuses what a rank asks of it (invalid usage): most often two ranks use the same GPU.",
+        "One rank per GPU: in the program, torch.cuda.set_device(hvd.local_rank()) before anything else, and slots per host no "
+        "more than its GPUs. With -x NCCL_DEBUG=WARN NCCL says which call it was.",
+        r"(?i:nccl)[^\r\n]*invalid usage|ncclInvalidUsage",
+        unless=("nccl-gpu-shared",),
     ),
     Signature(
         "nccl-peer-gone",

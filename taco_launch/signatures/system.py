@@ -11,6 +11,9 @@ KEEPS_GPUS = (
     "docker"
 )
 
+_XID = r"Xid \(PCI:(?P<gpu>[0-9a-fA-F:.]+)[^)]*\): "
+_NVLINK, _HARDWARE = "74|14[4-9]|150", "48|62|64|79|92|95|119|120|140|143"
+
 SYSTEM = (
     Signature(
         "docker-not-running",
@@ -30,9 +33,13 @@ SYSTEM = (
             "could not select device driver",
             "nknown runtime specified nvidia",
             "unknown or invalid runtime name: nvidia",
+            "nvidia-container-runtime",
         ),
         "Docker on {host} has no GPU support: the NVIDIA Container Toolkit is not installed or not configured.",
-        "Install nvidia-container-toolkit, then nvidia-ctk runtime configure --runtime=docker; systemctl restart docker.",
+        "Install nvidia-container-toolkit, then nvidia-ctk runtime configure --runtime=docker; systemctl restart docker. On all "
+        "hosts of an inventory: taco-launch -i FILE setup --only toolkit.",
+        r"could not select device driver|nknown runtime specified nvidia|invalid runtime name: nvidia"
+        r"|nvidia-container-runtime\W{0,4}: (?:executable file not found|no such file)",
     ),
     Signature(
         "nvidia-driver-not-loaded",
@@ -113,20 +120,45 @@ SYSTEM = (
         "Leave {host} out with -H; power it off and on (a reboot may not be enough), and have the GPU checked.",
         r"^(?!.*NVRM: Xid).*(?:GPU is lost|Unable to determine the device handle for|fallen off the bus)",
     ),
+    # By their classes in NVIDIA's catalogue of Xids: docs.nvidia.com/deploy/xid-errors
+    Signature(
+        "gpu-xid-nvlink",
+        ("NVRM: Xid",),
+        "GPU {gpu} of {host} reports Xid {xid}, an error of its NVLinks[[follows?; Xid {follows} follows from it]].",
+        "Leave {host} out with -H. There: nvidia-smi nvlink -e, dmesg -T | grep Xid; reset all GPUs that NVLinks join "
+        "(nvidia-smi -r), or reboot. If it comes back, have GPU, NVSwitch and board checked.",
+        _XID + rf"(?:(?P<xid>{_NVLINK})\b|(?P<follows>\d+)\b[^\r\n]*caused by previous Xid (?P<xid2>{_NVLINK})\b)",
+    ),
     Signature(
         "gpu-xid-fatal",
         ("NVRM: Xid",),
-        "GPU {gpu} of {host} reports Xid {xid}, a fault of the hardware.",
+        "GPU {gpu} of {host} reports Xid {xid}, a fault of the hardware[[follows?; Xid {follows} follows from it]].",
         "Leave {host} out with -H; nvidia-smi -q, reset the GPU or reboot (Xid 79: power off and on), and dcgmi diag -r 3 "
         "before it is used again.",
-        r"Xid \(PCI:(?P<gpu>[0-9a-fA-F:.]+)[^)]*\): (?P<xid>48|64|7[49]|95|119|120)\b",
+        _XID + rf"(?:(?P<xid>{_HARDWARE})\b|(?P<follows>\d+)\b[^\r\n]*caused by previous Xid (?P<xid2>{_HARDWARE})\b)",
+    ),
+    Signature(
+        "gpu-xid-contained",
+        ("NVRM: Xid",),
+        "GPU {gpu} of {host} reports Xid 94: an error of its memory (ECC) that ended the program that used it, and no other.",
+        "Run the job again. Reset the GPU when nothing uses it, so that it takes that memory out of use: nvidia-smi -q -d "
+        "ROW_REMAPPER.",
+        _XID + r"94\b",
+    ),
+    Signature(
+        "gpu-xid-cleanup",
+        ("NVRM: Xid",),
+        "GPU {gpu} of {host} reports Xid 45: the driver cleans up after a program that has ended, or after another error.",
+        "Look for what came before it: another Xid (dmesg -T | grep Xid), or the rank that ended first.",
+        _XID + r"45\b(?![^\r\n]*caused by previous Xid)",
+        kind=Kind.ECHO,
     ),
     Signature(
         "gpu-xid",
         ("NVRM: Xid",),
-        "GPU {gpu} of {host} reports Xid {xid} (13, 31, 43 and 94 come of the program most often).",
+        "GPU {gpu} of {host} reports Xid {xid} (13, 31 and 43 come of the program most often).",
         "Run the job again; if it comes back on the same GPU only, have that checked: dcgmi diag -r 3.",
-        r"Xid \(PCI:(?P<gpu>[0-9a-fA-F:.]+)[^)]*\): (?P<xid>(?!(?:48|64|7[49]|95|119|120)\b)\d+)",
+        _XID + rf"(?P<xid>(?!(?:{_NVLINK}|{_HARDWARE}|45|94)\b)\d+)",
     ),
     Signature(
         "out-of-memory",
@@ -156,11 +188,12 @@ SYSTEM = (
     ),
     Signature(
         "peermem-symbols",
-        ("Unknown symbol ib_",),
-        "The GPUDirect module {module} was built against another RDMA driver than the one that is loaded.",
+        ("Unknown symbol ib_", "Unknown symbol nvidia_p2p_", "disagrees about version of symbol nvidia_p2p_"),
+        "The GPUDirect module {module} was built against another [[rdma?RDMA||NVIDIA]] driver than the one that is loaded.",
         "Build it again: dkms status names it, dkms install --force NAME/VERSION builds it (with the headers of the "
         "kernel that runs: ls /lib/modules/$(uname -r)/build), or reinstall the NVIDIA driver; then modprobe {module}.",
-        r"(?P<module>nv[\w-]*peer[\w-]*): Unknown symbol ib_(?:un)?register_peer_memory_client",
+        r"(?P<module>nv[\w-]*peer[\w-]*): (?:Unknown symbol (?P<rdma>ib_)(?:un)?register_peer_memory_client"
+        r"|(?:Unknown symbol|disagrees about version of symbol) nvidia_p2p_)",
         unless=("peermem-not-built",),
     ),
     Signature(

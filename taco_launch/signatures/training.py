@@ -13,14 +13,26 @@ TRAINING = (
         "horovod-stalled",
         ("submitted to be reduced, gathered or broadcasted by subset of ranks",),
         "[[rank?Rank {rank} has not come to the collective {tensor}, in which others wait; the lines below this one name "
-        "all that are missing||Some ranks have not come to a collective in which the others wait]].",
+        "all that are missing]][[ready?Only rank {ready} has come to the collective {tensor}, and waits for all others]]"
+        "[[tensor?||Some ranks have not come to a collective in which the others wait]].",
         "See what it does: its log, or py-spy dump --pid PID. A rank that has failed, waits for data or does other steps "
         "than the rest holds them all up.",
-        r"by subset of ranks(?:[\s\S]{0,500}?Missing ranks:\s+(?P<rank>\d+)!?: \[(?P<tensor>[^\],\s]+))?",
+        r"by subset of ranks(?:[\s\S]{0,500}?(?:Missing ranks:\s+(?P<rank>\d+)!?: \[(?P<tensor>[^\],\s]+)"
+        r"|Stalled ops:\s*(?P<tensor2>\S+) \[(?:missing ranks: (?P<rank2>\d+)|ready ranks: (?P<ready>\d+(?:, \d+)*))))?",
         kind=Kind.ECHO,
         lines=4,
-        # The warning is the log's end, or what a kill or a time limit leaves comes after it.
-        at_end=r"^\d+!?: \[|^Missing ranks:|by subset of ranks|(?i:killed|terminat|cancel|interrupt|signal|\^C)",
+        # The warning is the log's end, or what a kill or a time limit leaves comes after it. Up to 0.16 each line of it
+        # had the tensor first.
+        at_end=r"^\d+!?: \[|^Missing ranks:|by subset of ranks|\[(?:missing|ready) ranks: "
+        r"|(?i:killed|terminat|cancel|interrupt|signal|\^C)",
+    ),
+    Signature(
+        "gloo-rank-missing",
+        ("Wait timeout for key(s)",),
+        "Rank [[rank?{rank}||another]] never came to the rendezvous of Horovod's Gloo (its HTTP store).",
+        "See whether that rank has started: its log, and its host. Every host has to reach the one that horovodrun runs on. "
+        "Where ranks start late: HOROVOD_GLOO_TIMEOUT_SECONDS=300.",
+        r"http_store\.cc:\d+\] Wait timeout for key\(s\): *(?P<rank>\d+)?",
     ),
     Signature(
         "horovod-mismatch",
@@ -93,6 +105,20 @@ TRAINING = (
         ("uncorrectable ECC error",),
         "A GPU of {host} has an uncorrectable memory error.",
         "Leave {host} out with -H; nvidia-smi -q -d ECC,ROW_REMAPPER there, then reset the GPU or reboot.",
+    ),
+    Signature(
+        "gpu-nvlink-fault",
+        ("uncorrectable NVLink error",),
+        "A GPU of {host} has an error of its NVLinks.",
+        "Leave {host} out with -H. There: nvidia-smi nvlink -e, and dmesg -T | grep Xid (74, 144 to 150); reset the GPUs, or "
+        "reboot.",
+    ),
+    Signature(
+        "cuda-forward-compatibility",
+        ("forward compatibility was attempted on non supported HW",),
+        "The image's CUDA is newer than the driver of {host}, and its GPU does not run one newer than its driver (CUDA's "
+        "forward compatibility is for data center GPUs).",
+        "Update the driver, or use an image for an older CUDA: nvidia-smi shows the newest CUDA that the driver can run.",
     ),
     Signature(
         "cuda-error",

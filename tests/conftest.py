@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -143,7 +144,9 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def taco(tmp_path: Path, agent: Path) -> Iterator[Taco]:
     """The command line, its agent installed; at the end every job of the test that has not ended is stopped."""
-    state = tmp_path / "state"
+    # A short folder of one length: the path of a socket in it has its limit, and pytest's folders grow with their number.
+    held = tempfile.TemporaryDirectory(prefix="taco-", ignore_cleanup_errors=True)
+    state = Path(held.name, "state")
     (state / "agent").mkdir(mode=0o700, parents=True)
     state.chmod(0o700)
     (state / "agent" / agent.name).hardlink_to(agent)
@@ -155,3 +158,4 @@ def taco(tmp_path: Path, agent: Path) -> Iterator[Taco]:
     left = [folder.name for folder in folders if not has_ended(folder / "events.jsonl")]
     if left:
         runner("stop", "--grace", "0", *left)
+    held.cleanup()

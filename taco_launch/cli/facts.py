@@ -230,6 +230,14 @@ def _captured(settings: Settings, sources: Sequence[Path], subjects: Sequence[st
     if (more := len(unread) - _MOST_SAID) > 0:
         files_are = "file that is" if more == 1 else "files that are"
         render.warning(settings, f"and {more} more {files_are} not understood (--json has all)")
+    from taco_launch.facts import SUBJECTS
+    from taco_launch.model.found import NOT_ASKED, Unknown
+
+    for host in read:
+        for subject in SUBJECTS:
+            value = getattr(host, subject)
+            if isinstance(value, Unknown) and value != NOT_ASKED:
+                render.warning(settings, f"{f'{host.host}: ' if len(read) > 1 else ''}{subject}: {value.reason}")
     if not understood:
         render.error("nothing that was captured is understood", "what is known: taco-launch facts --help")
     return OK if understood else FAILED

@@ -22,7 +22,11 @@ _FORBIDS = re.compile(r"\s*(?:blacklist\s|install\s+\S+\s+(?:/usr)?/s?bin/(?:tru
 # How it is loaded, by whoever asks for it (modprobe.d(5)).
 _HOW = re.compile(rf"\s*install\s+(?:{_NAMED.pattern})\s")
 # The entries that know a module that could not be loaded.
-_REFUSALS = tuple(each for each in SYSTEM if each.name in ("peermem-not-built", "peermem-symbols", "module-key"))
+_REFUSALS = tuple(
+    each
+    for each in SYSTEM
+    if each.name in ("peermem-not-built", "peermem-symbols", "peermem-nvidia-symbols", "module-key")
+)
 _Places = Tuple[Tuple[str, str], ...]
 # The kernel that first let an HCA map GPU memory by DMA-BUF (ib_umem_dmabuf_get, Linux 5.12)
 _DMABUF_KERNEL = (5, 12)

@@ -1,4 +1,4 @@
-"""What a terminal adds to a tool's text: taken off before the text is read."""
+"""What a terminal, an editor or a mail adds to a tool's text: taken off before the text is read."""
 
 import re
 from typing import Tuple
@@ -8,6 +8,38 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\
 
 # [root@gpu1 ~]# ls, root@gpu1:~# ls, gpu1$ ls, $ ls, % ls, PS1 at its plainest: "# "
 PROMPT = re.compile(r"(?:\([\w.-]+\) )?(?:\[[^\]\n]*\]|[\w.-]+@[\w.-]+[:\s]\S*|[\w.-]*)\s?[$#%>](?:\s|$)")
+
+
+# What is left of an escape sequence whose first character was lost, or is shown as ^[ or as a picture: [4mGPU0 GPU1[0m
+_LOST = re.compile(r"(?:\^\[|\u241b)?\[[0-9]{0,2}(?:;[0-9]{1,3}){0,4}m")
+# Blanks of web pages and word processors, and what has no width: to read, they are blanks and nothing.
+_BLANKS = {ord(char): " " for char in "\u00a0\u2002\u2003\u2007\u2009\u202f"} | dict.fromkeys(
+    map(ord, "\u200b\u200c\u200d\u2060\ufeff")
+)
+_QUOTE = re.compile(r"[ \t]*> ?")
+
+
+def pasted(text: str) -> str:
+    """Give `text` as a tool printed it, without what pasting adds.
+
+    Those are quote marks before every line, the indentation that all lines share, blanks of other kinds, and what is left
+    of escape sequences.
+    """
+    found = _LOST.sub("", plain(text).translate(_BLANKS))
+    rows = found.split("\n")
+    while any(map(_said, rows)) and all(_QUOTE.match(row) for row in rows if row.strip()):
+        rows = [_QUOTE.sub("", row, count=1) for row in rows]
+    told = [row for row in rows if row.strip()]
+    indents = [row[: len(row) - len(row.lstrip())] for row in told]
+    first, last = min(indents, default=""), max(indents, default="")
+    shared = next(
+        (place for place, (one, other) in enumerate(zip(first, last)) if one != other), min(len(first), len(last))
+    )
+    return "\n".join(row[shared:] if row.strip() else row for row in rows)
+
+
+def _said(row: str) -> bool:
+    return bool(row.strip(" \t>"))
 
 
 def plain(text: str) -> str:

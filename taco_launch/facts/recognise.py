@@ -4,7 +4,7 @@ import re
 from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from taco_launch.facts import gpu, peermem, rdma, smi_csv, smi_xml, topology, verbs
-from taco_launch.facts.plain import PROMPT, plain, shown
+from taco_launch.facts.plain import PROMPT, pasted, shown
 from taco_launch.model import codec
 from taco_launch.model.found import Found, Unknown
 
@@ -50,7 +50,7 @@ def recognise(text: str) -> Tuple[Capture, ...]:
     At least one is given: an Unknown that says what would be known, where nothing is.
     """
     found: List[Capture] = []
-    blocks = _blocks(plain(text))
+    blocks = _blocks(pasted(text))
     for place, (command, block) in enumerate(blocks):
         captures = _captures(block)
         greeting = place == 0 and len(blocks) > 1
@@ -113,6 +113,10 @@ def _why_not(text: str) -> Found[str]:
     return peermem.why_not(text) or Unknown("modprobe says nothing that is known")
 
 
+def _without_x(_text: str) -> Unknown:
+    return Unknown("nvidia-smi -q is not read in this form: capture nvidia-smi -q -x")
+
+
 def _refusal(text: str) -> Found[str]:
     return gpu.refusal(text) or Unknown("nvidia-smi says nothing that is known")
 
@@ -125,6 +129,7 @@ _RECOGNISERS: Sequence[Tuple[str, Callable[[str], bool], Callable[[str], object]
     ("-q -x", _matching("<nvidia_smi_log>"), smi_xml.read_xml),
     ("driver", _matching("^NVRM version: "), gpu.loaded),
     ("cuda", _matching(r"CUDA (?:UMD )?Version\s*: "), gpu.cuda),
+    ("-q -x", _matching("^=+NVSMI LOG=+$"), _without_x),
     ("refusal", lambda line: gpu.refusal(line) is not None, _refusal),
     ("show_gids", lambda line: bool(_GID_ROW.match(line)), verbs.show_gids),
     ("ibdev2netdev", _matching(r" port [0-9]+ .*==> "), verbs.ibdev2netdev),

@@ -70,11 +70,20 @@ def _matrix(rows: Sequence[str]) -> Topology:
     columns, affinities = _header(rows[0])
     cells: Dict[str, Tuple[str, ...]] = {}
     rests: Dict[str, Tuple[Optional[str], ...]] = {}
+    ends = False
     for number, row in enumerate(rows[1:], 1):
         words = row.split()
-        if not words or words[0] not in columns:
+        if not words:
+            ends = ends or bool(cells)
             continue
         name = words[0]
+        if name not in columns:
+            if not ends:
+                raise _RefusedError(
+                    f"{shown(row.strip(), 30)} is no row of the matrix that it stands in: are the lines wrapped? Capture it "
+                    "into a file, or in a wider terminal"
+                )
+            continue
         if name in cells:
             raise _RefusedError(f"row {name} is there twice")
         cells[name] = _links(name, words[1:], columns)

@@ -188,13 +188,20 @@ SYSTEM = (
     ),
     Signature(
         "peermem-symbols",
-        ("Unknown symbol ib_", "Unknown symbol nvidia_p2p_", "disagrees about version of symbol nvidia_p2p_"),
-        "The GPUDirect module {module} was built against another [[rdma?RDMA||NVIDIA]] driver than the one that is loaded.",
+        ("Unknown symbol ib_",),
+        "The GPUDirect module {module} was built against another RDMA driver than the one that is loaded.",
         "Build it again: dkms status names it, dkms install --force NAME/VERSION builds it (with the headers of the "
         "kernel that runs: ls /lib/modules/$(uname -r)/build), or reinstall the NVIDIA driver; then modprobe {module}.",
-        r"(?P<module>nv[\w-]*peer[\w-]*): (?:Unknown symbol (?P<rdma>ib_)(?:un)?register_peer_memory_client"
-        r"|(?:Unknown symbol|disagrees about version of symbol) nvidia_p2p_)",
+        r"(?P<module>nv[\w-]*peer[\w-]*): Unknown symbol ib_(?:un)?register_peer_memory_client",
         unless=("peermem-not-built",),
+    ),
+    Signature(
+        "peermem-nvidia-symbols",
+        ("Unknown symbol nvidia_p2p_", "disagrees about version of symbol nvidia_p2p_"),
+        "The GPUDirect module {module} was built against another NVIDIA driver than the one that is loaded.",
+        "Build it again: dkms status names it, dkms install --force NAME/VERSION builds it (with the headers of the "
+        "kernel that runs: ls /lib/modules/$(uname -r)/build), or reinstall the NVIDIA driver; then modprobe {module}.",
+        r"(?P<module>nv[\w-]*peer[\w-]*): (?:Unknown symbol|disagrees about version of symbol) nvidia_p2p_",
     ),
     Signature(
         "peermem-missing",

@@ -13,9 +13,10 @@ PROMPT = re.compile(r"(?:\([\w.-]+\) )?(?:\[[^\]\n]*\]|[\w.-]+@[\w.-]+[:\s]\S*|[
 # What is left of an escape sequence whose first character was lost, or is shown as ^[ or as a picture: [4mGPU0 GPU1[0m
 _LOST = re.compile(r"(?:\^\[|\u241b)?\[[0-9]{0,2}(?:;[0-9]{1,3}){0,4}m")
 # Blanks of web pages and word processors, and what has no width: to read, they are blanks and nothing.
-_BLANKS = {ord(char): " " for char in "\u00a0\u2002\u2003\u2007\u2009\u202f"} | dict.fromkeys(
-    map(ord, "\u200b\u200c\u200d\u2060\ufeff")
-)
+_BLANKS = {
+    **{ord(char): " " for char in "\u00a0\u2002\u2003\u2007\u2009\u202f"},
+    **dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff")),
+}
 _QUOTE = re.compile(r"[ \t]*> ?")
 
 

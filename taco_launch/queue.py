@@ -168,8 +168,8 @@ def _begun(job: Waiting, earlier: Sequence[Waiting], most: int) -> int:
 
 def _ranks(wanted: Wanted) -> Optional[int]:
     """Give how many slots of its hosts a job wants, None where not any so many will do: it counts hosts or workers, or wants all."""
-    any_ = wanted.hosts is None and wanted.slots_per_host is None and not wanted.exclusive
-    return wanted.np if any_ and wanted.unit == 1 else None
+    counted = wanted.hosts is not None or wanted.slots_per_host is not None or wanted.most_per_host is not None
+    return wanted.np if not counted and not wanted.exclusive and wanted.unit == 1 else None
 
 
 def _wants_every_host(wanted: Wanted) -> bool:

@@ -23,6 +23,7 @@ _EITHER = (
     (("workers", "gpus"), ("np", "host_count", "slots_per_host")),
     (("no_wait",), ("queue_timeout", "suspend")),
 )
+_PAIR = frozenset(("np", "slots_per_host"))
 
 file_option = click.option(
     "-f",
@@ -100,9 +101,12 @@ def merged(file: "JobFile", options: Mapping[str, Any], typed: set[str]) -> dict
     from taco_launch.inventory import job_file
 
     below = {name: value for name, value in file.options.items() if name not in typed}
+    # A number of ranks and the most on each host are one size: one of them may be replaced alone.
+    both = set(file.options) >= _PAIR and not typed & {"host_count", "workers", "gpus"}
+    kept = _PAIR if both else frozenset()
     for given, others in _EITHER:
         if typed & set(given):
-            below = {name: value for name, value in below.items() if name not in others}
+            below = {name: value for name, value in below.items() if name not in others or name in kept}
     if "suspend" in typed and below.get("queue_timeout") == 0:
         del below["queue_timeout"]
     if options.get("restart") == "never":

@@ -33,7 +33,12 @@ def mpi_job(spec: JobSpec, record: JobRecord) -> dict[str, Any]:
     workers = parts[1:]
     restart = _RESTART[spec.policy.restart.value]
     mpi = spec.launcher == "mpirun"
-    slots = max((len(part.ranks) for part in workers), default=0) or spec.slots_per_worker or spec.slots_per_host
+    slots = (
+        max((len(part.ranks) for part in workers), default=0)
+        or spec.slots_per_worker
+        or spec.slots_per_host
+        or spec.most_per_host
+    )
     many = len(workers) if parts else _workers(spec)
     return {
         "apiVersion": "kubeflow.org/v2beta1" if mpi else "kubeflow.org/v1",

@@ -67,7 +67,8 @@ def size_options(function: F) -> F:
             "--slots-per-host",
             type=click.IntRange(min=1),
             metavar="N",
-            help="Number of ranks on each host. Default: every slot, on hosts that no other job is on.",
+            help="Number of ranks on each host; with --np at most that many. Default: every slot, on hosts that no other job is "
+            "on.",
         ),
         click.option(
             "--hosts",
@@ -96,6 +97,8 @@ def sizes_of(options: Mapping[str, Any]) -> dict[str, Any]:
     workers, gpus = options.get("workers"), options.get("gpus")
     if workers is None and gpus is None:
         sizes = {name: options.get(name) for name in ("np", "host_count", "slots_per_host")}
+        if sizes["np"] is not None:
+            sizes["most_per_host"] = sizes.pop("slots_per_host")
         if isinstance(sizes["host_count"], tuple):
             sizes["least_hosts"], sizes["host_count"] = sizes["host_count"]
         return {**sizes, **shared}
@@ -108,6 +111,8 @@ def sizes_of(options: Mapping[str, Any]) -> dict[str, Any]:
 def _refuse_two(options: Mapping[str, Any]) -> None:
     given = [[option for name, option in way.items() if options.get(name) is not None] for way in _WAYS]
     said = [found[0] for found in given if found]
+    if said == ["--np", "--slots-per-host"]:
+        return
     if len(said) > 1:
         raise UsageError(f"{' and '.join(said)}: each says how many ranks there are", hint="leave one of them out")
 

@@ -206,6 +206,8 @@ class _Check:
     def _sizes(self, job: JobDocument) -> None:
         others = {"hosts": job.hosts, "slotsPerHost": job.slotsPerHost}, {"workers": job.workers, "gpus": job.gpus}
         first = "" if job.np is None else "np"
+        if first and (job.hosts, job.workers, job.gpus) == (None, None, None):
+            return  # slotsPerHost says the most on each host then
         for keys in others:
             given = [key for key, count in keys.items() if count is not None]
             for key in given if first else ():

@@ -98,7 +98,9 @@ class JobDocument(Section):
         description="Number of hosts, instead of np: with slotsPerHost, else whole hosts. MIN:MAX is as many as are free "
         "when the job begins.",
     )
-    slotsPerHost: SlotCount | None = Field(default=None, description="Number of ranks on each host.")  # noqa: N815
+    slotsPerHost: SlotCount | None = Field(  # noqa: N815
+        default=None, description="Number of ranks on each host; with np at most so many."
+    )
     workers: Workers | None = Field(
         default=None,
         description="Number of workers, the master among them, as Arena counts, instead of np: each has gpus ranks on one "

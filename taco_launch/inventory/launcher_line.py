@@ -48,8 +48,9 @@ def _mpirun(words: Sequence[str], _inner: Inner) -> LauncherLine:
     unused = [text.partition(" ") for text in line.unused]
     told = {option.lstrip("-"): value for option, _space, value in unused}
     bare = [value for option, _space, value in unused if option == "-x" and value not in _PASSED_ON]
+    sizes = ("--np", line.np), ("--slots-per-host", line.per_host)
     return LauncherLine(
-        () if line.np is None else ("--np", str(line.np[0])),
+        tuple(word for option, size in sizes if size is not None for word in (option, str(size[0]))),
         tuple(words[line.program :]),
         _first(told, _HOSTS),
         _first(told, _HOSTFILES),

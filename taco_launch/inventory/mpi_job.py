@@ -1,16 +1,20 @@
 """A manifest of the MPI Operator (kind: MPIJob) -> the document of a job file, as far as it has a counterpart here.
 
-The keys are those of kubeflow.org/v2beta1 (v1 has the same ones). What has none is named, not passed over in silence.
+The keys are those of kubeflow.org/v2beta1 (v1 has the same ones), and what the operator refuses (its validation.go) is
+refused. What has no counterpart here is named where it says how and where pods run, and refused where other programs or
+other ranks would run without it.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from taco_launch.command import shell
 from taco_launch.frozen import dataclass
+from taco_launch.inventory import mpirun_line, shell_line
 from taco_launch.inventory.document import kind_of
 from taco_launch.inventory.faults import Faults, Loc, path_of
-from taco_launch.inventory.mpirun_line import UnclearError, read
+from taco_launch.inventory.mpirun_line import MpirunLine, UnclearError
 
 _LAUNCHER: Loc = ("spec", "mpiReplicaSpecs", "Launcher")
 _WORKER: Loc = ("spec", "mpiReplicaSpecs", "Worker")
@@ -28,7 +32,16 @@ _SILENT = (
     "imagePullPolicy",
     "sshAuthMountPath",
     "mpiImplementation",
+    "launcherCreationPolicy",
 )
+_VERSIONS = ("kubeflow.org/v2beta1", "kubeflow.org/v1", "kubeflow.org/v1alpha2")
+_V2 = _VERSIONS[0]
+_RESTARTS = ("Never", "OnFailure")
+_MANAGERS = ("kubeflow.org/mpi-operator", "kueue.x-k8s.io/multikueue")
+# RFC 1035's label, which a Service's name has to be.
+_LABEL = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
+_LABEL_CHARACTERS = 63
+_MCA = "OMPI_MCA_"
 
 
 @dataclass(frozen=True)
@@ -69,6 +82,16 @@ class _Manifest:
         if self._value["kind"] != "MPIJob":
             self._faults.add(("kind",), "of Kubernetes' objects an MPIJob can be read, and no other", self._torchs())
             return Converted({}, {}, ())
+        version = self._at(("apiVersion",))
+        if version is not None and version not in _VERSIONS:
+            rewrite = "spec.slotsPerWorker, spec.mpiReplicaSpecs.Launcher and spec.mpiReplicaSpecs.Worker"
+            why = (
+                "this old form (spec.gpus, spec.template) is not read"
+                if version == "kubeflow.org/v1alpha1"
+                else "is not known"
+            )
+            self._faults.add(("apiVersion",), why, f"write it as {_V2} has it: {rewrite}")
+            return Converted({}, {}, ())
         if "status" in self._value and self._at((*_LAUNCHER, "template")) is None:
             problem = "this is how a job stood, as `taco-launch get -o yaml` tells it, and no job file"
             self._faults.add(("status",), problem, f"to run it again: {self._again()}")
@@ -76,19 +99,20 @@ class _Manifest:
         implementation = self._take(("spec", "mpiImplementation"))
         if implementation not in (None, "OpenMPI"):
             self._faults.add(("spec", "mpiImplementation"), "jobs run under Open MPI's mpirun here")
-        self._keep(("name",), ("metadata", "name"))
-        for key in _POLICY_KEYS:
+        for key in _POLICY_KEYS:  # the forms before v2beta1 have them in spec, too
+            self._keep(("runPolicy", key), ("spec", key))
             self._keep(("runPolicy", key), (*_POLICY, key))
+        if self._take((*_POLICY, "managedBy")) not in (None, *_MANAGERS):
+            self._faults.add((*_POLICY, "managedBy"), f"must be {' or '.join(_MANAGERS)}")
         for key in _SCHEDULING_KEYS:
             self._keep(("runPolicy", "schedulingPolicy", key), (*_SCHEDULING, key))
-        # The operator's Never leaves the tries to backoffLimit.
-        if self._take((*_LAUNCHER, "restartPolicy")) != "Never":
-            self._keep(("runPolicy", "restartPolicy"), (*_LAUNCHER, "restartPolicy"))
+        self._restart()
         self._size()
+        self._name()
         container = self._container(_LAUNCHER)
         if container is not None:
             self._command(container)
-        self._container(_WORKER)
+        self._workers_program(self._container(_WORKER))
         unused = [path_of(loc) for loc in self._left(self._value, ())]
         return Converted(self._document, self._origin, (*self._notes, *unused))
 
@@ -115,12 +139,46 @@ class _Manifest:
             words += [option, str(number)] if isinstance(number, int) else []
         return shell((*words, "--", *(tuple(self._words(("spec", "command"))) or ("COMMAND",))))
 
+    def _name(self) -> None:
+        """Take the job's name, of which the operator makes those of its workers."""
+        loc: Loc = ("metadata", "name")
+        name, workers = self._take(loc), self._document.get("hosts", 1)
+        if name is None and self._at(("metadata", "generateName")) is not None:
+            return
+        if name is None:
+            self._faults.add(loc, "the job needs a name", value="missing")
+            return
+        last = f"{name}-worker-{workers - 1 if isinstance(workers, int) else 0}"
+        if not isinstance(name, str) or not _LABEL.fullmatch(name):
+            problem = "is not a name of Kubernetes: a-z, 0-9 and '-', a letter first, a letter or digit last"
+            self._faults.add(loc, problem)
+        elif len(last) > _LABEL_CHARACTERS:
+            self._faults.add(
+                loc, f"is too long: its last worker would be {last}, of {len(last)} characters (63 at most)"
+            )
+        else:
+            self._put(("name",), name, loc)
+
+    def _restart(self) -> None:
+        """Take the launcher's restartPolicy; the operator's Never leaves the tries to backoffLimit."""
+        for replica in (_LAUNCHER, _WORKER):
+            loc = (*replica, "restartPolicy")
+            policy = self._take(loc)
+            if policy in (None, *_RESTARTS) or (policy == "ExitCode" and self._at(("apiVersion",)) != _V2):
+                if replica is _LAUNCHER and policy != "Never":
+                    self._keep(("runPolicy", "restartPolicy"), loc)
+            else:
+                self._faults.add(loc, f"must be {' or '.join(_RESTARTS)}")
+
     def _size(self) -> None:
         self._keep(("hosts",), (*_WORKER, "replicas"))
         self._keep(("slotsPerHost",), ("spec", "slotsPerWorker"))
         self._document.setdefault("slotsPerHost", 1)  # the operator's defaults
-        if self._document.get("hosts") in (None, 0):
-            self._faults.add((*_WORKER, "replicas"), "is how many hosts the job has: at least 1", value="missing")
+        hosts = self._document.get("hosts")
+        if hosts is None or (isinstance(hosts, int) and hosts < 1):
+            self._document.pop("hosts", None)
+            value = "missing" if hosts is None else ""
+            self._faults.add((*_WORKER, "replicas"), "is how many hosts the job has: at least 1", value=value)
         if self._take((*_LAUNCHER, "replicas")) not in (None, 1):
             self._faults.add((*_LAUNCHER, "replicas"), "a job has one launcher")
         for key in ("runLauncherAsWorker", "runLauncherAsNode"):
@@ -131,61 +189,115 @@ class _Manifest:
         """Give the place of the one container of a replica; none where there is another number of them."""
         loc = (*replica, "template", "spec", "containers")
         containers = self._at(loc)
+        before = (*loc[:-1], "initContainers")
+        if self._take(before):
+            problem = "run before the ranks, and here nothing would"
+            self._faults.add(before, problem, "prepare the hosts, or the image, and leave them out")
         if isinstance(containers, tuple) and len(containers) == 1 and isinstance(containers[0], dict):
+            self._taken.add((*loc, 0, "name"))
             return (*loc, 0)
         self._faults.add(loc, "one container is needed", value="" if containers is not None else "missing")
         return None
 
+    def _workers_program(self, container: Loc | None) -> None:
+        """Refuse workers that are to run something else than an sshd, which mpirun's daemons come by."""
+        if container is None:
+            return
+        places = [(*container, key) for key in ("command", "args") if self._at((*container, key)) is not None]
+        words = [word for place in places for word in self._words(place)]
+        if words and words[0].rpartition("/")[2] != "sshd":
+            problem = "is what the workers would run before any rank, and here nothing would"
+            self._faults.add(places[0], problem, "prepare the hosts, or the image, and leave it out")
+
     def _command(self, container: Loc) -> None:
         """Take the launcher's line apart."""
+        folder = (*container, "workingDir")
+        if self._take(folder):
+            problem = "is where the program would start, and a job's line does not say that"
+            self._faults.add(folder, problem, "leave it out, and name files by their whole path")
         places = [
             ((*container, key, index), word)
             for key in ("command", "args")
             for index, word in enumerate(self._words((*container, key)))
         ]
-        words = [word for _place, word in places]
-        if not words:
+        if not places:
             self._faults.add((*container, "command"), "the line of mpirun has to stand here", value="missing")
             return
         expanded = next((place for place, word in places if "$(" in word), None)
         if expanded is not None:
             self._faults.add(expanded, "Kubernetes would put a variable's value in here", "write the value")
             return
+        variables = self._variables(container)
         try:
-            line = read(words, self._variables(container))
+            places, assigned = _without_a_shell(places)
+            line = mpirun_line.read([word for _place, word in places], {**variables, **assigned})
         except UnclearError as error:
             self._faults.add(places[error.index][0], error.problem, error.hint)
             return
-        self._put(("command",), tuple(words[line.program :]), places[line.program][0][:-1])
-        for index in range(line.program, len(words)):
-            self._origin["command", index - line.program] = places[index][0]
+        self._use(line, places)
+        self._launchers_variables(container, line, variables)
+
+    def _use(self, line: MpirunLine, places: Sequence[tuple[Loc, str]]) -> None:
+        """Take what a line says; `places` holds the place of each of its words."""
+        self._put(("command",), tuple(word for _place, word in places[line.program :]), places[line.program][0][:-1])
+        for index, (place, _word) in enumerate(places[line.program :]):
+            self._origin["command", index] = place
         for key, values in (("env", line.env), ("mca", line.mca)):
             for name, value, index in values:
                 self._put((key, name), value, places[index][0])
         self._notes += [f"mpirun's {option}" for option in line.unused]
+        if line.per_host is not None:
+            self._each(line.per_host[0], places[line.per_host[1]][0])
         if line.np is not None:
             self._ranks(line.np[0], places[line.np[1]][0])
 
+    def _launchers_variables(self, container: Loc, line: MpirunLine, known: Mapping[str, str]) -> None:
+        """Take the launcher's own variables: those of mpirun itself, and those that its line passes on."""
+        told = {name for values in (line.env, line.mca) for name, _value, _index in values}
+        for index, entry in enumerate(self._entries(container)):
+            name, at = entry.get("name"), (*container, "env", index)
+            if name in line.bare and name not in known:
+                self._faults.add(at, "the ranks would have its value, which does not stand here", "write the value")
+            elif not isinstance(name, str) or name not in known or name in told:
+                continue
+            elif name.startswith(_MCA):
+                if name.removeprefix(_MCA) not in told:  # the line goes before
+                    self._put(("mca", name.removeprefix(_MCA)), known[name], at)
+            else:
+                self._notes.append(f"{path_of(at)}: {name}, which mpirun does not pass on without -x")
+
+    def _each(self, ranks: int, place: Loc) -> None:
+        """Take how many ranks the line has on each host."""
+        slots = self._document["slotsPerHost"]
+        if isinstance(slots, int) and ranks > slots:
+            self._faults.add(place, f"more ranks on each host than slotsPerWorker, which is {slots}")
+            return
+        self._put(("slotsPerHost",), ranks, place)
+
     def _ranks(self, np: int, place: Loc) -> None:
-        """See that the line has as many ranks as there are slots; with fewer it is the number that counts."""
+        """See that the line has as many ranks as there are slots; with fewer, no worker has more than its slots."""
         hosts, slots = self._document.get("hosts"), self._document["slotsPerHost"]
         if not isinstance(hosts, int) or not isinstance(slots, int) or np == hosts * slots:
             return
         if np > hosts * slots:
             self._faults.add(place, f"more ranks than Worker.replicas x slotsPerWorker, which are {hosts * slots}")
             return
-        del self._document["hosts"], self._document["slotsPerHost"]
+        del self._document["hosts"]
         self._put(("np",), np, place)
 
     def _variables(self, container: Loc) -> dict[str, str]:
         """Give the container's variables whose values stand there."""
         found: dict[str, str] = {}
-        entries = self._at((*container, "env"))
-        for index, entry in enumerate(entries if isinstance(entries, tuple) else ()):
-            if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("value"), str):
+        for index, entry in enumerate(self._entries(container)):
+            if isinstance(entry.get("name"), str) and isinstance(entry.get("value"), str):
                 found[entry["name"]] = entry["value"]
                 self._taken.add((*container, "env", index))
         return found
+
+    def _entries(self, container: Loc) -> list[dict[str, Any]]:
+        """Give the container's variables as they stand there, an empty one for what is none."""
+        entries = self._at((*container, "env"))
+        return [entry if isinstance(entry, dict) else {} for entry in (entries if isinstance(entries, tuple) else ())]
 
     def _words(self, loc: Loc) -> Iterator[str]:
         value = self._take(loc)
@@ -236,3 +348,18 @@ class _Manifest:
                 yield from self._left(inner, at)
             else:
                 yield at
+
+
+def _without_a_shell(places: list[tuple[Loc, str]]) -> tuple[list[tuple[Loc, str]], Mapping[str, str]]:
+    """Give the words of the program that a shell's line starts, with the line's place, and the variables that it sets.
+
+    Words that are no line of a shell are given as they are.
+
+    Raises:
+        UnclearError: the shell would do more than that.
+    """
+    found = shell_line.read([word for _place, word in places])
+    if found is None:
+        return places, {}
+    script = next(place for place, word in places[1:] if not word.startswith("-"))
+    return [(script, word) for word in found[0]], found[1]

@@ -8,7 +8,13 @@ from taco_launch.inventory.profile import WORDS
 
 # What the inventory and the profile say here, and what only changes what mpirun prints.
 _HOSTS = ("H", "host", "hostfile", "machinefile", "default-hostfile")
-_PROFILE = ("bind-to", "map-by", "report-bindings", "display-map", "display-allocation", "tag-output", "verbose")
+_PROFILE = (
+    *("bind-to", "map-by", "report-bindings", "display-map", "display-allocation", "oversubscribe"),
+    *("tag-output", "timestamp-output", "verbose"),
+)
+# mpirun(1): ranks on each host.
+_EACH = ("N", "npernode")
+_PER_HOST = re.compile(r"ppr:(?P<count>[1-9][0-9]{0,5}):node(?::.*)?")
 _HINT = "write it as a job file (`taco-launch submit --schema`); what else mpirun is to be told stands in a profile"
 
 
@@ -27,14 +33,17 @@ class UnclearError(Exception):
 class MpirunLine:
     """What a line says; each with the index of its word.
 
-    `np` is None where the line says none; `env` and `mca` hold (name, value, index); `unused` the options that are
-    passed over, as they stand there; the program begins at `program`.
+    `np` and `per_host`, the ranks on each host, are None where the line says none; `env` and `mca` hold (name, value,
+    index); `unused` the options that are passed over, as they stand there; `bare` the variables whose value is not there;
+    the program begins at `program`.
     """
 
     np: tuple[int, int] | None
+    per_host: tuple[int, int] | None
     env: tuple[tuple[str, str, int], ...]
     mca: tuple[tuple[str, str, int], ...]
     unused: tuple[str, ...]
+    bare: tuple[str, ...]
     program: int
 
 
@@ -60,7 +69,9 @@ def read(words: Sequence[str], variables: Mapping[str, str]) -> MpirunLine:
         raise UnclearError(at - 1, "is the last word, and no program stands behind mpirun's options")
     if ":" in words[at:]:
         raise UnclearError(at + list(words[at:]).index(":"), "begins a second program, and a job has one")
-    return MpirunLine(line.np, tuple(line.env), tuple(line.mca), tuple(line.unused), at)
+    return MpirunLine(
+        line.np, line.per_host, tuple(line.env), tuple(line.mca), tuple(line.unused), tuple(line.bare), at
+    )
 
 
 class _Options:
@@ -69,17 +80,23 @@ class _Options:
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = variables
         self.np: tuple[int, int] | None = None
+        self.per_host: tuple[int, int] | None = None
         self.env: list[tuple[str, str, int]] = []
         self.mca: list[tuple[str, str, int]] = []
         self.unused: list[str] = []
+        self.bare: list[str] = []
 
     def add(self, words: Sequence[str], at: int) -> None:
         """Take one option with its values; `at` is the index of its first word."""
         option = words[0].lstrip("-")
         if option in ("np", "n", "c"):
-            if not re.fullmatch("[1-9][0-9]{0,5}", words[1]):
-                raise UnclearError(at + 1, "is not a number of ranks")
-            self.np = int(words[1]), at + 1
+            self.np = _number(words[1], at + 1), at + 1
+        elif option in _EACH:
+            self.per_host = _number(words[1], at + 1), at + 1
+        elif option == "map-by" and (each := _PER_HOST.fullmatch(words[1])):
+            self.per_host = int(each["count"]), at + 1
+        elif option == "map-by" and words[1].startswith("ppr:"):
+            raise UnclearError(at + 1, "places ranks within hosts, which a job's line does not say")
         elif option == "x":
             self._variable(words[1], at + 1)
         elif option in ("mca", "gmca"):
@@ -94,4 +111,11 @@ class _Options:
         if equals or name in self._variables:
             self.env.append((name, value if equals else self._variables[name], at))
         else:
+            self.bare.append(name)
             self.unused.append(f"-x {name}")
+
+
+def _number(word: str, at: int) -> int:
+    if not re.fullmatch("[1-9][0-9]{0,5}", word):
+        raise UnclearError(at, "is not a number of ranks")
+    return int(word)

@@ -155,7 +155,11 @@ def has_gpus(facts: JobFacts) -> bool:
 def _asked_size(spec: JobSpec) -> Tuple[str, str]:
     """Say who says how many ranks there are: (source, why)."""
     by_worker = ("--workers", spec.slots_per_worker), ("--gpus", spec.slots_per_worker)
-    by_rank = ("--np", spec.np), ("--hosts", spec.host_count), ("--slots-per-host", spec.slots_per_host)
+    by_rank = (
+        ("--np", spec.np),
+        ("--hosts", spec.host_count),
+        ("--slots-per-host", spec.slots_per_host or spec.most_per_host),
+    )
     options = by_rank if spec.slots_per_worker is None else by_worker
     given = [option for option, count in options if count is not None]
     return ("user", " x ".join(given)) if given else ("default", "every slot of the hosts")

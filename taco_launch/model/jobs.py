@@ -84,7 +84,8 @@ class JobSpec:
     `np` is the number of ranks, None for every slot of `hosts`; `host_count` how many of `hosts` have to be taken (with
     `least_hosts` as many as are free when it begins, at least that many), and
     `slots_per_host` how many ranks each of them, None where that is all one; `head` is the name of the host that mpirun runs on.
-    A job that counts workers has `slots_per_worker`: so many ranks are one worker's, which has them on one host.
+    A job that counts workers has `slots_per_worker`: so many ranks are one worker's, which has them on one host. A job that
+    counts ranks may have `most_per_host`: no host has more of them.
     `procs_per_gpu` processes share each slot, and with `mps` CUDA's Multi-Process Service, both only with env.
     `env` holds the `-x` and environment knobs of the command line: (name, value), the value None where the caller's is
     taken; `mca` holds its MCA parameters. `launcher` is mpirun, torchrun or env; with `per_host`, only with env, one process
@@ -100,6 +101,7 @@ class JobSpec:
     host_count: Optional[int] = None
     slots_per_host: Optional[int] = None
     slots_per_worker: Optional[int] = None
+    most_per_host: Optional[int] = None
     launcher: str = "mpirun"
     per_host: bool = False
     procs_per_gpu: int = 1

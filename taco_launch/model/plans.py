@@ -37,7 +37,7 @@ class Wanted:
     the first on every host, without the second on whole hosts, none of whose slots another job has. With none of the
     three it is every slot of every host. Hosts of `left_out` are used only where the others do not suffice. `exclusive`: no
     other job is to have a slot of any host of this one, even where it does not take them all. `np` ranks are those of workers
-    with `unit` each, none of which may be on two hosts. With `least` it is as many hosts as can be had, at least
+    with `unit` each, none of which may be on two hosts; with `most_per_host` a host takes that many of them at most. With `least` it is as many hosts as can be had, at least
     so many and at most `hosts`; those of `left_out` then only as far as there would be fewer than `least`.
     """
 
@@ -48,13 +48,21 @@ class Wanted:
     exclusive: bool = False
     unit: int = 1
     least: Optional[int] = None
+    most_per_host: Optional[int] = None
 
 
 def wanted_of(spec: JobSpec, left_out: Sequence[str] = ()) -> Wanted:
     """Give what a job asks for; `left_out` are the hosts that earlier attempts failed on."""
     unit = spec.slots_per_worker or 1
     return Wanted(
-        spec.np, spec.host_count, spec.slots_per_host, tuple(left_out), spec.exclusive, unit, spec.least_hosts
+        np=spec.np,
+        hosts=spec.host_count,
+        slots_per_host=spec.slots_per_host,
+        left_out=tuple(left_out),
+        exclusive=spec.exclusive,
+        unit=unit,
+        least=spec.least_hosts,
+        most_per_host=spec.most_per_host,
     )
 
 

@@ -23,13 +23,15 @@ def place(wanted: Wanted, free: Sequence[HostSlots]) -> Placement:
 
     Ranks that are wanted on no certain number of hosts fill one host before the next: the first one that has room for
     all of them, else the fewest of those leaves, of as few the earlier ones. Hosts to be left out come last.
-    Ranks of one worker (`unit`) have one host: what a host has beyond whole workers is not used.
+    Ranks of one worker (`unit`) have one host: what a host has beyond whole workers is not used; nor is what it has beyond
+    `most_per_host`.
     Where a least number of hosts is wanted, it is as many as can be had up to the most.
     Of hosts whose leaf is known, those of the fewest leaves that suffice come first, leaf after leaf.
 
     Raises:
         PlacementError: it does not fit; says how much there is on each host, and what would fit.
     """
+    free = [_capped(entry, wanted.most_per_host) for entry in free]
     hosts = _arranged(wanted, ordered([_whole(entry, wanted.unit) for entry in free], wanted.left_out))
     shares = _shares(wanted, hosts)
     if not shares:
@@ -40,7 +42,8 @@ def place(wanted: Wanted, free: Sequence[HostSlots]) -> Placement:
     if not _counts_hosts(wanted):
         whole = "" if wanted.unit == 1 else f" with whole workers of {_slots(wanted.unit)}"
         fewest = "the fewest " if _passes_over(shares, ordered(free, wanted.left_out), wanted.unit) else ""
-        return Placement(shares, f"{fewest}hosts {_ORDER}, each filled before the next{whole}{leaves}")
+        most = "" if wanted.most_per_host is None else f" with at most {wanted.most_per_host}"
+        return Placement(shares, f"{fewest}hosts {_ORDER}, each filled before the next{whole}{most}{leaves}")
     each = wanted.slots_per_host
     which = "free of other jobs" if each is None else f"with {_slots(each)} free"
     many = "" if wanted.least is None else f"; {_hosts(len(shares))}, asked for are {wanted.least} to {wanted.hosts}"
@@ -127,6 +130,13 @@ def _whole(entry: HostSlots, unit: int) -> HostSlots:
     return replace(entry, slots=entry.slots // unit * unit, total=entry.all // unit * unit)
 
 
+def _capped(entry: HostSlots, most: Optional[int]) -> HostSlots:
+    """Give a host with as many slots as a job may take of it."""
+    if most is None or entry.all <= most:
+        return entry
+    return replace(entry, slots=min(entry.slots, most), total=most)
+
+
 def _is_able(entry: HostSlots, each: Optional[int]) -> bool:
     """Say whether a host has so many free slots, None for all that it has."""
     return 0 < (entry.all if each is None else each) <= entry.slots
@@ -137,6 +147,12 @@ def _refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> Placemen
     total = sum(entry.all if never else entry.slots for entry in free)
     np = sum(entry.all for entry in free) if wanted.np is None else wanted.np
     ranks = "1 rank does" if np == 1 else f"{np} ranks do"
+    if wanted.most_per_host is not None:
+        fits = [f"--np {total}"] if total else []
+        hint = " or ".join((*fits, f"more than --slots-per-host {wanted.most_per_host}"))
+        found = f"there {'is' if total == 1 else 'are'} {_slots(total)}" if never else f"{_slots(total)} free"
+        message = f"{ranks} not fit with at most {wanted.most_per_host} on each host: {found}"
+        return PlacementError(message, _totals(free) if never else _reasons(free), f"ask for {hint}", never=never)
     if not never:
         fewer = f"ask for at most --np {total}, or " if total else ""
         message = f"{ranks} not fit: {_slots(total)} free"

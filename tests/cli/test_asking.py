@@ -133,7 +133,6 @@ def test_flags_become_the_policy(flags: str, policy: Policy, submit: Submit) -> 
         ("--restart never --backoff-limit 3", "--backoff-limit and --restart never: the job is never tried again"),
         ("--backoff 5s", "--backoff: the job is never tried again"),
         ("--np 4 --hosts 2", "--np and --hosts: each says how many ranks there are"),
-        ("--np 4 --slots-per-host 2", "--np and --slots-per-host: each says how many ranks there are"),
         ("--queue night/1", "--queue: 'night/1': is not a queue name"),
         ("--hosts gpu1,gpu2", "'gpu1,gpu2' is not a number of hosts; which ones is said with -H"),
         ("--hosts 0", "0 is not in the range x>=1"),

@@ -158,6 +158,23 @@ def test_no_worker_is_on_two_hosts(free: list[HostSlots], unit: int, count: int,
         assert place(Wanted(count * int(typed["gpus"]), unit=int(typed["gpus"])), now)
 
 
+@given(PART, st.integers(1, 5), st.integers(1, 30))
+def test_no_host_has_more_ranks_than_the_most_on_each(free: list[HostSlots], most: int, np: int) -> None:
+    wanted = Wanted(np, most_per_host=most)
+    room = sum(min(entry.slots, most) for entry in free)
+    if np > room:
+        refusal = refused(wanted, free)
+        total = sum(min(entry.all, most) for entry in free)
+        assert refusal.never == (np > total)
+        fits = int(re.findall(r"--np (\d+)", refusal.hint or "--np 0")[0] if "--np" in (refusal.hint or "") else 0)
+        assert fits == (total if refusal.never else room)
+        return
+    placement = place(wanted, free)
+    assert placement.np == np
+    slots = {entry.host: entry.slots for entry in free}
+    assert all(0 < share.ranks <= min(most, slots[share.host]) for share in placement.shares)
+
+
 @given(FREE, st.integers(1, 200))
 def test_what_never_fits_says_how_much_there_is_and_what_would(free: list[HostSlots], np: int) -> None:
     total = sum(entry.slots for entry in free)

@@ -13,6 +13,7 @@ from taco_launch.cli.options import (
     Settings,
     access_of,
     access_options,
+    add_option,
     inventory_option,
     output_options,
     settings_of,
@@ -56,8 +57,8 @@ for verb in (ladder, *history.VERBS, *history_files.VERBS):
 @output_options
 @talk_options
 @access_options
-@click.option("--np", "sizes", callback=_sizes, required=True, metavar="N,N...", help="Numbers of ranks to measure.")
-@click.option(
+@add_option("--np", "sizes", callback=_sizes, required=True, metavar="N,N...", help="Numbers of ranks to measure.")
+@add_option(
     "--repeats",
     type=click.IntRange(1, 1000),
     default=1,
@@ -133,7 +134,7 @@ def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":
 @bench.command("parse")
 @output_options
 @workload_option
-@click.option("--np", "ranks", type=click.IntRange(min=1), metavar="N", help="With --workload: how many ranks ran.")
+@add_option("--np", "ranks", type=click.IntRange(min=1), metavar="N", help="With --workload: how many ranks ran.")
 @click.argument("log", type=click.Path(allow_dash=True))
 @click.pass_context
 def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None) -> int:

@@ -10,7 +10,7 @@ import click
 
 from taco_launch.cli import named_jobs
 from taco_launch.cli.completion import complete_job
-from taco_launch.cli.options import access_of, access_options, inventory_option, settings_of, talk_options
+from taco_launch.cli.options import access_of, access_options, add_option, inventory_option, settings_of, talk_options
 from taco_launch.cli.terminal import Safe
 from taco_launch.errors import SIGNAL_BASE
 
@@ -19,7 +19,7 @@ from taco_launch.errors import SIGNAL_BASE
 @inventory_option
 @talk_options
 @access_options
-@click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, help="The rank beside which.")
+@add_option("--rank", type=click.IntRange(min=0), default=0, show_default=True, help="The rank beside which.")
 @named_jobs.yes_option
 @click.argument("name", shell_complete=complete_job)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)

@@ -16,6 +16,7 @@ from taco_launch.cli.options import (
     Settings,
     access_of,
     access_options,
+    add_option,
     inventory_option,
     output_options,
     settings_of,
@@ -49,7 +50,7 @@ def _subjects(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]
 @talk_options
 @access_options
 @click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=complete_hosts)
-@click.option(
+@add_option(
     "--from",
     "sources",
     multiple=True,
@@ -58,7 +59,7 @@ def _subjects(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]
     help="Read captured outputs instead of asking hosts: nvidia-smi topo -m, --query-gpu, -L, -q -x, show_gids, "
     "ibdev2netdev, ibv_devinfo -v, a copy of /sys/class/infiniband, a saved probe; - is standard input. May be repeated.",
 )
-@click.option(
+@add_option(
     "--only",
     "subjects",
     multiple=True,
@@ -67,12 +68,12 @@ def _subjects(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]
     shell_complete=complete_list(SUBJECTS),
     help=f"Look at these only: {', '.join(SUBJECTS)}. May be repeated, or a list with commas.",
 )
-@click.option(
+@add_option(
     "--container",
     metavar="NAME",
     help="Look for the training software in this container of each host. Default: the one of the inventory's cluster.",
 )
-@click.option(
+@add_option(
     "--compare",
     "earlier",
     type=click.Path(exists=True, path_type=Path),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from taco_launch.cli.options import Settings, complete_file
+from taco_launch.cli.options import Settings, add_option, complete_file
 from taco_launch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _EITHER = (
 )
 _PAIR = frozenset(("np", "slots_per_host"))
 
-file_option = click.option(
+file_option = add_option(
     "-f",
     "--file",
     metavar="FILE",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
+from taco_launch.cli.options import add_option
 
 if TYPE_CHECKING:
     from taco_launch.model.hosts import Host, Inventory
@@ -14,8 +14,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def gpu_options(function: F) -> F:
     """Add --gpu-ids, --gpu-model, --exclude, --selector, --exclusive and --gputopology."""
     options = (
-        click.option("--gpu-ids", metavar="LIST", help="Only these GPUs of each host, by nvidia-smi's index: 0,2,4-7."),
-        click.option(
+        add_option("--gpu-ids", metavar="LIST", help="Only these GPUs of each host, by nvidia-smi's index: 0,2,4-7."),
+        add_option(
             "--gpu-model",
             "gpu_models",
             multiple=True,
@@ -23,23 +23,23 @@ def gpu_options(function: F) -> F:
             help="Only GPUs with NAME in their model's name, such as V100. A job gets GPUs of one model, and none in MIG mode "
             "(MIG), unless they are named. Repeatable.",
         ),
-        click.option(
+        add_option(
             "--exclude",
             multiple=True,
             metavar="HOST[:LIST]",
             help="Hosts to leave out, or some of a host's GPUs: gpu3:0,1. Repeatable.",
         ),
-        click.option(
+        add_option(
             "--selector",
             "selectors",
             multiple=True,
             metavar="LABEL=VALUE",
             help="Only hosts with that label in the inventory, such as leaf=a. Repeatable: all have to hold.",
         ),
-        click.option(
+        add_option(
             "--exclusive", is_flag=True, help="Have the job's hosts for itself, also the slots that it does not use."
         ),
-        click.option(
+        add_option(
             "--gputopology/--no-gputopology",
             "gputopology",
             default=None,
@@ -59,7 +59,8 @@ def narrowed(inventory: "Inventory", hosts: "Sequence[Host]", options: Mapping[s
         SpecError: an option is wrong, or leaves no host.
     """
     asked = {name: options.get(name) for name in ("gpu_ids", "exclude", "selectors", "gpu_models", "gputopology")}
-    if not any(value not in (None, ()) for value in asked.values()):
+    gpus = options.get("gpus") is not None
+    if not gpus and not any(value not in (None, ()) for value in asked.values()):
         return tuple(hosts)
     from taco_launch.inventory.narrow import Narrowing, narrow
 
@@ -72,5 +73,6 @@ def narrowed(inventory: "Inventory", hosts: "Sequence[Host]", options: Mapping[s
             selectors=tuple(asked["selectors"] or ()),
             models=tuple(asked["gpu_models"] or ()),
             topology=asked["gputopology"],
+            gpus=gpus,
         ),
     )

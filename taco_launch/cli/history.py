@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from taco_launch.cli import measuring, render
-from taco_launch.cli.options import output_options, settings_of
+from taco_launch.cli.options import add_option, output_options, settings_of
 from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.model.codec import to_json
 
@@ -45,13 +45,13 @@ def complete_ladder(ctx: click.Context, _param: click.Parameter, incomplete: str
 
 @click.command("history")
 @measuring.db_option
-@click.option("--matrix", metavar="NAME", help="Only ladders of this matrix.")
-@click.option("--workload", metavar="NAME", help="Only this workload.")
-@click.option("--variant", metavar="NAME", help="Only this variant.")
-@click.option("--np", "ranks", type=click.IntRange(min=1), metavar="N", help="Only this number of ranks.")
-@click.option("--host", "hosts", multiple=True, metavar="HOST", help="Only runs on this host; again for several.")
-@click.option("--metric", metavar="NAME", help="Only this metric, such as 'busbw 8388608 B'.")
-@click.option(
+@add_option("--matrix", metavar="NAME", help="Only ladders of this matrix.")
+@add_option("--workload", metavar="NAME", help="Only this workload.")
+@add_option("--variant", metavar="NAME", help="Only this variant.")
+@add_option("--np", "ranks", type=click.IntRange(min=1), metavar="N", help="Only this number of ranks.")
+@add_option("--host", "hosts", multiple=True, metavar="HOST", help="Only runs on this host; again for several.")
+@add_option("--metric", metavar="NAME", help="Only this metric, such as 'busbw 8388608 B'.")
+@add_option(
     "--last", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="From how many ladders."
 )
 @output_options

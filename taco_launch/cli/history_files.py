@@ -16,7 +16,7 @@ import click
 from taco_launch.cli import measuring
 from taco_launch.cli.history import complete_ladder, named_ladder, opened
 from taco_launch.cli.log_files import read_log
-from taco_launch.cli.options import settings_of, talk_options
+from taco_launch.cli.options import add_option, settings_of, talk_options
 from taco_launch.cli.workload import FORM, workload_of, workload_option
 from taco_launch.errors import TacoLaunchError, UsageError
 
@@ -29,11 +29,11 @@ _TOLD = 5
 
 @click.command("export")
 @measuring.db_option
-@click.option("--format", "form", type=click.Choice(_FORMATS), help="Default: as FILE ends, else json.")
-@click.option("-o", "--output", "target", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE.")
-@click.option("--force", is_flag=True, help="Replace FILE where it is there.")
-@click.option("--matrix", metavar="NAME", help="Only ladders of this matrix.")
-@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N ladders.")
+@add_option("--format", "form", type=click.Choice(_FORMATS), help="Default: as FILE ends, else json.")
+@add_option("-o", "--output", "target", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE.")
+@add_option("--force", is_flag=True, help="Replace FILE where it is there.")
+@add_option("--matrix", metavar="NAME", help="Only ladders of this matrix.")
+@add_option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N ladders.")
 @talk_options
 @click.argument("ladders", metavar="[LADDER]...", nargs=-1, shell_complete=complete_ladder)
 @click.pass_context
@@ -124,15 +124,13 @@ def _written(target: Path | None, *, force: bool) -> Iterator[IO[bytes]]:
 @click.command("import")
 @measuring.db_option
 @workload_option
-@click.option(
+@add_option(
     "--name", metavar="NAME", help="With --workload: the workload's name. Default: its kind, or its name in the matrix."
 )
-@click.option("--variant", metavar="NAME", help="With --workload: what was measured, such as tcp.")
-@click.option("--np", "ranks", type=click.IntRange(min=1), metavar="N", help="With --workload: the number of ranks.")
-@click.option("--hosts", metavar="HOSTS", help="With --workload: where it ran, such as gpu[1-4].")
-@click.option(
-    "--baseline", is_flag=True, help="Nights that count in the baseline of the other history count here, too."
-)
+@add_option("--variant", metavar="NAME", help="With --workload: what was measured, such as tcp.")
+@add_option("--np", "ranks", type=click.IntRange(min=1), metavar="N", help="With --workload: the number of ranks.")
+@add_option("--hosts", metavar="HOSTS", help="With --workload: where it ran, such as gpu[1-4].")
+@add_option("--baseline", is_flag=True, help="Nights that count in the baseline of the other history count here, too.")
 @talk_options
 @click.argument("logs", metavar="FILE...", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @click.pass_context

@@ -3,13 +3,13 @@
 import click
 
 from taco_launch.cli import render
-from taco_launch.cli.options import inventory_option, output_options, settings_of
+from taco_launch.cli.options import add_option, inventory_option, output_options, settings_of
 
 
 @click.command()
 @inventory_option
 @output_options
-@click.option("--schema", is_flag=True, help="Print the JSON Schema of an inventory, for an editor's completion.")
+@add_option("--schema", is_flag=True, help="Print the JSON Schema of an inventory, for an editor's completion.")
 @click.pass_context
 def inventory(ctx: click.Context, *, schema: bool) -> None:
     """Check an inventory, or a hostfile, and show its hosts with all defaults filled in.

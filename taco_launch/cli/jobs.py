@@ -11,6 +11,7 @@ from taco_launch.cli.options import (
     Seconds,
     access_of,
     access_options,
+    add_option,
     inventory_option,
     settings_of,
     talk_options,
@@ -66,7 +67,7 @@ def wait(ctx: click.Context, /, name: str, **access: Any) -> int:
 @inventory_option
 @talk_options
 @access_options
-@click.option("--grace", type=Seconds(), metavar="TIME", help="Time until KILL, if less than the job's own.")
+@add_option("--grace", type=Seconds(), metavar="TIME", help="Time until KILL, if less than the job's own.")
 @named_jobs.yes_option
 @named_jobs.names_argument
 @click.pass_context

@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from taco_launch.cli import render
-from taco_launch.cli.options import Settings, output_options, settings_of, talk_options
+from taco_launch.cli.options import Settings, add_option, output_options, settings_of, talk_options
 from taco_launch.lab.labels import option_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
     return [CompletionItem(each.host.name) for each in found if each.host.name.startswith(incomplete)]
 
 
-_name = click.option(
+_name = add_option(
     "--name", "lab", metavar="NAME", default="lab", show_default=True, shell_complete=_labs, help="Which lab."
 )
 
@@ -60,27 +60,25 @@ def lab() -> None:
 @lab.command()
 @talk_options
 @_name
-@click.option("--hosts", "size", type=int, metavar="N", help="How many hosts, gpu1 to gpuN. Default: 2.")
-@click.option(
-    "--slots", type=int, metavar="N", help="How many ranks each takes. Default: 2, or as many as it has GPUs."
-)
-@click.option(
+@add_option("--hosts", "size", type=int, metavar="N", help="How many hosts, gpu1 to gpuN. Default: 2.")
+@add_option("--slots", type=int, metavar="N", help="How many ranks each takes. Default: 2, or as many as it has GPUs.")
+@add_option(
     "--gpus",
     type=click.Choice(MACHINES),
     help="The GPUs, NICs and drivers that are simulated in each, called simulated wherever they show. Default: none.",
 )
-@click.option(
+@add_option(
     "--release",
     metavar="CODENAME",
     help="Which release of this machine's distribution the hosts have, such as trixie. Default: the machine's own.",
 )
-@click.option(
+@add_option(
     "--docker",
     is_flag=True,
     default=None,
     help="The hosts come with Docker Engine, as images of cloud providers do. Default: set-up installs it.",
 )
-@click.option("--image/--no-image", "train", default=True, help="Whether the registry gets a training image.")
+@add_option("--image/--no-image", "train", default=True, help="Whether the registry gets a training image.")
 @click.pass_context
 def up(
     ctx: click.Context,
@@ -139,8 +137,8 @@ def up(
 @lab.command()
 @talk_options
 @_name
-@click.option("--all", "all_labs", is_flag=True, help="Every lab on this machine.")
-@click.option("--images", is_flag=True, help="Remove the images as well: the next lab takes some minutes longer.")
+@add_option("--all", "all_labs", is_flag=True, help="Every lab on this machine.")
+@add_option("--images", is_flag=True, help="Remove the images as well: the next lab takes some minutes longer.")
 @click.pass_context
 def down(ctx: click.Context, *, lab: str, all_labs: bool, images: bool) -> None:
     """Remove a lab: its hosts, volumes, network and keys. Images stay for the next one, also those in the registry.
@@ -166,7 +164,7 @@ def down(ctx: click.Context, *, lab: str, all_labs: bool, images: bool) -> None:
 
 @lab.command()
 @output_options
-@click.option("--name", "lab", metavar="NAME", shell_complete=_labs, help="Which lab. Default: all.")
+@add_option("--name", "lab", metavar="NAME", shell_complete=_labs, help="Which lab. Default: all.")
 @click.pass_context
 def status(ctx: click.Context, *, lab: str | None) -> None:
     """Show hosts, their state, the faults in force, and what to type to enter them.

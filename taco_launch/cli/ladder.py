@@ -14,6 +14,7 @@ from taco_launch.cli.options import (
     Settings,
     access_of,
     access_options,
+    add_option,
     inventory_option,
     output_options,
     settings_of,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 @talk_options
 @access_options
 @click.argument("name", metavar="MATRIX", required=False)
-@click.option(
+@add_option(
     "-H",
     "--host",
     "hosts",
@@ -45,26 +46,24 @@ if TYPE_CHECKING:
     shell_complete=complete_host_list,
     help="Hosts and groups of hosts to use, and slots on each, whatever the matrix says.",
 )
-@click.option(
+@add_option(
     "--repeats", type=click.IntRange(1, 1000), metavar="N", help="How often each cell counts. Default: the matrix's."
 )
-@click.option(
+@add_option(
     "--time-budget",
     type=Seconds(1),
     metavar="TIME",
     help="How long all runs may take together, such as 2h. Default: the matrix's.",
 )
-@click.option(
+@add_option(
     "--seed",
     type=click.IntRange(0, (1 << 63) - 1),
     metavar="N",
     help="Seed of the order; 0: as listed. Default: drawn.",
 )
-@click.option("--fresh", is_flag=True, help="Begin anew, also where the same ladder broke off.")
-@click.option(
-    "--dry-run", is_flag=True, help="Show the cells, their order and the line of each job, and start nothing."
-)
-@click.option("--schema", is_flag=True, help="Print the JSON Schema of a matrix, for an editor's completion.")
+@add_option("--fresh", is_flag=True, help="Begin anew, also where the same ladder broke off.")
+@add_option("--dry-run", is_flag=True, help="Show the cells, their order and the line of each job, and start nothing.")
+@add_option("--schema", is_flag=True, help="Print the JSON Schema of a matrix, for an editor's completion.")
 @measuring.db_option
 @click.pass_context
 def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bool, **options: Any) -> int:

@@ -9,7 +9,7 @@ import click
 
 from taco_launch.cli import render
 from taco_launch.cli.completion import complete_job
-from taco_launch.cli.options import access_of, access_options, inventory_option, settings_of, talk_options
+from taco_launch.cli.options import access_of, access_options, add_option, inventory_option, settings_of, talk_options
 from taco_launch.errors import UsageError
 from taco_launch.inventory.durations import parse_duration
 
@@ -53,22 +53,20 @@ def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> di
 @inventory_option
 @talk_options
 @access_options
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job ends. Ctrl-C only leaves it.")
-@click.option("-t", "--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last LINES lines.")
-@click.option("--rank", type=click.IntRange(min=0), help="One rank's output alone, byte for byte.")
-@click.option(
-    "--instance", metavar="NAME", help="That of one instance, as `get` names them: JOB-worker-0, JOB-launcher."
-)
-@click.option("--host", metavar="NAME", help="That of all ranks on one host.")
-@click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only that of the N-th attempt.")
-@click.option(
+@add_option("-f", "--follow", is_flag=True, help="Go on until the job ends. Ctrl-C only leaves it.")
+@add_option("-t", "--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last LINES lines.")
+@add_option("--rank", type=click.IntRange(min=0), help="One rank's output alone, byte for byte.")
+@add_option("--instance", metavar="NAME", help="That of one instance, as `get` names them: JOB-worker-0, JOB-launcher.")
+@add_option("--host", metavar="NAME", help="That of all ranks on one host.")
+@add_option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only that of the N-th attempt.")
+@add_option(
     "--since",
     "when",
     metavar="TIME",
     callback=_since,
     help="Only lines from then on: 90s, 10m, 3h, 2d ago, or 14:02, 2026-11-21T14:02:00 (...Z: UTC).",
 )
-@click.option("--timestamps", is_flag=True, help="Put the time before each line, in UTC.")
+@add_option("--timestamps", is_flag=True, help="Put the time before each line, in UTC.")
 @click.argument("name", shell_complete=complete_job)
 @click.pass_context
 def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any], **options: Any) -> None:

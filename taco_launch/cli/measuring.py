@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from taco_launch.cli import render
-from taco_launch.cli.options import Settings
+from taco_launch.cli.options import Settings, add_option
 from taco_launch.errors import FAILED, HOST_FAILED, INTERRUPTED, HostError, TacoLaunchError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _SEED_BITS = 31
 
 def db_option(function: F) -> F:
     """Add --db."""
-    return click.option(
+    return add_option(
         "--db",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",

@@ -12,6 +12,7 @@ from taco_launch.cli.options import (
     Settings,
     access_of,
     access_options,
+    add_option,
     complete_file,
     inventory_option,
     settings_of,
@@ -40,21 +41,21 @@ def _place(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
 @inventory_option
 @talk_options
 @access_options
-@click.option(
+@add_option(
     "--textfile",
     type=click.Path(path_type=Path),
     metavar="FILE",
     shell_complete=complete_file,
     help="Write them to this file, all at once: for node_exporter's textfile collector.",
 )
-@click.option(
+@add_option(
     "--listen",
     "place",
     metavar="[ADDR:]PORT",
     callback=_place,
     help=f"Serve them at http://ADDR:PORT/metrics until Ctrl-C. ADDR is {_LOOPBACK} unless it is given.",
 )
-@click.option(
+@add_option(
     "--allow-host",
     "names",
     metavar="NAME",

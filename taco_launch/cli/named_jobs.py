@@ -8,6 +8,7 @@ import click
 
 from taco_launch.cli import render
 from taco_launch.cli.completion import complete_job
+from taco_launch.cli.options import add_option
 from taco_launch.cli.person import person
 from taco_launch.errors import TacoLaunchError, UsageError
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from taco_launch.remote.head import Head
 
 names_argument = click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_job)
-yes_option = click.option("--yes", is_flag=True, help="Do not ask, also where the job is somebody else's.")
+yes_option = add_option("--yes", is_flag=True, help="Do not ask, also where the job is somebody else's.")
 
 
 def each(names: tuple[str, ...], act: Callable[[str], None]) -> int:

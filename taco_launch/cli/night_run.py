@@ -17,6 +17,7 @@ from taco_launch.cli.options import (
     Seconds,
     access_of,
     access_options,
+    add_option,
     complete_file,
     inventory_option,
     output_options,
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
 @talk_options
 @access_options
 @click.argument("matrix", shell_complete=complete_file)
-@click.option("--name", help="What the night is called. Default: the matrix's name.")
-@click.option(
+@add_option("--name", help="What the night is called. Default: the matrix's name.")
+@add_option(
     "--deadline",
     type=Seconds(0),
     default="1h",
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     metavar="TIME",
     help="How long a cluster that is busy, or a host that does not answer, is waited for.",
 )
-@click.option(
+@add_option(
     "--keep-logs",
     type=Seconds(1),
     default="30d",
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     metavar="TIME",
     help="Remove the logs of nights that are older. What they measured stays.",
 )
-@click.option("--junit", type=click.Path(dir_okay=False), metavar="FILE", help="Write JUnit XML to FILE as well.")
+@add_option("--junit", type=click.Path(dir_okay=False), metavar="FILE", help="Write JUnit XML to FILE as well.")
 @measuring.db_option
 @click.pass_context
 def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | None, **options: Any) -> int:

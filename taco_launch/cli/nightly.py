@@ -13,6 +13,7 @@ from taco_launch.cli.options import (
     Seconds,
     Settings,
     access_of,
+    add_option,
     complete_file,
     inventory_option,
     output_options,
@@ -45,31 +46,31 @@ nightly.add_command(night_run.baseline)
 @inventory_option
 @talk_options
 @click.argument("matrix", shell_complete=complete_file)
-@click.option("--at", required=True, metavar="HH:MM", help="When, by this machine's clock: 02:30.")
-@click.option("--days", default=_DAILY, show_default=True, metavar="DAYS", help="On which days: mon-fri, or sat,sun.")
-@click.option("--mail", metavar="ADDRESS", help="Whom cron mails what a night prints. Default: cron's own rule.")
-@click.option(
+@add_option("--at", required=True, metavar="HH:MM", help="When, by this machine's clock: 02:30.")
+@add_option("--days", default=_DAILY, show_default=True, metavar="DAYS", help="On which days: mon-fri, or sat,sun.")
+@add_option("--mail", metavar="ADDRESS", help="Whom cron mails what a night prints. Default: cron's own rule.")
+@add_option(
     "--with",
     "keeper",
     type=click.Choice(["systemd", "cron"]),
     help="Who starts it. Default: whoever has it already; else systemd where it runs and no --mail is asked for, else cron.",
 )
-@click.option("--name", help="What to call it: several nights may have one matrix. Default: the matrix's name.")
+@add_option("--name", help="What to call it: several nights may have one matrix. Default: the matrix's name.")
 @measuring.db_option
-@click.option(
+@add_option(
     "--deadline",
     type=Seconds(0),
     metavar="TIME",
     help="How long a busy cluster, or a host that does not answer, is waited for. Default: as `nightly run`.",
 )
-@click.option(
+@add_option(
     "--keep-logs",
     type=Seconds(1),
     metavar="TIME",
     help="How long logs of nights are kept. Default: as `nightly run`.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be changed, and do nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@add_option("--dry-run", is_flag=True, help="Show what would be changed, and do nothing.")
+@add_option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
 def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) -> int:
     """Have MATRIX, a file or one that is shipped, measured every night: by a systemd timer, or an entry in the crontab.
@@ -129,8 +130,8 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
 @nightly.command("uninstall")
 @talk_options
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--dry-run", is_flag=True, help="Show what would be changed, and do nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@add_option("--dry-run", is_flag=True, help="Show what would be changed, and do nothing.")
+@add_option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
 def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes: bool) -> int:
     """Have nights no longer started: those named, or the only one that there is.
@@ -222,9 +223,9 @@ def status(ctx: click.Context, names: tuple[str, ...]) -> int:
 @talk_options
 @click.argument("matrix")
 @measuring.db_option
-@click.option("--name", expose_value=False, help="As of nightly run: what it has to take.")
-@click.option("--deadline", type=Seconds(0), expose_value=False, help="As of nightly run: what it has to take.")
-@click.option("--keep-logs", type=Seconds(1), expose_value=False, help="As of nightly run: what it has to take.")
+@add_option("--name", expose_value=False, help="As of nightly run: what it has to take.")
+@add_option("--deadline", type=Seconds(0), expose_value=False, help="As of nightly run: what it has to take.")
+@add_option("--keep-logs", type=Seconds(1), expose_value=False, help="As of nightly run: what it has to take.")
 @click.pass_context
 def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
     """Say whether a night could begin: what `install` tries out as cron would start it, with the night's own options.

@@ -46,6 +46,29 @@ _THIS_MACHINE = "taco_launch.this_machine"
 FORMATS = ("table", "wide", "json", "yaml")
 
 
+class _Option(click.Option):
+    """An option whose value holds something where it is given."""
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        """Convert what was typed.
+
+        Raises:
+            BadParameter: it is empty, as that of a variable which is not set: `--name "$NAME"`.
+        """
+        values = value if isinstance(value, (list, tuple)) else (value,)
+        words = (word for one in values for word in (one if isinstance(one, (list, tuple)) else (one,)))
+        source = ctx.get_parameter_source(self.name or "")
+        given = source in (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
+        if given and any(isinstance(word, str) and not word for word in words):
+            raise click.BadParameter("the value is empty", ctx, self)
+        return super().type_cast_value(ctx, value)
+
+
+def add_option(*names: str, **settings: Any) -> Callable[[F], F]:
+    """Return the decorator that adds an option, as click.option does."""
+    return click.option(*names, cls=_Option, **settings)
+
+
 def colour_wanted() -> bool:
     """Say whether the environment lets a terminal be coloured (no-color.org; a dumb terminal shows the codes)."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -170,7 +193,7 @@ def complete_inventory(ctx: click.Context, param: click.Parameter, incomplete: s
 
 def inventory_option(function: F) -> F:
     """Add -i."""
-    return click.option(
+    return add_option(
         "-i",
         "--inventory",
         metavar="FILE",
@@ -184,10 +207,10 @@ def inventory_option(function: F) -> F:
 
 def output_options(function: F) -> F:
     """Add -o and --json."""
-    function = click.option(
+    function = add_option(
         "--json", "as_json", is_flag=True, expose_value=False, callback=_keep, help="The same as -o json."
     )(function)
-    return click.option(
+    return add_option(
         "-o",
         "--output",
         type=click.Choice(FORMATS),
@@ -199,17 +222,17 @@ def output_options(function: F) -> F:
 
 def talk_options(function: F) -> F:
     """Add -v and -q."""
-    function = click.option(
+    function = add_option(
         "-v", "--verbose", is_flag=True, expose_value=False, callback=_keep, help="Say more on stderr."
     )(function)
-    return click.option(
+    return add_option(
         "-q", "--quiet", is_flag=True, expose_value=False, callback=_keep, help="Say nothing but errors on stderr."
     )(function)
 
 
 def access_options(function: F) -> F:
     """Add --ask-sudo-password; `access_of` takes it from the options of the command."""
-    return click.option(
+    return add_option(
         "--ask-sudo-password",
         is_flag=True,
         help="Ask once for the password that sudo wants on the hosts. Default: $TACO_LAUNCH_SUDO_PASSWORD.",

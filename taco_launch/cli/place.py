@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from taco_launch.cli import choice_tables, render
-from taco_launch.cli.options import output_options, settings_of, talk_options
+from taco_launch.cli.options import add_option, output_options, settings_of, talk_options
 
 
 def _indices(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
@@ -28,7 +28,7 @@ def _complete_model(_ctx: click.Context, _param: click.Parameter, incomplete: st
 @click.command()
 @output_options
 @talk_options
-@click.option(
+@add_option(
     "--topology",
     "source",
     required=True,
@@ -37,14 +37,14 @@ def _complete_model(_ctx: click.Context, _param: click.Parameter, incomplete: st
     help="What `nvidia-smi topo -m` printed (- for standard input), what `taco-launch facts HOST --json` did, or a folder "
     "of captured outputs of one host, as `facts --from` reads it.",
 )
-@click.option("--gpus", "count", required=True, type=click.IntRange(min=1), metavar="N", help="How many the job takes.")
-@click.option(
+@add_option("--gpus", "count", required=True, type=click.IntRange(min=1), metavar="N", help="How many the job takes.")
+@add_option(
     "--free",
     callback=_indices,
     metavar="LIST",
     help="The GPUs that no other job has, by nvidia-smi's index: 0,2,4-7. Default: all.",
 )
-@click.option(
+@add_option(
     "--model",
     metavar="NAME",
     shell_complete=_complete_model,

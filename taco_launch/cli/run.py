@@ -14,6 +14,7 @@ from taco_launch.cli.options import (
     Settings,
     access_of,
     access_options,
+    add_option,
     inventory_option,
     output_options,
     settings_of,
@@ -40,13 +41,13 @@ if TYPE_CHECKING:
 @output_options
 @talk_options
 @access_options
-@click.option(
+@add_option(
     "--dry-run",
     is_flag=True,
     help="Print the line that would start the job (one for each host without mpirun), and start nothing.",
 )
-@click.option("--explain", is_flag=True, help="With --dry-run: each word of the line, where it comes from and why.")
-@click.option(
+@add_option("--explain", is_flag=True, help="With --dry-run: each word of the line, where it comes from and why.")
+@add_option(
     "--out",
     type=click.Path(file_okay=False),
     metavar="DIR",
@@ -108,8 +109,8 @@ def run(
 @size_options
 @job_options
 @queue_options
-@click.option("--suspend", is_flag=True, help="Have the job wait until it is resumed: `taco-launch resume NAME`.")
-@click.option("--schema", is_flag=True, help="Print the JSON Schema of a job file, for an editor's completion.")
+@add_option("--suspend", is_flag=True, help="Have the job wait until it is resumed: `taco-launch resume NAME`.")
+@add_option("--schema", is_flag=True, help="Print the JSON Schema of a job file, for an editor's completion.")
 @click.pass_context
 def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **options: Any) -> int:
     """Start COMMAND as a job and return; it goes on by itself.

@@ -14,6 +14,7 @@ from taco_launch.cli.options import (
     Settings,
     access_of,
     access_options,
+    add_option,
     inventory_option,
     output_options,
     settings_of,
@@ -48,7 +49,7 @@ def _check_states(_ctx: click.Context, _param: click.Parameter, value: tuple[str
 
 
 def _watch_option(function: F) -> F:
-    return click.option("-w", "--watch", is_flag=True, help="Show it over and over, until Ctrl-C.")(function)
+    return add_option("-w", "--watch", is_flag=True, help="Show it over and over, until Ctrl-C.")(function)
 
 
 @click.command("list")
@@ -56,9 +57,9 @@ def _watch_option(function: F) -> F:
 @output_options
 @access_options
 @_watch_option
-@click.option("--mine", is_flag=True, help="Only jobs of yours.")
-@click.option("--queue", metavar="NAME", help="Only jobs of this queue.")
-@click.option(
+@add_option("--mine", is_flag=True, help="Only jobs of yours.")
+@add_option("--queue", metavar="NAME", help="Only jobs of this queue.")
+@add_option(
     "--state",
     "states",
     multiple=True,
@@ -215,11 +216,11 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
 @output_options
 @talk_options
 @access_options
-@click.option(
+@add_option(
     "--since", type=Seconds(), required=True, metavar="TIME", help="Jobs that ended longer ago: 90s, 15m, 3h, 2d."
 )
-@click.option("--all", "everybody", is_flag=True, help="Those of other owners as well.")
-@click.option("--dry-run", is_flag=True, help="Only list them.")
+@add_option("--all", "everybody", is_flag=True, help="Those of other owners as well.")
+@add_option("--dry-run", is_flag=True, help="Only list them.")
 @click.pass_context
 def prune(ctx: click.Context, /, *, since: float, everybody: bool, dry_run: bool, **access: Any) -> None:
     """Remove the records and logs of your jobs that ended longer ago than TIME, and list them.

@@ -12,6 +12,7 @@ from taco_launch.cli.options import (
     Settings,
     access_of,
     access_options,
+    add_option,
     inventory_option,
     output_options,
     settings_of,
@@ -40,7 +41,7 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
 @output_options
 @talk_options
 @access_options
-@click.option(
+@add_option(
     "--only",
     "stages",
     multiple=True,
@@ -50,21 +51,21 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     help=f"These stages only: {', '.join(STAGES)}. May be repeated, or a list with commas.",
 )
 @steps.hosts_option
-@click.option("--dry-run", is_flag=True, help="Show the plan, and do nothing.")
-@click.option(
+@add_option("--dry-run", is_flag=True, help="Show the plan, and do nothing.")
+@add_option(
     "--check",
     is_flag=True,
     help="Do nothing; exit 3 where there would be something to do, hardware has a fault, or hosts differ in software.",
 )
-@click.option("--diff", "show_diff", is_flag=True, help="Show what would change in files; secrets are not shown.")
-@click.option(
+@add_option("--diff", "show_diff", is_flag=True, help="Show what would change in files; secrets are not shown.")
+@add_option(
     "--pull",
     is_flag=True,
     help="Ask the registry what the image's tag stands for now, and have all hosts take that; without it what hosts have "
     "stays, whatever is pushed.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option(
+@add_option("--yes", is_flag=True, help="Do not ask.")
+@add_option(
     "--disrupt",
     type=click.Choice(["docker", "host"]),
     help="What may stop, if it has to, although containers run on a host: its engine with all of them (docker), or the "

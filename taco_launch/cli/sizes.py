@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from taco_launch.cli.options import add_option
 from taco_launch.errors import UsageError
 from taco_launch.inventory.host_counts import parse_range
 
@@ -37,12 +38,12 @@ class _HostCount(click.IntRange):
 def size_options(function: F) -> F:
     """Add the options that say how many ranks a job has: --np; --hosts and --slots-per-host; --workers and --gpus."""
     for option in (
-        click.option(
+        add_option(
             "--mps",
             is_flag=True,
             help="With --procs-per-gpu: a CUDA Multi-Process Service of the job's own on each host, under its processes.",
         ),
-        click.option(
+        add_option(
             "--procs-per-gpu",
             type=click.IntRange(min=1),
             default=1,
@@ -50,27 +51,27 @@ def size_options(function: F) -> F:
             help="With --launcher env: start COMMAND N times for each slot. Each sees its GPU alone, and has --process_index I "
             "--process_num N behind its own arguments (and PROCESS_INDEX, PROCESS_NUM); RANK and WORLD_SIZE count slots.",
         ),
-        click.option(
+        add_option(
             "--gpus",
             type=click.IntRange(min=1),
             metavar="G",
-            help="Slots of each worker: G ranks on one host, or with --per-host one process that has G. Default: 1.",
+            help="GPUs of each worker: G ranks on one host, or with --per-host one process that has G. Default: 1 slot, of any kind.",
         ),
-        click.option(
+        add_option(
             "--workers",
             type=click.IntRange(min=1),
             metavar="W",
             help="Number of workers, the master among them, as Arena counts: W x G ranks. Several may be on one host, but "
             "none is on two; with --per-host each is a host. Default: 1, with --gpus.",
         ),
-        click.option(
+        add_option(
             "--slots-per-host",
             type=click.IntRange(min=1),
             metavar="N",
             help="Number of ranks on each host; with --np at most that many. Default: every slot, on hosts that no other job is "
             "on.",
         ),
-        click.option(
+        add_option(
             "--hosts",
             "host_count",
             type=_HostCount(min=1),
@@ -78,9 +79,7 @@ def size_options(function: F) -> F:
             help="Number of hosts, of those that -H names or the inventory has; MIN:MAX: as many as are free when the job "
             "begins, at least MIN, and these to its end. Default: all, with --slots-per-host.",
         ),
-        click.option(
-            "--np", "-np", "-n", "np", type=click.IntRange(min=1), help="Number of ranks. Default: every slot."
-        ),
+        add_option("--np", "-np", "-n", "np", type=click.IntRange(min=1), help="Number of ranks. Default: every slot."),
     ):
         function = option(function)
     return function

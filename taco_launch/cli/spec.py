@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 from taco_launch.cli import arena, foreign, nested
 from taco_launch.cli.completion import complete_host_list
 from taco_launch.cli.gpu_options import gpu_options, narrowed
-from taco_launch.cli.options import Settings, complete_file, local_names
+from taco_launch.cli.options import Settings, add_option, complete_file, local_names
 from taco_launch.cli.person import person
 from taco_launch.cli.policy import ending_options, policy_of
 from taco_launch.cli.sizes import sizes_of
@@ -34,7 +34,7 @@ class JobCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Refuse what stands before `--` and is no option: it would be taken for the program."""
         split = args.index("--") if "--" in args else len(args)
-        before, behind = [flag for word in args[:split] if (flag := self._flag(word))], args[split + 1 :]
+        before, behind = [flag for word in args[:split] if (flag := self._flag(word)) is not None], args[split + 1 :]
         args = [*before, *args[split:]]
         if not ctx.resilient_parsing:
             foreign.refuse(ctx, before)
@@ -44,7 +44,9 @@ class JobCommand(click.Command):
             if slip is not None:
                 raise click.UsageError(slip, ctx)
         if split < len(args):
-            _own, stray = self._words(ctx, before)
+            own, stray = self._words(ctx, before)
+            if stray and "" in own:
+                raise click.BadParameter("the value is empty", ctx, param_hint=f"'{own[own.index('') - 1]}'")
             if stray:
                 raise click.UsageError(
                     f"{stray[0]!r} stands before --, and belongs to no option. The program stands behind --; "
@@ -53,13 +55,13 @@ class JobCommand(click.Command):
                 )
         return super().parse_args(ctx, args)
 
-    def _flag(self, word: str) -> str:
-        """Give a flag without the value that Arena's flags take (--gputopology=true); "" where that leaves none."""
+    def _flag(self, word: str) -> str | None:
+        """Give a flag without the value that Arena's flags take (--gputopology=true); None where that leaves none."""
         name, _sign, value = word.partition("=")
         flag = next((one for one in self.params if isinstance(one, click.Option) and name in one.opts), None)
         if flag is None or not flag.is_flag or value not in ("true", "false"):
             return word
-        return name if value == "true" else next(iter(flag.secondary_opts), "")
+        return name if value == "true" else next(iter(flag.secondary_opts), None)
 
     def _words(
         self, ctx: click.Context, args: list[str], *, lax: bool = False, without: str = ""
@@ -90,8 +92,8 @@ class JobCommand(click.Command):
 def job_options(function: F) -> F:
     """Add the options that describe a job, whatever its number of ranks."""
     options = (
-        click.option("--name", help="Name of the job. Default: from its command, and four random characters."),
-        click.option(
+        add_option("--name", help="Name of the job. Default: from its command, and four random characters."),
+        add_option(
             "-H",
             "--host",
             "hosts",
@@ -100,14 +102,14 @@ def job_options(function: F) -> F:
             shell_complete=complete_host_list,
             help="Hosts and groups of hosts to use, and slots on each.",
         ),
-        click.option(
+        add_option(
             "-x",
             "env",
             multiple=True,
             metavar="NAME[=VALUE]",
             help="Environment variable for the ranks; without a value the caller's. Repeatable.",
         ),
-        click.option(
+        add_option(
             "--knob",
             "knobs",
             multiple=True,
@@ -116,7 +118,7 @@ def job_options(function: F) -> F:
             help="A knob of NCCL, Horovod, LightCC, UCX or Open MPI, its value as people write it (64MiB, true): "
             "`taco-launch knobs`. Repeatable.",
         ),
-        click.option(
+        add_option(
             "--mca",
             "mca",
             multiple=True,
@@ -124,10 +126,10 @@ def job_options(function: F) -> F:
             metavar="NAME VALUE",
             help="Open MPI's MCA parameter; goes in the place of ours. Repeatable.",
         ),
-        click.option(
+        add_option(
             "--allow-unknown-knobs", is_flag=True, help="Let NCCL_*, HOROVOD_* and LIGHT_* pass that no table has."
         ),
-        click.option(
+        add_option(
             "--launcher",
             type=click.Choice(LAUNCHERS),
             default="mpirun",
@@ -135,28 +137,26 @@ def job_options(function: F) -> F:
             help="What starts the ranks: mpirun; torchrun on each host; or env: nothing but the variables that "
             "torch.distributed reads (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT; mpirun's ranks have them, too).",
         ),
-        click.option(
+        add_option(
             "--per-host",
             is_flag=True,
             help="With --launcher env: start COMMAND once on each host, for all of the job's slots there. RANK and WORLD_SIZE "
             "count hosts, MASTER_PORT is 23456.",
         ),
-        click.option(
+        add_option(
             "--profile",
             metavar="NAME|FILE",
             shell_complete=_complete_profile,
             help="Which options the mpirun line has: auto, taco-bare-metal, ack, or a file. Default: the inventory's.",
         ),
-        click.option(
+        add_option(
             "--transport",
             type=click.Choice(["auto", "tcp", "rdma"]),
             help="How hosts exchange data. Default: the inventory's network.rdma.",
         ),
-        click.option("--interface", metavar="NAME", help="Network interface between hosts. Default: the inventory's."),
-        click.option("--gdr/--no-gdr", default=None, help="GPUDirect RDMA. Default: the inventory's network.gdr."),
-        click.option(
-            "--light/--no-light", default=False, help="LightCC's 2D all-reduce and top-k compression (lossy)."
-        ),
+        add_option("--interface", metavar="NAME", help="Network interface between hosts. Default: the inventory's."),
+        add_option("--gdr/--no-gdr", default=None, help="GPUDirect RDMA. Default: the inventory's network.gdr."),
+        add_option("--light/--no-light", default=False, help="LightCC's 2D all-reduce and top-k compression (lossy)."),
         gpu_options,
         ending_options,
         click.argument(

@@ -10,7 +10,7 @@ import click
 
 from taco_launch.cli import host_errors, render
 from taco_launch.cli.completion import complete_host_list
-from taco_launch.cli.options import Settings
+from taco_launch.cli.options import Settings, add_option
 from taco_launch.errors import DRIFT, HOST_FAILED, INTERRUPTED, OK, HostError, TacoLaunchError, UsageError
 from taco_launch.frozen import dataclass
 from taco_launch.setup import STAGES, Stage
@@ -39,7 +39,7 @@ _STOPS = {
 
 def hosts_option(function: Any) -> Any:
     """Add --hosts."""
-    return click.option(
+    return add_option(
         "--hosts",
         metavar="HOSTS",
         shell_complete=complete_host_list,

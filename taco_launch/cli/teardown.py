@@ -9,6 +9,7 @@ from taco_launch.cli import render, steps
 from taco_launch.cli.options import (
     access_of,
     access_options,
+    add_option,
     inventory_option,
     output_options,
     settings_of,
@@ -26,9 +27,9 @@ _ORDER: tuple[Stage, ...] = ("container", "image", "peermem", "docker")
 @talk_options
 @access_options
 @steps.hosts_option
-@click.option("--images", is_flag=True, help="Remove the training image from the hosts too.")
-@click.option("--dry-run", is_flag=True, help="Show the plan, and do nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@add_option("--images", is_flag=True, help="Remove the training image from the hosts too.")
+@add_option("--dry-run", is_flag=True, help="Show the plan, and do nothing.")
+@add_option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_context
 def teardown(
     ctx: click.Context, /, *, hosts: str | None, images: bool, dry_run: bool, yes: bool, **access: Any

@@ -10,6 +10,7 @@ from taco_launch.cli.completion import complete_hosts
 from taco_launch.cli.options import (
     Settings,
     access_of,
+    add_option,
     inventory_option,
     output_options,
     settings_of,
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 @output_options
 @talk_options
 @click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=complete_hosts)
-@click.option("--yes", is_flag=True, help="Do not ask: take every new key.")
-@click.option("--replace", is_flag=True, help="Take changed keys too: of hosts that were installed anew.")
+@add_option("--yes", is_flag=True, help="Do not ask: take every new key.")
+@add_option("--replace", is_flag=True, help="Take changed keys too: of hosts that were installed anew.")
 @click.pass_context
 def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: bool) -> int:
     """Show the SSH host keys of hosts (all without HOST), ask, and keep the new ones.

@@ -3,8 +3,7 @@
 import os
 from typing import TYPE_CHECKING
 
-import click
-
+from taco_launch.cli.options import add_option
 from taco_launch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 KINDS = ("horovod", "tf_cnn", "nccl-tests")
 FORM = "|".join((*KINDS, "MATRIX:NAME"))
 
-workload_option = click.option(
+workload_option = add_option(
     "--workload",
     "workload",
     metavar=FORM,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from taco_launch.errors import Fault, SpecError
 from taco_launch.frozen import dataclass
-from taco_launch.inventory import names, select
+from taco_launch.inventory import names, ranges, select
 from taco_launch.model.hosts import Host, Inventory, Terms
 
 # No host has as many GPUs: more were mistyped.
@@ -19,7 +19,7 @@ _RANGE = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
 class Narrowing:
     """What is asked for, in the words of the command line.
 
-    `topology` is None where the inventory decides.
+    `topology` is None where the inventory decides. `gpus`: each slot has to be a GPU.
     """
 
     gpu_ids: str | None = None
@@ -27,6 +27,7 @@ class Narrowing:
     selectors: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     topology: bool | None = None
+    gpus: bool = False
 
 
 def narrow(inventory: Inventory, hosts: Sequence[Host], asked: Narrowing) -> tuple[Host, ...]:
@@ -44,13 +45,16 @@ def narrow(inventory: Inventory, hosts: Sequence[Host], asked: Narrowing) -> tup
     left = tuple(host for host in left if without.get(host.name, (0,)) != ())
     if not left:
         raise _refused("--exclude", ",".join(asked.exclude), "no host is left")
+    if asked.gpus and all(host.gpus == "none" for host in left):
+        problem = f"{ranges.fold(host.name for host in left)} is declared to have no GPUs"
+        raise _refused("--gpus", "", problem, "--workers W alone counts slots of any kind, and so does --np N")
     found = []
     for host in left:
         out = without.get(host.name, ())
         if only and set(only) <= set(out):
             raise _refused("--gpu-ids", asked.gpu_ids or "", f"--exclude leaves none of these on {host.name}")
         topology = host.terms.topology if asked.topology is None else asked.topology
-        found.append(replace(host, terms=Terms(only, out, asked.models, topology)))
+        found.append(replace(host, terms=Terms(only, out, asked.models, topology, asked.gpus)))
     return tuple(found)
 
 

@@ -11,13 +11,15 @@ class Terms:
     """Which GPUs of a host a job may have, and how they are chosen.
 
     `only` and `without` are nvidia-smi's indices, `models` parts of the names of the GPUs that are wanted; empty, all are.
-    Without `topology` the lowest indices are taken, whatever the links between the GPUs.
+    Without `topology` the lowest indices are taken, whatever the links between the GPUs. With `gpus` slots that are no
+    GPUs are not taken.
     """
 
     only: Tuple[int, ...] = ()
     without: Tuple[int, ...] = ()
     models: Tuple[str, ...] = ()
     topology: bool = True
+    gpus: bool = False
 
     def admits(self, index: int) -> bool:
         """Say whether a job may have the GPU of that index, as far as its model is all one."""

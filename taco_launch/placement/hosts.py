@@ -166,6 +166,8 @@ def _refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> Placemen
     other = f"allow more ranks than cores or GPUs with -H {more}"
     if any(entry.lacks for entry in free):  # more of these GPUs there are not
         other = "let it have other hosts or GPUs: --gpu-ids, --gpu-model, --exclude"
+    if any("--gpus" in entry.lacks for entry in free):
+        other = "count slots of any kind: --np N, or --workers W alone"
     return PlacementError(message, _totals(free), f"{fewer}{other}", never=True)
 
 

@@ -26,7 +26,7 @@ def allowed(terms: Terms, found: Occupancy) -> Tuple[int, ...]:
 @functools.lru_cache(maxsize=1 << 12)
 def numbers(terms: Terms, slots: int, models: Tuple[str, ...]) -> Tuple[int, ...]:
     """Give the same by the number of a host's slots and the models of its GPUs, as `models_of` gives them."""
-    beyond = not terms.only and not terms.models
+    beyond = not terms.only and not terms.models and not terms.gpus
     return tuple(
         number
         for number in range(slots)
@@ -169,6 +169,8 @@ def _lacks(terms: Terms, found: Occupancy) -> str:
         reasons.append(f"GPU {_listed(others)}: {names}, not {' or '.join(terms.models)}")
     elif terms.models and not gpus:
         reasons.append(f"there is no GPU, and {' or '.join(terms.models)} is asked for")
+    elif terms.gpus and not terms.only:
+        reasons.append(f"it has {len(gpus) or 'no'} GPU{'' if len(gpus) == 1 else 's'}, and --gpus counts nothing else")
     return "; ".join(reasons)
 
 

@@ -47,7 +47,7 @@ def test_a_log_without_a_result_is_told() -> None:
         (["--workload", "ncl-tests"], "did you mean 'nccl-tests'?"),
         (["--workload", "lab:gradient"], "did you mean 'gradients'?"),
         (["--workload", "lba:gradients"], "did you mean 'lab'?"),
-        (["--workload", ""], "no such kind of benchmark"),
+        (["--workload", ""], "the value is empty"),
         (["--np", "2"], "--np is for --workload"),
     ],
 )

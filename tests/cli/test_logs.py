@@ -84,7 +84,7 @@ def test_a_time_without_a_zone_is_the_users_own(asked: list[Follow], monkeypatch
         time.tzset()
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "25:00", "2026-13-01", "10m ago", "-5m", "nan", "9999999999d"])
+@pytest.mark.parametrize("text", ["yesterday", "25:00", "2026-13-01", "10m ago", "-5m", "nan", "9999999999d"])
 def test_what_is_no_time(asked: list[Follow], text: str) -> None:
     result = call("--since", text, "j")
     assert isinstance(result.exception, click.BadParameter)

@@ -103,3 +103,30 @@ def test_a_job_file(two: list[str], tmp_path: Path, size: str, typed: str, ranks
     found = call(*two, "--json", "-f", str(file), *typed.split())
     assert found.exit_code == 0, found.stderr
     assert [one["ranks"] for one in json.loads(found.stdout)["commands"]] == ranks
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("--gpu-ids 9", "--gpu-ids 9: no host of the job is known to have such a GPU: there are 3 on a host"),
+        ("--gpu-ids 2,3", "--gpu-ids 3: no host of the job is known to have such a GPU"),
+        ("--gpu-ids 0,2", ""),
+        ("--exclude n1:3", "--exclude n1:3: nothing is left out by it: n1 has 3 GPUs or slots"),
+        ("--exclude n1:2", ""),
+    ],
+)
+def test_gpus_that_no_host_has(two: list[str], typed: str, told: str) -> None:
+    found = call(*two, *typed.split(), "--", "true")
+    assert found.exit_code == 0
+    assert told in found.stderr
+    assert ("--gpu-ids" in found.stderr or "--exclude" in found.stderr) == bool(told)
+
+
+@pytest.mark.parametrize("verb", [("run",), ("run", "--dry-run"), ("submit",)])
+def test_gpus_of_hosts_that_are_declared_to_have_none(tmp_path: Path, verb: tuple[str, ...]) -> None:
+    file = tmp_path / "none.yaml"
+    file.write_text(INVENTORY.replace("slots: 3", "slots: 3, gpus: none"), encoding="ascii")
+    refused = call("-i", str(file), *verb, "--gpus", "1", "--", "true")
+    assert refused.exit_code == 2
+    assert "n[1-2] is declared to have no GPUs (--workers W alone counts slots" in " ".join(refused.stderr.split())
+    assert call("-i", str(file), "run", "--dry-run", "--workers", "2", "--", "true").exit_code == 0

@@ -37,6 +37,9 @@ def slots(terms: Terms, found: Occupancy, *, exclusive: bool = False) -> HostSlo
         (Terms(only=(0,)), host("....", gpus=2), "0", "of its GPUs 0 may be taken"),
         (Terms(only=(0,)), host("..", gpus=0), "", "there is no GPU 0"),
         (Terms(models=("V100",)), host("..", gpus=0), "", "there is no GPU, and V100 is asked for"),
+        (Terms(gpus=True), host("...."), "0123", ""),
+        (Terms(gpus=True), host("....", gpus=1), "0", "it has 1 GPU, and --gpus counts nothing else"),
+        (Terms(gpus=True), host("..", gpus=0), "", "it has no GPUs, and --gpus counts nothing else"),
         # by model, in any case of letters; MIG by name alone
         (Terms(models=("v100",)), host("...", (V100, A100, V100)), "02", f"GPU 1: {A100}, not v100"),
         (Terms(models=("V100", "A100")), host("...", (V100, A100, V100)), "012", ""),

@@ -21,7 +21,7 @@ PASSED_ON = "(as the caller has it)"
 _OWN = frozenset(
     (
         *("oob_tcp_dynamic_ipv4_ports", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
-        *("RANK", "LOCAL_RANK", "NODE_RANK"),
+        *("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK"),
     )
 )
 # Options of mpirun whose next word says where ranks run, which a run's hosts say themselves.

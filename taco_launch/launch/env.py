@@ -27,6 +27,9 @@ _ALSO = ("LD_LIBRARY_PATH", VISIBLE_GPUS, GPU_ORDER, *TORCH_SOCKETS)
 OF_MPI = "OMPI_COMM_WORLD_"
 _OMPI = tuple(f"{OF_MPI}{name}" for name in ("RANK", "LOCAL_RANK", "SIZE"))
 _TORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+# The number of a process's host, by the name of torchrun and by that of its --node_rank. PyTorch Lightning reads these and
+# LOCAL_RANK where no launcher that it knows has started it, never RANK (LightningEnvironment).
+_NODE = ("GROUP_RANK", "NODE_RANK")
 
 
 def mark(name: str, job_id: str) -> Tuple[Tuple[str, str], ...]:
@@ -79,9 +82,13 @@ def local_env(spec: "JobSpec", placement: "Placement", master_port: int, host: s
     if spec.launcher != "torchrun":
         values["MASTER_ADDR"], values["MASTER_PORT"] = rendezvous(spec, placement, master_port)
         values["WORLD_SIZE"] = str(placement.np // spec.procs_per_gpu)
-        values.update(("LOCAL_WORLD_SIZE", str(share.ranks)) for share in placement.shares if share.host == host)
-        if spec.procs_per_gpu > 1:
+        here = next(number for number, share in enumerate(placement.shares) if share.host == host)
+        values["LOCAL_WORLD_SIZE"] = str(placement.shares[here].ranks)
+        values.update((name, str(here)) for name in _NODE)
+        if spec.procs_per_gpu > 1:  # each slot is what a host is elsewhere
             values["LOCAL_WORLD_SIZE"] = "1"
+            for name in _NODE:
+                del values[name]
     for name, value in spec.env:
         if value is None:  # the caller's, which every process of the job inherits
             values.pop(name, None)
@@ -108,6 +115,7 @@ def rank_env(rank: int, local_rank: int, shared: Mapping[str, str], processes: i
     slot, index = divmod(local_rank, processes)
     own = {
         "RANK": str(rank // processes),
+        **{name: str(rank // processes) for name in _NODE},
         "LOCAL_RANK": "0",
         "PROCESS_INDEX": str(index),
         "PROCESS_NUM": str(processes),

@@ -11,12 +11,16 @@ _WHY = {
     "MASTER_PORT": "a port that is free there when the job starts",
     "WORLD_SIZE": "all ranks",
     "LOCAL_WORLD_SIZE": "the ranks of this host",
+    "GROUP_RANK": "the number of this host",
+    "NODE_RANK": "the number of this host, as Lightning reads it",
     "RANK": "the number of this rank",
     "LOCAL_RANK": "its number on this host",
 }
 _WHY_SHARED = {
     "WORLD_SIZE": "all slots",
     "LOCAL_WORLD_SIZE": "--procs-per-gpu shows each process one slot",
+    "GROUP_RANK": "the number of this slot, which is a host's place",
+    "NODE_RANK": "the number of this slot, which is a host's place",
     "RANK": "the number of this slot",
     "LOCAL_RANK": "--procs-per-gpu shows each process one slot",
     "PROCESS_INDEX": "the number of this process on its slot",

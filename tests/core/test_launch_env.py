@@ -53,8 +53,11 @@ def test_the_rendezvous_is_on_the_host_of_rank_0() -> None:
         "MASTER_PORT": "4242",
         "WORLD_SIZE": "4",
         "LOCAL_WORLD_SIZE": "1",
+        "GROUP_RANK": "1",
+        "NODE_RANK": "1",
     }
-    assert local_env(spec(), PLACEMENT, 4242, "gpu2")["LOCAL_WORLD_SIZE"] == "3"
+    second = local_env(spec(), PLACEMENT, 4242, "gpu2")
+    assert (second["LOCAL_WORLD_SIZE"], second["GROUP_RANK"], second["NODE_RANK"]) == ("3", "0", "0")
 
 
 def test_torchrun_gives_its_ranks_the_rendezvous_itself() -> None:

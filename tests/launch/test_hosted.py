@@ -88,7 +88,7 @@ def test_env_starts_every_rank_once(counts: list[int], per_host: bool) -> None:
     found = made(spec("env", hosts=hosts, head="h0", per_host=per_host), placement)
     world = len(counts) if per_host else sum(counts)
     seen = []
-    for command, count in zip(found.commands, counts, strict=True):
+    for node, (command, count) in enumerate(zip(found.commands, counts, strict=True)):
         here = 1 if per_host else count
         numbers = [variables(words) for words in command.lines]
         start = (*START[:-1], str(command.ranks[0]), str(here), str(world), "1", "", "--")
@@ -96,6 +96,7 @@ def test_env_starts_every_rank_once(counts: list[int], per_host: bool) -> None:
         assert [each["LOCAL_RANK"] for each in numbers] == [str(local) for local in range(here)]
         for each in numbers:
             assert (each["WORLD_SIZE"], each["LOCAL_WORLD_SIZE"]) == (str(world), str(here))
+            assert (each["GROUP_RANK"], each["NODE_RANK"]) == (str(node), str(node))
             assert (each["MASTER_ADDR"], each["MASTER_PORT"]) == ("10.0.0.0", "23456" if per_host else "4242")
         seen += [int(each["RANK"]) for each in numbers]
         assert tuple(int(each["RANK"]) for each in numbers) == command.ranks
@@ -121,6 +122,7 @@ def test_processes_that_share_a_slot_are_its_own_world(given: tuple[tuple[str, s
             here = local // 3
             expected = {"RANK": slots[here], "LOCAL_RANK": 0, "WORLD_SIZE": 3, "LOCAL_WORLD_SIZE": 1}
             expected |= {"PROCESS_INDEX": local % 3, "PROCESS_NUM": 3}
+            expected |= {"GROUP_RANK": slots[here], "NODE_RANK": slots[here]}
             own = gpus.split(",")[here] if given or host == "gpu2" else None
             for each in (typed, ran):
                 assert {name: int(each[name]) for name in expected} == expected

@@ -6,7 +6,8 @@ import re
 import shutil
 import socket
 import subprocess
-from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Set
 
 from taco_launch.agent import gpus
 from taco_launch.agent.folders import Jobs, state_folder
@@ -18,7 +19,7 @@ _PR_SET_PTRACER, _PR_SET_PTRACER_ANY = 0x59616D61, -1  # prctl(2): Yama; Open MP
 
 
 def host(*, count_slots: bool) -> Dict[str, Any]:
-    """Give slots, GPUs and `single_copy`, as JobHost names them.
+    """Give slots, GPUs, `single_copy` and CPUs, as JobHost names them.
 
     Raises:
         HostError: nobody knows how many GPUs there are, and the slots are to be counted.
@@ -29,7 +30,24 @@ def host(*, count_slots: bool) -> Dict[str, Any]:
 def host_with(uuids: Optional[Sequence[str]]) -> Dict[str, Any]:
     """Give the same of a host whose GPUs are known, None where they are not."""
     found = None if uuids is None else len(uuids)
-    return {"slots": slots(found), "gpus": found, "single_copy": single_copy()}
+    return {"slots": slots(found), "gpus": found, "single_copy": single_copy(), **cpus()}
+
+
+def cpus() -> Dict[str, Any]:
+    """Give how many CPUs this process may run on, and how many cores these are; {} where the kernel does not tell."""
+    usable = sorted(os.sched_getaffinity(0))
+    try:
+        siblings = Path(f"/sys/devices/system/cpu/cpu{usable[0]}/topology/thread_siblings_list").read_text("ascii")
+    except OSError:
+        return {}
+    threads = len(cpu_list(siblings).intersection(usable))
+    return {"cpus": len(usable), "cores": max(1, len(usable) // max(1, threads))}
+
+
+def cpu_list(text: str) -> Set[int]:
+    """Read a list of CPUs as the kernel writes it (cpuset(7)): 0-3,8."""
+    parts = (part.partition("-") for part in text.strip().split(",") if part)
+    return {number for first, _dash, last in parts for number in range(int(first), int(last or first) + 1)}
 
 
 def slots(found: Optional[int]) -> Optional[int]:

@@ -318,11 +318,11 @@ class Gang(Guards):
     def _known(self, known: JobFacts, hosts: Sequence[Host], note: Note) -> JobFacts:
         """Add what the guards have told of the placed hosts; where one is elsewhere, what is between them is asked."""
         known = replace(known, daemon_ports=self._ports, near=probed.near(hosts, self.link))
-        if not self._looks:
-            return known
         links = [self.link(host.name) for host in hosts]
         found = [(link.name, link.answers["facts"]["host"]) for link in links]
         known = replace(known, hosts=tuple(JobHost(host=name, **told) for name, told in found))
+        if not self._looks:
+            return known
         # Every host that is left takes part.
         spec = replace(self._spec, container=None, hosts=tuple(hosts), np=None)
         if all(link is self.here for link in links) or not looks(spec):

@@ -265,7 +265,7 @@ class _Guard:
         except HostError as error:
             return {"error": f"{error.message}\nhint: {error.hint}"}
         self._slots = slots
-        found = facts.host_with(slots.uuids) if message["look"] else {}
+        found = facts.host_with(slots.uuids) if message["look"] else facts.cpus()
         told = to_json(slots.look_thoroughly(before_taking=True))
         taken = ports.taken(message["ports"])
         return {"host": found, "occupancy": told, "taken": taken, "boot": facts.boot_id()}

@@ -58,7 +58,7 @@ exit 1
 _CLOCK = """library=$(ls /usr/lib/*/faketime/libfaketime.so.1)
 printf 'SetEnv LD_PRELOAD=%s FAKETIME=%s FAKETIME_DONT_FAKE_MONOTONIC=1 DONT_FAKE_MONOTONIC=1\\n' "$library" "$2" \\
   >/etc/ssh/sshd_config.d/00-lab-clock.conf
-systemctl reload-or-restart ssh.service
+systemctl restart ssh.service
 """
 
 
@@ -190,7 +190,7 @@ FAULTS = (
         "clock-right",
         "undo clock-skew",
         "has the right clock, for new ssh sessions",
-        script="rm -f /etc/ssh/sshd_config.d/00-lab-clock.conf\nsystemctl reload-or-restart ssh.service\n",
+        script="rm -f /etc/ssh/sshd_config.d/00-lab-clock.conf\nsystemctl restart ssh.service\n",
     ),
 )
 BY_NAME = {fault.name: fault for fault in FAULTS}

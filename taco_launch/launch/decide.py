@@ -3,6 +3,7 @@
 CONDITIONS are what an entry's `when` may name, VALUES what its words may hold in braces.
 """
 
+import math
 import zlib
 from dataclasses import dataclass, field
 from typing import AbstractSet, Dict, List, Optional, Sequence, Tuple
@@ -27,6 +28,7 @@ VALUES = {
     "first_port": "first of the ports for the ranks",
     "port_count": "how many ports the ranks have",
     "ranks_per_host": "ranks of each host, where all have as many",
+    "threads": "cores for each rank, on the host that has the fewest; not where the caller says OMP_NUM_THREADS, or --per-host",
 }
 CONDITIONS = {
     "root": "mpirun runs as root",
@@ -48,6 +50,7 @@ CONDITIONS = {
     "net_by_name": "NCCL is 2.10 or newer, or not known: it takes a network by its name",
     "library_path": "LD_LIBRARY_PATH is set where mpirun runs, or the head is a container elsewhere",
     "no_single_copy": "processes may not read each other's memory there",
+    "crowded": "a host has more ranks than CPUs",
 }
 
 # From as many hosts on horovodrun does not let mpirun's ssh branch out either (horovod/runner/mpi_run.py, 0.28).
@@ -106,6 +109,7 @@ def decide(spec: JobSpec, placement: Placement, facts: JobFacts, folder: str) ->
     _transport(made, spec, facts)
     _gdr(made, spec, facts)
     _software(made, spec, facts)
+    _cpus(made, spec, placement, facts)
     if facts.between is not None and not made.holds("tcp"):
         _hcas(made, near_hcas(facts.between, placement, dict(facts.near)))
     _gid(made, spec, facts)
@@ -296,6 +300,22 @@ def _software(made: Decisions, spec: JobSpec, facts: JobFacts) -> None:
         new = version(openmpi) >= (5,)
         made.conditions["openmpi5"] = Condition(new, source, f"Open MPI {openmpi}")
         made.conditions["openmpi4"] = Condition(not new, source, f"Open MPI {openmpi}")
+
+
+def _cpus(made: Decisions, spec: JobSpec, placement: Placement, facts: JobFacts) -> None:
+    """Decide what hangs on how many CPUs the ranks have, on the hosts where that is known."""
+    known = {host.host: host for host in facts.hosts}
+    told = [(share, known[share.host]) for share in placement.shares if share.host in known]
+    full = [
+        f"{share.host} has {host.cpus} for {share.ranks}"
+        for share, host in told
+        if share.ranks > (host.cpus or math.inf)
+    ]
+    made.conditions["crowded"] = Condition(bool(full), "fact", "; ".join(full[:3]))
+    cores = [host.cores // share.ranks for share, host in told if host.cores is not None]
+    if len(cores) < len(placement.shares) or spec.per_host or "OMP_NUM_THREADS" in dict(facts.environment or ()):
+        return
+    made.values["threads"] = Choice(str(max(1, min(cores))), "fact", "the cores of a host, divided among its ranks")
 
 
 def _version_source(spec: JobSpec, name: str) -> str:

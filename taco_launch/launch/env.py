@@ -21,7 +21,7 @@ VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 GPU_ORDER = "CUDA_DEVICE_ORDER"
 # The interface that torch's gloo and TensorPipe use; an exact name (torch.distributed, "Environment variables").
 TORCH_SOCKETS = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
-_ALSO = ("LD_LIBRARY_PATH", VISIBLE_GPUS, GPU_ORDER, *TORCH_SOCKETS)
+_ALSO = ("LD_LIBRARY_PATH", VISIBLE_GPUS, GPU_ORDER, "OMP_NUM_THREADS", *TORCH_SOCKETS)
 
 # Rank, local rank and world size as Open MPI gives them to its processes (mpirun(1), 4.1 and 5.0), and as torchrun does.
 OF_MPI = "OMPI_COMM_WORLD_"

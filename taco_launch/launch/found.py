@@ -77,6 +77,7 @@ def _gpus(facts: HostFacts) -> Optional[int]:
 
 
 def _job_host(facts: HostFacts) -> JobHost:
+    cpu = facts.system.cpu if isinstance(facts.system, System) else None
     from_driver = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else ()
     gpus = from_driver if isinstance(from_driver, tuple) else ()
     return JobHost(
@@ -84,6 +85,8 @@ def _job_host(facts: HostFacts) -> JobHost:
         slots=slots(facts),
         gpus=_gpus(facts),
         models=tuple(gpu.name + (MIG if gpu.mig is True else "") for gpu in gpus),
+        cpus=cpu.threads if isinstance(cpu, Cpu) else None,
+        cores=cpu.cores if isinstance(cpu, Cpu) else None,
     )
 
 

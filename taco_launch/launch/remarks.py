@@ -62,6 +62,7 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
         *(_hosts(draft) if by_mpirun else ()),
         *_gpus(draft),
         *_not_there(draft),
+        *_cpus(draft),
         *(_reached(draft) if by_mpirun else ()),
         *network_remarks(draft.spec, draft.facts, draft.decisions, dict(env)),
         *_interfaces(draft.options),
@@ -168,6 +169,15 @@ def _gpus(draft: Draft) -> Iterator[str]:
                 f"{host} has {have[host]} GPUs, and other hosts of the job {most}: is one gone? "
                 f"taco-launch setup --check --hosts {host} tells"
             )
+
+
+def _cpus(draft: Draft) -> Iterator[str]:
+    """Say where ranks share CPUs: what they measure there says nothing of as many hosts or cores."""
+    have = {host.host: host.cpus for host in draft.facts.hosts if host.cpus is not None}
+    placed = [(share.host, share.ranks) for share in draft.placement.shares if share.host in have]
+    crowded = [f"{host} has {have[host]} for {ranks}" for host, ranks in placed if ranks > have[host]]
+    if crowded:
+        yield f"ranks share CPUs, and wait for one another: {some(crowded)}"
 
 
 def _not_there(draft: Draft) -> Iterator[str]:

@@ -13,7 +13,8 @@ class JobHost:
     """One host; None is "not known" everywhere.
 
     `slots` is how many ranks it takes, `gpus` how many GPUs it has. `single_copy` says whether one process may read
-    another's memory there (process_vm_readv(2)). `models` are the GPUs' names as Occupancy has them.
+    another's memory there (process_vm_readv(2)). `models` are the GPUs' names as Occupancy has them. `cpus` is how many
+    CPUs a job's processes may run on, as the scheduler counts them, and `cores` how many cores these are.
     """
 
     host: str
@@ -21,6 +22,8 @@ class JobHost:
     gpus: Optional[int] = None
     single_copy: Optional[bool] = None
     models: Tuple[str, ...] = ()
+    cpus: Optional[int] = None
+    cores: Optional[int] = None
 
 
 @dataclass(frozen=True)

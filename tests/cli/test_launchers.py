@@ -52,7 +52,10 @@ def test_json_explain_and_files(two: list[str], tmp_path: Path) -> None:
 def test_per_host_counts_hosts(two: list[str]) -> None:
     found = json.loads(call(*two, "--launcher", "env", "--per-host", "--json", "--", "true").stdout)
     assert [one["ranks"] for one in found["commands"]] == [[0], [1]]
-    assert "MASTER_PORT=23456 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 NODE_RANK=1 RANK=1" in found["commands"][1]["line"]
+    assert (
+        "MASTER_PORT=23456 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 NODE_RANK=1 RANK=1"
+        in found["commands"][1]["line"]
+    )
 
 
 @pytest.mark.parametrize("launcher", [[], ["--launcher", "torchrun"]])

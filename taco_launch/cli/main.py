@@ -162,12 +162,27 @@ def _guarded() -> int:
         return INTERRUPTED
     except OSError as error:
         # What could not be written is still in the buffer, and the interpreter would try again at its end.
+        unread = isinstance(error, BrokenPipeError) and _nobody_reads()
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if unread:  # `| head` has seen enough
+            return 0
         return _say(f"{error.filename or 'output'}: {error.strerror or error}", None, FAILED)
     except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the traceback into a file
         return _bug(error)
     return code if isinstance(code, int) else 0
+
+
+def _nobody_reads() -> bool:
+    """Say whether standard output is a pipe whose other end is closed (poll(2))."""
+    import select
+
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        return any(event & select.POLLERR for _descriptor, event in poll.poll(0))
+    except OSError:
+        return False
 
 
 def _say(message: str, hint: str | None, code: int) -> int:

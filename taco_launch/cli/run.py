@@ -64,8 +64,9 @@ def run(
 ) -> int:
     """Run COMMAND as a job: start it, follow its output, exit with its code.
 
-    Ctrl-C stops the job, a second one kills it; a closed terminal, a kill of this command or a connection to the head
-    that is lost for minutes only leave it (`taco-launch logs -f NAME`). The ranks read nothing from standard input.
+    Ctrl-C stops the job, a second one kills it; so does SIGTERM, which `timeout` and CI systems send. A closed terminal
+    (SIGHUP), a SIGKILL or a connection to the head that is lost for minutes only leave it (`taco-launch logs -f NAME`).
+    The ranks read nothing from standard input.
 
     With an inventory that names a container, the job runs in the containers that `setup` made, in their environment and
     folder: -x NAME takes a variable of yours there.
@@ -259,7 +260,7 @@ def _until_closed(write: "Callable[[bytes], None]") -> "Callable[[bytes], None]"
 
 
 class _Signals:
-    """Ctrl-C stops the job that is followed, a second one kills it, a third leaves it; TERM and HUP leave it.
+    """Ctrl-C or TERM stops the job that is followed, a second one kills it, a third leaves it, and so does HUP at once.
 
     What is said goes by os.write: the signal may have come in the middle of a buffered write.
     """
@@ -268,24 +269,30 @@ class _Signals:
         self._head = head
         self._name = name
         self._presses = 0
+        self._number = signal.SIGINT
         self._started = False
         signal.signal(signal.SIGINT, self._on_interrupt)
-        signal.signal(signal.SIGTERM, self._on_leave)
-        signal.signal(signal.SIGHUP, self._on_leave)
+        signal.signal(signal.SIGTERM, self._on_interrupt)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup: it follows on
+            signal.signal(signal.SIGHUP, self._on_leave)
 
     def job_started(self) -> None:
-        """Say that there is a job now; an earlier Ctrl-C reaches it."""
+        """Say that there is a job now; an earlier signal reaches it."""
         self._started = True
         if self._presses:
             self._stop()
 
     def _on_interrupt(self, number: int, _frame: object) -> None:
         self._presses += 1
+        self._number = signal.Signals(number)
+        again = "Ctrl-C" if number == signal.SIGINT else self._number.name
         if self._presses > 2:
             os.write(2, f"\nleaving job {self._name} to its supervisor: {self._head.typed} get {self._name}\n".encode())
             os._exit(SIGNAL_BASE + number)
-        how = "stopping job {} (Ctrl-C again kills it)" if self._presses == 1 else "killing job {}"
-        os.write(2, f"\n{how.format(self._name)}\n".encode())
+        how = (
+            f"stopping job {self._name} ({again} again kills it)" if self._presses == 1 else f"killing job {self._name}"
+        )
+        os.write(2, f"\n{how}\n".encode())
         if self._started:
             self._stop()
 
@@ -297,7 +304,8 @@ class _Signals:
         from taco_launch.flows import jobs
 
         try:
-            jobs.stop(self._head, self._name, "Ctrl-C", signal.SIGINT, grace)
+            by = "Ctrl-C" if self._number == signal.SIGINT else self._number.name
+            jobs.stop(self._head, self._name, by, self._number, grace)
         except TacoLaunchError as error:
             os.write(2, f"job {self._name} is not told: {error.message}\n".encode(errors="backslashreplace"))
 

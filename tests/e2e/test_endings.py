@@ -145,7 +145,7 @@ def test_a_supervisor_that_hangs_is_given_up_by_the_guard(taco: Taco, tmp_path: 
     assert job["reason"] == "its guard heard nothing of the supervisor for 6 s and ended its ranks"
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
 def test_the_job_outlives_its_controller(taco: Taco, tmp_path: Path, number: int) -> None:
     go = tmp_path / "go"
     script = f"echo before; while ! [ -e {go} ]; do sleep 0.05; done; echo after"
@@ -162,18 +162,42 @@ def test_the_job_outlives_its_controller(taco: Taco, tmp_path: Path, number: int
     assert taco.ended("orphan")["state"] == "SUCCEEDED"
 
 
-def test_ctrl_c_stops_the_job(taco: Taco) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_term_stop_the_job(taco: Taco, number: int) -> None:
     script = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
     controller = taco.start("run", "--name", "c", "--np", "2", "--", "sh", "-c", script)
     assert controller.stdout is not None
     for _rank in range(2):
         assert controller.stdout.readline().endswith(b"ready\n")
-    controller.send_signal(signal.SIGINT)
+    controller.send_signal(number)
     out, err = controller.communicate(timeout=patience(30))
     assert {b"localhost/0 | saved", b"localhost/1 | saved"} <= set(out.splitlines())
-    assert controller.returncode == 130
+    assert controller.returncode == 128 + number
     assert b"stopping job c" in err
     assert taco.job("c")["state"] == "CANCELLED"
+
+
+def test_timeout_ends_the_job_and_nohup_goes_on_following(taco: Taco) -> None:
+    loop = ("sh", "-c", "echo up; while :; do sleep 0.05; done")
+    ended = subprocess.run(
+        ["timeout", "4", *taco.argv("run", "--name", "t", "--np", "1", "--", *loop)], env=taco.env, check=False
+    )
+    assert ended.returncode == 124
+    assert taco.ended("t")["state"] == "CANCELLED"
+    script = "trap '' HUP; exec \"$@\""
+    argv = [
+        "sh",
+        "-c",
+        script,
+        "sh",
+        *taco.argv("run", "--name", "n", "--np", "1", "--", "sh", "-c", "echo up; sleep 2; echo on"),
+    ]
+    controller = subprocess.Popen(argv, env=taco.env, stdout=subprocess.PIPE)
+    assert controller.stdout is not None
+    assert controller.stdout.readline() == b"localhost/0 | up\n"
+    controller.send_signal(signal.SIGHUP)
+    out, _err = controller.communicate(timeout=patience(30))
+    assert (out, controller.returncode) == (b"localhost/0 | on\n", 0)
 
 
 def test_ctrl_c_before_there_is_a_job_stops_it_all_the_same(taco: Taco) -> None:

@@ -215,15 +215,16 @@ def test_secrets_of_the_caller_are_gone_after_the_job(taco: Taco) -> None:
     assert taco.state.stat().st_mode & 0o077 == 0
 
 
-def test_a_lost_reader_is_no_error(taco: Taco) -> None:
+@pytest.mark.parametrize("follow", [(), ("-f",)])
+def test_a_lost_reader_is_no_error(taco: Taco, follow: tuple[str, ...]) -> None:
     assert taco("run", "--name", "p", "--np", "1", "--", "seq", "100000").returncode == 0
     piped = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", '"$@" | head -n 1', "-", *taco.argv("logs", "p")],
+        ["bash", "-o", "pipefail", "-c", '"$@" | head -n 1', "-", *taco.argv("logs", *follow, "p")],
         env=taco.env,
         capture_output=True,
         check=False,
     )
-    assert (piped.stdout, piped.stderr) == (b"localhost/0 | 1\n", b"")
+    assert (piped.stdout, piped.stderr, piped.returncode) == (b"localhost/0 | 1\n", b"", 0)
 
 
 def old_python() -> str | None:

@@ -80,6 +80,12 @@ class _Verbs(click.Group):
         except TacoLaunchError as error:
             error.hint = error.hint and as_typed(error.hint, settings_of(ctx).typed)
             raise
+        except BrokenPipeError:
+            if not _nobody_reads():
+                raise
+            # `| head` has seen enough. What is still in the buffer has to go somewhere at the interpreter's end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
 
 
 @click.group(
@@ -162,11 +168,8 @@ def _guarded() -> int:
         return INTERRUPTED
     except OSError as error:
         # What could not be written is still in the buffer, and the interpreter would try again at its end.
-        unread = isinstance(error, BrokenPipeError) and _nobody_reads()
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if unread:  # `| head` has seen enough
-            return 0
         return _say(f"{error.filename or 'output'}: {error.strerror or error}", None, FAILED)
     except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the traceback into a file
         return _bug(error)

@@ -1,5 +1,6 @@
 """The plan of a job without mpirun: a command on each host, started there by its guard, for torchrun and for `env`."""
 
+from dataclasses import replace
 from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
 from taco_launch.launch import entries, per_slot, torchrun
@@ -50,8 +51,9 @@ def plan(
         command = [Token(word, "user", "the job's command") for word in spec.command]
         if spec.launcher == "torchrun":
             before = torchrun.words(spec, placement, number, port)
-            lines = [[*_behind_env(set_), *before, *command]]
-            argv = (*(token.text for token in before), *wrapper)
+            behind = [replace(token, text=torchrun.argument(token.text)) for token in command[1:]]
+            lines = [[*_behind_env(set_), *before, *command[:1], *behind]]
+            argv = (*(token.text for token in before), *wrapper[:1], *map(torchrun.argument, wrapper[1:]))
         else:
             gpus = {**dict(dict(own).get(share.host, ())), **dict(spec.env)}.get(VISIBLE_GPUS) or ""
             lines = []
@@ -64,7 +66,8 @@ def plan(
         words += lines
         env = {**values, **dict(mark(spec.name, job_id))}
         typed = tuple(tuple(token.text for token in line) for line in lines)
-        argv = (*argv, *map(escape, spec.command))
+        escaped = map(escape, spec.command)
+        argv = (*argv, *(map(torchrun.argument, escaped) if spec.launcher == "torchrun" else escaped))
         commands.append(HostCommand(share.host, argv, typed, ranks, tuple(env.items()), passed))
     hidden = tuple(each for each in left_out if each[0].env)
     draft = Draft(spec, placement, facts, "", decisions, tuple(ours), given, options, hidden)

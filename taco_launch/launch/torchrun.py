@@ -15,6 +15,14 @@ from taco_launch.model.plans import Placement, Token
 _MONITOR_SECONDS = "1"
 
 
+def argument(word: str) -> str:
+    """Give an argument as torchrun passes it on unchanged: it puts `$$` and `${local_rank}` into its program's arguments.
+
+    The program itself, the first word, is left as it is (torch/distributed/elastic/utils/api.py, macros.substitute).
+    """
+    return word.replace("$", "$$")
+
+
 def words(spec: JobSpec, placement: Placement, number: int, port: int) -> List[Token]:
     """Give torchrun and its options on the host with that number in the placement."""
     address, port_ = rendezvous(spec, placement, port)

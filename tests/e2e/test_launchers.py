@@ -63,6 +63,14 @@ def test_a_script_of_torch_runs_unchanged(
     nothing_left(cluster, 3)
 
 
+def test_torchrun_hands_arguments_on_unchanged(cluster: Cluster, name: str, path: dict[str, str]) -> None:
+    words = ("$$", "${local_rank}", "$HOME", "a b")
+    script = "import sys; print('told', sys.argv[1:])"
+    job = cluster.run(cluster.spec(name, sys.executable, "-c", script, *words, np=2, launcher="torchrun"), **path)
+    assert job["state"] == "SUCCEEDED", cluster.log(name)
+    assert [line.partition("| ")[2] for line in log(cluster, name)] == [f"told {list(words)}"] * 2
+
+
 def test_the_line_of_cube_studio(cluster: Cluster, name: str, path: dict[str, str]) -> None:
     line = CUBE_STUDIO.format(python=sys.executable, script=DDP)
     spec = cluster.spec(name, "bash", "-c", line, host_count=2, slots_per_host=2, launcher="env", per_host=True)

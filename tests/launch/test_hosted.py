@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import replace
+from string import Template
 from typing import Any
 
 import pytest
@@ -128,6 +129,15 @@ def test_processes_that_share_a_slot_are_its_own_world(given: tuple[tuple[str, s
                 assert {name: int(each[name]) for name in expected} == expected
                 assert each.get(VISIBLE_GPUS) == own
             assert words[-len(COMMAND) - 4 :] == (*COMMAND, "--process_index", str(local % 3), "--process_num", "3")
+
+
+def test_torchrun_substitutes_nothing_in_arguments() -> None:
+    words = ("a$b", "$$", "${local_rank}", "$HOME")
+    (command, *_others) = made(replace(spec("torchrun"), command=words)).commands
+    behind = ("$$$$", "$${local_rank}", "$$HOME")
+    assert command.lines[0][-4:] == ("a$b", *behind)  # the program's own name is taken as it is
+    assert command.argv[-4:] == ("a$$b", *behind)  # the wrapper is the program here
+    assert [Template(word).safe_substitute(local_rank="7") for word in command.argv[-4:]] == list(words)
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "env"])

@@ -15,6 +15,8 @@ _LIBRARIES = (
     ("HOROVOD_", "horovod"),
     ("LIGHT_", "lightcc"),
     ("UCX_", "ucx"),
+    ("TORCH_", "pytorch"),
+    ("GLOO_", "pytorch"),
 )
 # What an example may be made of: it is typed into a shell as it stands.
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:/+-]+")
@@ -26,6 +28,10 @@ _READS = {
     ("switch", "nccl"): "as a C number (strtoll): 'true' is 0, which is off",
     ("switch", "horovod"): "as a C number (strtol), on where it is above 0: 'true' is 0, which is off",
     ("switch", "openmpi"): "1, true or t for on; PRRTE of Open MPI 5 takes everything else for off, 'yes' included",
+    (
+        "switch",
+        "pytorch",
+    ): "y, yes, 1, t or true for on, n, no, 0, f or false for off, in any case; the rest is refused",
     ("switch", ""): "as a number: 0 or 1",
     ("integer", "nccl"): "as a C number (strtoll): '64M' is 64, '0x10' is 16, '010' is 8",
     ("integer", "horovod"): "as a C number (strtol): '64M' is 64",
@@ -52,7 +58,8 @@ class Knob:
     verbosity (one of `choices`, or a number), words (some of `choices`, with commas), level, hca, interfaces,
     functions, components, networks, ports, cidr, endpoint, path, options, key or text. `unit` (bytes, ms, s) is what a
     number counts; `low` and `high` are included, 0 is not where a number has to be `positive`. `exact` words have to be
-    written in upper or lower case as `choices` has them; `choices` of a text are its best known values. `default` is
+    written in upper or lower case as `choices` has them; `choices` of a text are its best known values, and
+    `form` is a regular expression that it has to match. `default` is
     empty where the library decides or nothing is set, and `history` tells what it was in earlier versions. `since` is
     the first version that has the name, `until` the first without it; `instead` is what to write for a name that no
     current version reads. `applies` says when it has an effect at all, `why` what it is for, `source` where all this is
@@ -72,6 +79,7 @@ class Knob:
     high: Optional[float] = None
     positive: bool = False
     choices: Tuple[str, ...] = ()
+    form: str = ""
     exact: bool = False
     history: str = ""
     since: str = ""

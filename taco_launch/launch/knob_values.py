@@ -22,6 +22,8 @@ _WHO = {
 }
 _ON = frozenset(("1", "true", "t", "yes", "y", "on", "enable", "enabled"))
 _OFF = frozenset(("0", "false", "f", "no", "n", "off", "disable", "disabled"))
+# torch/csrc/distributed/c10d/Utils.hpp, getCvarBool
+_TORCH_SWITCH = frozenset(("y", "yes", "1", "t", "true", "n", "no", "0", "f", "false"))
 # What Open MPI 4.1, Open MPI 5.0 and its PRRTE all read alike (tried with ompi_info and prte_info).
 _MCA_SWITCH = frozenset(("0", "1", "true", "false", "t", "f"))
 _WHOLE = {
@@ -102,6 +104,10 @@ def _switch(knob: Knob, value: str) -> Fault:
         if value in _MCA_SWITCH:
             return FINE
         return "is read differently: Open MPI 5 takes 'yes' for off, 4.1 and 5 refuse 'on'", "write 1 or 0"
+    if knob.library == "pytorch":
+        return (
+            FINE if value.lower() in _TORCH_SWITCH else ("must be 0 or 1, or a word for them; PyTorch fails at it", "")
+        )
     if value in ("0", "1"):
         return FINE
     return _no_number(knob, value) if not _DECIMAL.fullmatch(value) else ("must be 0 or 1", "")
@@ -240,7 +246,14 @@ def _counted(knob: Knob, text: str) -> str:
     return repr(float(amount)) if knob.kind == "number" else text
 
 
+def _text(knob: Knob, value: str) -> Fault:
+    if not knob.form or re.fullmatch(knob.form, value):
+        return FINE
+    return f"must be {knob.allowed}", ""
+
+
 _CHECKS: Dict[str, Callable[[Knob, str], Fault]] = {
+    "text": _text,
     "switch": _switch,
     "integer": _integer,
     "number": _number,

@@ -1,9 +1,9 @@
-"""Which knobs of a job the versions that it runs with do not read: not yet, or no more."""
+"""Which knobs of a job the versions that it runs with do not read: not yet, or no more, or as far as is known here."""
 
 from typing import Iterator, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.launch.knob import Knob
-from taco_launch.launch.knobs import find
+from taco_launch.launch.knobs import NEWEST, find, strict
 from taco_launch.model.versions import OWN_GID, version
 
 _NAMES = {"nccl": "NCCL", "horovod": "Horovod", "openmpi": "Open MPI"}
@@ -22,6 +22,9 @@ def by_version(pairs: Sequence[Tuple[str, Optional[str]]], versions: Mapping[str
 def _remarks(pairs: Sequence[Tuple[str, Optional[str]]], versions: Mapping[str, str]) -> Iterator[str]:
     for name, value in pairs:
         knob = find(name)
+        if knob is None and strict(name):
+            newest = next((who for prefix, who in NEWEST.items() if name.startswith(prefix)), "")
+            yield f"{name}: not known here, where {newest} is known: it is passed on as it is"
         told = versions.get(knob.library, "") if knob else ""
         numbers = version(told)
         if knob is None or not numbers:

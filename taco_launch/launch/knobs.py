@@ -8,6 +8,7 @@ from taco_launch.launch.knobs_horovod import HOROVOD, LIGHTCC
 from taco_launch.launch.knobs_nccl import LOGGING, NETWORK
 from taco_launch.launch.knobs_nccl_tuning import NEIGHBOURS, TUNING, UNDOCUMENTED
 from taco_launch.launch.knobs_openmpi import OPENMPI, UCX
+from taco_launch.launch.knobs_torch import GLOO, TORCH
 from taco_launch.launch.slips import one_slip
 
 __all__ = ["KNOWN_PREFIXES", "TABLE", "Knob", "find", "matching", "near", "parameter", "slip", "strict"]
@@ -17,6 +18,8 @@ TABLE: Tuple[Knob, ...] = (
     *LOGGING,
     *TUNING,
     *NEIGHBOURS,
+    *TORCH,
+    *GLOO,
     *(
         Knob(name, "text", "", "Not documented: for NCCL's own developers.", "NCCL 2.29.7, its library")
         for name in UNDOCUMENTED
@@ -28,6 +31,8 @@ TABLE: Tuple[Knob, ...] = (
 )
 # Every name with one of these is in the table, but for plugins'; of UCX_ and MCA parameters there are thousands.
 KNOWN_PREFIXES = ("NCCL_", "HOROVOD_", "LIGHT_")
+# The newest versions whose names it has.
+NEWEST = {"NCCL_": "NCCL up to 2.32", "HOROVOD_": "Horovod up to 0.28", "LIGHT_": "LightCC of TACO Training 0.3"}
 # Plugins of NCCL read these: Google's FasTrak and GPUDirect-TCPX, NVIDIA's for IB, AWS's for libfabric, tuners.
 _PLUGINS = (
     "NCCL_FASTRAK_",

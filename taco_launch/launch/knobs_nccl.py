@@ -3,6 +3,8 @@
 from taco_launch.launch.knob import Knob
 
 _ENV = "NCCL 2.32, env.rst"
+_INSPECTOR = "NCCL, its inspector's README.md"
+_INSPECTED = "with NCCL_PROFILER_PLUGIN naming the inspector's library"
 _BOTH = "NCCL 2.32, env.rst; default in the source of 2.30"
 _DEBUG = "NCCL 2.32, env.rst; src/debug.cc"
 _LEVEL = "NCCL 2.32, env.rst; src/graph/paths.cc"
@@ -41,7 +43,8 @@ NETWORK = (
     Knob("NCCL_SOCKET_POLL_TIMEOUT_MSEC", "integer", "0", "Waits instead of asking without pause during the first"
          " contact.", _ENV, unit="ms", low=0, since="2.28"),
     Knob("NCCL_SOCKET_MAGIC", "text", "", "A number that keeps jobs on the same hosts and ports apart; the same in"
-         " every process of a job.", _ENV, values="a whole number, decimal or 0x..."),
+         " every process of a job.", _ENV, values="a whole number, decimal or 0x...",
+         form=r"[0-9]{1,20}|0[xX][0-9A-Fa-f]{1,16}"),
     Knob("NCCL_PSK", "key", "", "A key that all ranks share; with it TCP traffic of hosts is encrypted.", _ENV,
          values="32 characters or more", applies="in builds with OpenSSL 3", secret=True),
     Knob("NCCL_COMM_ID", "endpoint", "", "Where rank 0 listens, for programs that start NCCL without any other way to"
@@ -128,7 +131,8 @@ NETWORK = (
          "NCCL 2.32, env.rst, under NCCL_NET_MERGE_POLICY", choices=(*_LEVELS, "PORT"), exact=True),
     Knob("NCCL_NET_MERGE_POLICY", "word", "ALL", "Whether NICs of different rails may be taken for one.", _ENV,
          choices=("ALL", "RAIL"), since="2.30.5"),
-    Knob("NCCL_NETDEVS_POLICY", "text", "", "How many NICs a GPU takes.", _ENV, values="MAX:N or ALL", since="2.28"),
+    Knob("NCCL_NETDEVS_POLICY", "text", "", "How many NICs a GPU takes.", _ENV, values="MAX:N or ALL", form=r"MAX:[1-9][0-9]{0,3}|ALL",
+         since="2.28"),
     Knob("NCCL_NET_SHARED_BUFFERS", "switch", "1", "One pool of buffers for all peers of send and receive.", _ENV,
          since="2.8"),
     Knob("NCCL_NET_SHARED_COMMS", "switch", "1", "Shares connections among the GPUs of a host (PXN).", _ENV,
@@ -169,6 +173,28 @@ LOGGING = (
     Knob("NCCL_CONF_FILE", "path", "", "A file with more variables, read instead of ~/.nccl.conf. The environment wins"
          " over it, and /etc/nccl.conf comes last: an old one in an image counts unseen.",
          "NCCL 2.32, env.rst; src/misc/param.cc", values="a path without ~", since="2.23"),
+    Knob("NCCL_RUN_DIAGNOSTICS", "switch", "0", "Tries the paths between GPUs at each start of NCCL; its lines on stdout"
+         " begin with NCCL DIAG.", "NCCL 2.31, troubleshooting/diagnostics.rst", since="2.31"),
+    Knob("NCCL_RUN_RAS_DIAGNOSTICS", "switch", "0", "Compares GPUs, drivers, ECC errors and NCCL_ variables of all ranks at"
+         " each start of NCCL.", "NCCL 2.31, troubleshooting/ras.rst", since="2.31", applies="where NCCL_RAS_ENABLE is 1"),
+    Knob("NCCL_DIAGNOSTICS_ECC_THRESHOLD", "integer", "", "From how many corrected memory errors on they name a GPU.",
+         "NCCL 2.31, troubleshooting/ras.rst", low=0, since="2.31"),
+    Knob("NCCL_INSPECTOR_ENABLE", "switch", "0", "Switches the inspector on, which writes the time of each collective.",
+         _INSPECTOR, applies=_INSPECTED),
+    Knob("NCCL_INSPECTOR_ENABLE_P2P", "switch", "0", "It writes that of send and receive, too.", _INSPECTOR,
+         applies=_INSPECTED),
+    Knob("NCCL_INSPECTOR_DUMP_THREAD_ENABLE", "switch", "1", "It writes by a thread of its own.", _INSPECTOR,
+         applies=_INSPECTED),
+    Knob("NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS", "integer", "", "How often it writes.", _INSPECTOR, low=0,
+         values="a whole number of microseconds", applies=_INSPECTED),
+    Knob("NCCL_INSPECTOR_DUMP_DIR", "path", "", "The folder that it writes into.", _INSPECTOR, applies=_INSPECTED),
+    Knob("NCCL_INSPECTOR_DUMP_VERBOSE", "switch", "0", "It writes each event, too.", _INSPECTOR, applies=_INSPECTED),
+    Knob("NCCL_INSPECTOR_PROM_DUMP", "switch", "0", "It writes in Prometheus' form instead of JSON.", _INSPECTOR,
+         applies=_INSPECTED),
+    Knob("NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES", "integer", "", "It leaves smaller messages out.", _INSPECTOR, unit="bytes",
+         low=0, applies=_INSPECTED),
+    Knob("NCCL_INSPECTOR_REQUIRE_KERNEL_TIMING", "switch", "", "It leaves out what the GPU has not timed.", _INSPECTOR,
+         applies=_INSPECTED),
     Knob("NCCL_RAS_ENABLE", "switch", "1", "A service in each process that `ncclras` can ask which ranks are stuck.",
          _ENV, since="2.24"),
     Knob("NCCL_RAS_ADDR", "endpoint", "localhost:28028", "Where that service listens; two jobs on a host want two"

@@ -135,16 +135,17 @@ TUNING = (
 # They begin with NCCL_, and PyTorch or nccl-tests read them: how, is theirs to say.
 NEIGHBOURS = (
     Knob("NCCL_ASYNC_ERROR_HANDLING", "text", "", "Ends a process whose collective failed or took too long.", _TORCH,
-         values="0 to 3", applies="in PyTorch; from 2.2 on TORCH_NCCL_ASYNC_ERROR_HANDLING"),
+         values="0 to 3", form="[0-3]", applies="in PyTorch; from 2.2 on TORCH_NCCL_ASYNC_ERROR_HANDLING"),
     Knob("NCCL_BLOCKING_WAIT", "text", "0", "Waits in wait() and raises when it takes too long.", _TORCH,
-         values="0 or 1", applies="in PyTorch; from 2.2 on TORCH_NCCL_BLOCKING_WAIT"),
+         values="0 or 1", form="(?i:[01tfyn]|true|false|yes|no)", applies="in PyTorch; from 2.2 on TORCH_NCCL_BLOCKING_WAIT"),
     Knob("NCCL_DESYNC_DEBUG", "text", "0", "Tells which ranks were out of step at a timeout.", _TORCH,
-         values="0 or 1", applies="in PyTorch; from 2.2 on TORCH_NCCL_DESYNC_DEBUG"),
+         values="0 or 1", form="(?i:[01tfyn]|true|false|yes|no)", applies="in PyTorch; from 2.2 on TORCH_NCCL_DESYNC_DEBUG"),
     Knob("NCCL_ENABLE_TIMING", "text", "0", "Takes the time of each collective.", _TORCH,
-         values="0 or 1", applies="in PyTorch; from 2.2 on TORCH_NCCL_ENABLE_TIMING"),
+         values="0 or 1", form="(?i:[01tfyn]|true|false|yes|no)", applies="in PyTorch; from 2.2 on TORCH_NCCL_ENABLE_TIMING"),
     Knob("NCCL_TESTS_MIN_BW", "text", "", "The bus bandwidth in GB/s below which a test fails.", _TESTS,
          values="a number", applies="in nccl-tests"),
-    Knob("NCCL_TESTS_DEVICE", "text", "", "The GPU that a test uses.", _TESTS, values="a whole number", applies="in nccl-tests"),
+    Knob("NCCL_TESTS_DEVICE", "text", "", "The GPU that a test uses.", _TESTS, values="a whole number", form="[0-9]{1,4}",
+         applies="in nccl-tests"),
     Knob("NCCL_TESTS_SPLIT", "text", "", "How ranks are divided into groups.", _TESTS, applies="in nccl-tests"),
     Knob("NCCL_TESTS_SPLIT_MASK", "text", "", "How ranks are divided into groups.", _TESTS, applies="in nccl-tests"),
 )

@@ -39,8 +39,9 @@ TORCH = (
         "torch-collective-timeout",
         ("Watchdog caught collective operation timeout",),
         "A collective of torch did not end in time on {host}: {what}. Another rank was missing, or the network is stuck.",
-        "Compare the ranks' last lines: the one without this line did not come. -x NCCL_DEBUG=INFO -x "
-        "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 tells more.",
+        "Compare the ranks' last lines: the one without this line did not come. -x TORCH_FR_BUFFER_SIZE=2000 -x "
+        "TORCH_NCCL_DUMP_ON_TIMEOUT=1 keeps each rank's last collectives (an older PyTorch reads TORCH_NCCL_TRACE_BUFFER_SIZE), "
+        "and torchfrtrace compares them.",
         r"collective operation timeout: (?P<what>\w+\((?:\([^()\r\n]*\)|[^()\r\n]){0,200}\)?)",
         kind=Kind.ECHO,
     ),

@@ -65,7 +65,6 @@ def test_what_a_version_does_not_read(versions: dict[str, str], name: str, said:
         ({"nccl": "2"}, "NCCL_IB_ADDR_RANGE"),
         ({}, "NCCL_IB_ADDR_RANGE"),
         ({"openmpi": "4.1.4"}, "NCCL_IB_ADDR_RANGE"),
-        (OLD, "NCCL_NOT_IN_THE_TABLE"),
         (OLD, "NCCL_BLOCKING_WAIT"),
     ],
 )
@@ -91,3 +90,21 @@ def test_the_guides_line_on_its_own_stack_has_nothing_that_is_not_read() -> None
 def test_remarks_come_in_the_order_of_the_knobs() -> None:
     found = by_version((("NCCL_NET", "IB"), ("NCCL_DEBUG", "INFO"), ("smsc", "cma")), OLD)
     assert [remark.partition(":")[0] for remark in found] == ["NCCL_NET", "smsc"]
+
+
+@pytest.mark.parametrize("versions", [{}, OLD])
+@pytest.mark.parametrize(
+    ("name", "newest"),
+    [
+        ("NCCL_NOT_IN_THE_TABLE", "NCCL up to 2.32"),
+        ("HOROVOD_NEW", "Horovod up to 0.28"),
+        ("LIGHT_THEME", "LightCC of TACO Training 0.3"),
+    ],
+)
+def test_a_name_that_a_newer_library_may_have(versions: dict[str, str], name: str, newest: str) -> None:
+    said = f"{name}: not known here, where {newest} is known: it is passed on as it is"
+    assert by_version(((name, "1"),), versions) == (said,)
+
+
+def test_names_of_plugins_and_of_programs_are_theirs() -> None:
+    assert by_version((("NCCL_OFI_X", "1"), ("TORCH_NCCL_NEW", "1"), ("MY_OWN", "1")), {}) == ()

@@ -123,7 +123,7 @@ def test_include_and_exclude_exclude_each_other_under_any_name() -> None:
 
 
 def test_all_faults_come_at_once_in_the_order_of_the_options() -> None:
-    found = faults(env=("NCCL_X=1", "NOT_SET"), knobs=("XYZZY=1", "NCCL_IB_SL=99"), mca=(("pml", ""),))
+    found = faults(env=("NCCL_IB_HAC=1", "NOT_SET"), knobs=("XYZZY=1", "NCCL_IB_SL=99"), mca=(("pml", ""),))
     assert [fault.partition(":")[0] for fault in found] == ["-x", "-x", "--knob", "--knob", "--mca"]
 
 

@@ -59,6 +59,11 @@ class _Table:
     average: str = ""
 
 
+def speaks(text: str) -> bool:
+    """Say whether a log holds the line with which these programs begin."""
+    return any(_SETTINGS.fullmatch(untagged(line.strip())[0]) for line in text.split("\n") if "nThread " in line)
+
+
 def read(text: str, ranks: int | None = None) -> tuple[Reading, ...] | NoSample:
     """Read a whole log, in time linear to its length; never raises, whatever stands in it.
 
@@ -170,11 +175,24 @@ def _whole(table: _Table, ranks: int | None) -> _Table:
         raise RefusedError(f"the log names the ranks {_some(table.ranks)}: lines '#  Rank ...' are missing")
     processes = count // table.per_process
     if ranks is not None and processes != ranks:
-        why = f": each process ran by itself: {_BUILD}" if processes == 1 else ""
-        raise RefusedError(f"{ranks} ranks ran, but the log speaks of {processes}{why}")
+        raise RefusedError(f"{ranks} ranks ran, but the log speaks of {processes}{_one_process(table, ranks)}")
     if count == 1:
         raise RefusedError(f"one GPU has no bus to others: nccl-tests measure from 2 on; if more ranks ran, {_BUILD}")
     return table
+
+
+def _one_process(table: _Table, ranks: int) -> str:
+    """Say why a log of several ranks is that of one process."""
+    count = len(table.ranks)
+    if count != table.per_process:
+        return ""
+    if count == 1:
+        return f": each process ran by itself: {_BUILD}"
+    asked = f"-t {table.threads} -g {count // table.threads}" if table.threads > 1 else f"-g {count}"
+    alone = f": one process drove {count} GPUs ({asked})"
+    if count == ranks:
+        return f"{alone}, which is one rank: --np 1"
+    return f"{alone}: as one rank it is --np 1; if {ranks} ranks ran, each ran by itself: {_BUILD}"
 
 
 def _some(ranks: set[int]) -> str:

@@ -26,6 +26,11 @@ def read(workload: Workload, text: str, ranks: int | None) -> tuple[Reading, ...
     return _rate(workload.kind, text, ranks)
 
 
+def recognised(text: str) -> Workload | None:
+    """Give the workload that a log is of by the lines in it, None where it may be one of images per second."""
+    return Workload("nccl-tests", Kind.NCCL_TESTS, ()) if nccl_tests.speaks(without_escapes(text)) else None
+
+
 def _rate(kind: Kind, text: str, ranks: int | None) -> tuple[Reading, ...] | NoSample:
     sample = parse(text)
     if isinstance(sample, NoSample):

@@ -120,12 +120,14 @@ def run(
 
 
 def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":
-    """Read a log of either form that `bench parse` knows."""
+    """Read a log of any form that `bench parse` knows."""
     from taco_launch.bench.matrix import Kind, Workload
     from taco_launch.bench.parse import Sample
     from taco_launch.bench.parse import parse as parse_log
-    from taco_launch.bench.workloads import read
+    from taco_launch.bench.workloads import read, recognised
 
+    if (known := recognised(text)) is not None:
+        return read(known, text, cell.ranks)
     sample = parse_log(text)
     kind = Kind.TF_CNN if isinstance(sample, Sample) and sample.half_width is None else Kind.HOROVOD
     return read(Workload(cell.workload, kind, ()), text, cell.ranks)
@@ -134,32 +136,36 @@ def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":
 @bench.command("parse")
 @output_options
 @workload_option
-@add_option("--np", "ranks", type=click.IntRange(min=1), metavar="N", help="With --workload: how many ranks ran.")
+@add_option(
+    "--np", "ranks", type=click.IntRange(min=1), metavar="N", help="How many ranks ran, for nccl-tests and --workload."
+)
 @click.argument("log", type=click.Path(allow_dash=True))
 @click.pass_context
 def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None) -> int:
     """Read the benchmark result out of LOG, a file or - for standard input.
 
-    Reads what Horovod's synthetic benchmark and tf_cnn_benchmarks print, with or without the rank tags of mpirun,
-    horovodrun or taco-launch; what --workload says else. A log without a whole result gives "no sample" and the reason,
-    and exit code 1.
+    Reads what Horovod's synthetic benchmark, tf_cnn_benchmarks and nccl-tests print, with or without the rank tags of
+    mpirun, horovodrun or taco-launch; what --workload says else. A log without a whole result gives "no sample" and the
+    reason, and exit code 1. --np says how many ranks ran: a log of another number is no sample.
 
     \b
     Examples:
       taco-launch logs night | taco-launch bench parse - --json
-      taco-launch logs busbw | taco-launch bench parse - --workload nccl-tests --np 16
+      taco-launch logs busbw | taco-launch bench parse - --np 16
       taco-launch bench parse night.log --workload ./mine.yaml:latency
     """
     from taco_launch.bench.parse import NoSample
     from taco_launch.bench.parse import parse as parse_log
     from taco_launch.bench.runs import Cell, Reading, Run
-    from taco_launch.bench.workloads import RATE
+    from taco_launch.bench.workloads import RATE, recognised
 
-    if ranks is not None and workload is None:
+    text = read_log(log)
+    known = recognised(text) if workload is None else workload_of(workload)
+    if known is not None:
+        return _parse_workload(settings_of(ctx), log, text, known, ranks)
+    if ranks is not None:
         raise click.UsageError("--np is for --workload: without it the log says how many ranks ran", ctx)
-    if workload is not None:
-        return _parse_workload(settings_of(ctx), log, workload_of(workload), ranks)
-    sample = parse_log(read_log(log))
+    sample = parse_log(text)
     if isinstance(sample, NoSample):
         click.echo(f"{log}: no sample: {sample.why}", err=True)
         return FAILED
@@ -169,11 +175,11 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
     return 0
 
 
-def _parse_workload(settings: Settings, log: str, workload: "Workload", ranks: int | None) -> int:
+def _parse_workload(settings: Settings, log: str, text: str, workload: "Workload", ranks: int | None) -> int:
     from taco_launch.bench.parse import NoSample
     from taco_launch.bench.workloads import read
 
-    readings = read(workload, read_log(log), ranks)
+    readings = read(workload, text, ranks)
     if isinstance(readings, NoSample):
         click.echo(f"{log}: no sample: {readings.why}", err=True)
         return FAILED

@@ -1,4 +1,4 @@
-"""bench parse --workload: a log is read as the kind of benchmark, or the workload of a matrix, that was named."""
+"""bench parse: a log is read as the kind of benchmark, or the workload of a matrix, that was named, else as what it is."""
 
 import json
 from pathlib import Path
@@ -48,10 +48,17 @@ def test_a_log_without_a_result_is_told() -> None:
         (["--workload", "lab:gradient"], "did you mean 'gradients'?"),
         (["--workload", "lba:gradients"], "did you mean 'lab'?"),
         (["--workload", ""], "the value is empty"),
-        (["--np", "2"], "--np is for --workload"),
     ],
 )
 def test_what_is_no_workload(words: list[str], part: str) -> None:
     done = call("bench", "parse", LOG, *words)
     assert done.exit_code == 2
     assert part in done.stderr
+
+
+def test_a_log_of_a_known_kind_needs_no_workload() -> None:
+    named, alone = (call("bench", "parse", LOG, *words) for words in (("--workload", "nccl-tests"), ()))
+    assert (alone.exit_code, alone.stdout) == (0, named.stdout)
+    assert "16 ranks ran, but the log speaks of 8" in call("bench", "parse", LOG, "--np", "16").stderr
+    rate = call("bench", "parse", "-", "--np", "2", stdin="Total img/sec on 2 GPU(s): 5.0 +-0.1\n")
+    assert (rate.exit_code, "--np is for --workload" in rate.stderr) == (2, True)

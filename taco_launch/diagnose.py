@@ -1,7 +1,8 @@
 """What a log tells of a failure: the known texts in it, each with cause and next step, pure."""
 
+import functools
 import re
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from taco_launch.model.jobs import Finding
 from taco_launch.signatures.entry import Kind, Signature
@@ -21,6 +22,8 @@ _AHEAD_LINES = 60
 _AHEAD = 1 << 14
 # A line longer than a block is looked through in pieces that overlap by so many characters: more than any key has.
 _OVERLAP = 4096
+# Of so many characters are the parts of keys that are looked for first there.
+_PART = 4
 # A thousand hosts that fail alike need not be listed one by one.
 _MOST_HOSTS = 16
 _MOST_FINDINGS = 64
@@ -40,6 +43,27 @@ _FAR = 200
 _RAISED = re.compile(r"(?:[\w.]*(?:Error|Exception): |[^\r\n]*error while loading shared libraries)")
 _GOES_ON = re.compile(r"(?i)warning\b|\b(?:re)?trying\b|\bwaiting\b")
 _HOST = re.compile(r"(?:.*@)?(?:\[(?P<quoted>[^\]]+)\](?::\d+)?|(?P<plain>[^\s\[\]]+?))[,:;.]?$")
+
+
+@functools.lru_cache(maxsize=1)
+def _parts_of() -> Dict[str, str]:
+    """Give a part of each key, such that there are few parts in all: greedily, the one that most keys hold first."""
+    left = {key for entry in TABLE for key in entry.keys}
+    held: Dict[str, Set[str]] = {}
+    for key in left:
+        for at in range(max(1, len(key) - _PART + 1)):
+            held.setdefault(key[at : at + _PART], set()).add(key)
+    found: Dict[str, str] = {}
+    while left:
+        part = max(held, key=lambda part: (len(held[part] & left), part))
+        found.update((key, part) for key in held[part] & left)
+        left -= held[part]
+    return found
+
+
+@functools.lru_cache(maxsize=1)
+def _parts() -> FrozenSet[str]:
+    return frozenset(_parts_of().values())
 
 
 class Match(NamedTuple):
@@ -234,10 +258,16 @@ class Scan:
     def _hits(self, block: str, cut: int) -> List[Tuple[int, Signature, int]]:
         """Give (where its line begins, the signature, where the key stands) of every key before `cut`, in order."""
         hits: Dict[Tuple[int, int], int] = {}
+        # Within a line of many megabytes few parts of keys stand, and those are few: elsewhere nearly all of them do.
+        absent = (
+            {part for part in _parts() if part not in block} if "\n" not in block and len(block) >= _BLOCK else set()
+        )
         for order, entry in enumerate(TABLE):
             if not entry.handled and len(self._hosts.get(entry.name, ())) >= _MOST_HOSTS:
                 continue
             for key in entry.keys:
+                if absent and _parts_of()[key] in absent:
+                    continue
                 position = block.find(key, 0, cut + _OVERLAP)
                 while 0 <= position < cut:
                     hits.setdefault((block.rfind("\n", 0, position) + 1, order), position)

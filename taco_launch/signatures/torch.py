@@ -48,10 +48,35 @@ TORCH = (
     Signature(
         "data-worker-killed",
         ("DataLoader worker (pid",),
-        "A data loader worker on {host} [[why?was killed ({why})||ended]].",
-        "Bus error: a larger /dev/shm (in a container: docker run --shm-size=32g). Killed: out of memory, so fewer workers.",
-        r"DataLoader worker \(pid[^)]*\) (?:is killed by signal: (?P<why>[^.\r\n]+)|exited unexpectedly)",
+        "A data loader worker on {host} [[why?was killed ({why})]][[code?ended with exit code {code}]][[gone?ended]].",
+        "Bus error: a larger /dev/shm (in a container: docker run --shm-size=32g). Killed: out of memory, so fewer workers. "
+        "An exit code is the data set's own: num_workers=0 shows where.",
+        r"DataLoader worker \(pid[^)]*\) (?:is killed by signal: (?P<why>[^.\r\n]+)"
+        r"|exited unexpectedly with exit code (?P<code>-?\d+)|exited (?P<gone>unexpectedly))",
         unless=("shm-too-small",),
+    ),
+    Signature(
+        "data-worker-gone",
+        ("multiprocessing/resource_sharer.py",),
+        "A data loader worker of this rank on {host} ended while it handed a tensor over: the connection that broke is that to "
+        "it, and not to another rank.",
+        "num_workers=0 shows where it fails; dmesg -T | tail on {host} shows whether the kernel killed it.",
+        r"resource_sharer\.py[\s\S]*?\n[^\n]*\b(?:ConnectionResetError|ConnectionRefusedError|EOFError|FileNotFoundError)\b",
+        lines=30,
+        unless=("data-worker-killed",),
+    ),
+    Signature(
+        "compiler-missing",
+        (
+            *("c++: not found", "g++: not found", "gcc: not found", "nvcc: not found", "cc: not found"),
+            *("c++: command not found", "g++: command not found", "gcc: command not found", "nvcc: command not found"),
+            "Ninja is required to load C++ extensions",
+        ),
+        "A part in C++ or CUDA is built on {host} when it is first used (an extension of torch or DeepSpeed), and "
+        "[[what?{what} is not there||ninja is not there]].",
+        "Put it into the image: g++ and ninja-build are Debian's packages, nvcc comes with the CUDA toolkit. Or build the "
+        "extension when the image is built (DeepSpeed: DS_BUILD_OPS=1).",
+        r"\b(?P<what>(?:c\+\+|g\+\+|gcc|nvcc|cc)): (?:command )?not found|Ninja is required to load C\+\+ extensions",
     ),
     Signature(
         "torchrun-child-failed",

@@ -144,7 +144,7 @@ TRAINING = (
         "Look for the rank that ended first; this one is not the reason.",
         r"^(?!.*(?:_exchange_identification|ssh|[Rr]etry)).*onnection (?:reset|closed) by peer",
         kind=Kind.ECHO,
-        unless=("nccl-peer-gone",),
+        unless=("nccl-peer-gone", "data-worker-gone"),
     ),
     Signature(
         "command-missing",

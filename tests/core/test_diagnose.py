@@ -84,6 +84,18 @@ def test_where_a_log_is_cut_into_pieces_does_not_matter(ahead: int, piece: int, 
     assert scan.lines == text.count("\n") + (not text.endswith("\n"))
 
 
+@given(st.sampled_from(sorted({key for entry in TABLE for key in entry.keys})), st.integers(0, 1 << 9))
+def test_a_key_within_a_very_long_line_is_seen_as_in_a_short_one(key: str, ahead: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(diagnose, "_BLOCK", 1 << 8)
+        scan = Scan()
+        text = "." * ahead + key + "." * (1 << 9)
+        alone = "." * 100 + key
+        orders = [{entry.name for _start, entry, _at in scan._hits(each, len(each))} for each in (text, alone)]
+        assert orders[0] == orders[1]
+        assert orders[0]
+
+
 @pytest.mark.parametrize("behind", [*range(70), 1000, 20_000])
 def test_a_text_of_several_lines_is_found_across_the_pieces_of_a_log(
     behind: int, monkeypatch: pytest.MonkeyPatch

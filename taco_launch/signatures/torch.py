@@ -68,15 +68,15 @@ TORCH = (
     Signature(
         "compiler-missing",
         (
-            *("c++: not found", "g++: not found", "gcc: not found", "nvcc: not found", "cc: not found"),
-            *("c++: command not found", "g++: command not found", "gcc: command not found", "nvcc: command not found"),
+            *("c++: not found", "g++: not found", "gcc: not found"),
+            *("c++: command not found", "g++: command not found", "gcc: command not found"),
             "Ninja is required to load C++ extensions",
         ),
-        "A part in C++ or CUDA is built on {host} when it is first used (an extension of torch or DeepSpeed), and "
+        "A part in C++ is built on {host} when it is first used (an extension of torch or DeepSpeed), and "
         "[[what?{what} is not there||ninja is not there]].",
-        "Put it into the image: g++ and ninja-build are Debian's packages, nvcc comes with the CUDA toolkit. Or build the "
+        "Put it into the image: g++ and ninja-build are Debian's packages. Or build the "
         "extension when the image is built (DeepSpeed: DS_BUILD_OPS=1).",
-        r"\b(?P<what>(?:c\+\+|g\+\+|gcc|nvcc|cc)): (?:command )?not found|Ninja is required to load C\+\+ extensions",
+        r"\b(?P<what>(?:c\+\+|g\+\+|gcc)): (?:command )?not found|Ninja is required to load C\+\+ extensions",
     ),
     Signature(
         "torchrun-child-failed",

@@ -82,13 +82,13 @@ def local_env(spec: "JobSpec", placement: "Placement", master_port: int, host: s
     if spec.launcher != "torchrun":
         values["MASTER_ADDR"], values["MASTER_PORT"] = rendezvous(spec, placement, master_port)
         values["WORLD_SIZE"] = str(placement.np // spec.procs_per_gpu)
-        here = next(number for number, share in enumerate(placement.shares) if share.host == host)
-        values["LOCAL_WORLD_SIZE"] = str(placement.shares[here].ranks)
-        values.update((name, str(here)) for name in _NODE)
+        for number, share in enumerate(placement.shares):
+            if share.host == host:
+                values["LOCAL_WORLD_SIZE"] = str(share.ranks)
+                values.update((name, str(number)) for name in _NODE)
         if spec.procs_per_gpu > 1:  # each slot is what a host is elsewhere
             values["LOCAL_WORLD_SIZE"] = "1"
-            for name in _NODE:
-                del values[name]
+            values = {name: value for name, value in values.items() if name not in _NODE}
     for name, value in spec.env:
         if value is None:  # the caller's, which every process of the job inherits
             values.pop(name, None)

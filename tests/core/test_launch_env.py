@@ -58,6 +58,8 @@ def test_the_rendezvous_is_on_the_host_of_rank_0() -> None:
     }
     second = local_env(spec(), PLACEMENT, 4242, "gpu2")
     assert (second["LOCAL_WORLD_SIZE"], second["GROUP_RANK"], second["NODE_RANK"]) == ("3", "0", "0")
+    head = local_env(spec(), PLACEMENT, 4242, "head")  # which looks after the job, and has no rank
+    assert head == {"MASTER_ADDR": "10.0.0.2", "MASTER_PORT": "4242", "WORLD_SIZE": "4"}
 
 
 def test_torchrun_gives_its_ranks_the_rendezvous_itself() -> None:

@@ -66,11 +66,11 @@ NCCL = (
     ),
     Signature(
         "nccl-gpu-shared",
-        ("Duplicate GPU detected",),
-        "Two ranks use the same GPU: {ranks}.",
+        ("Duplicate GPU detected", "Multiple Ranks are using the same GPU"),
+        "Two ranks use the same GPU[[ranks?: {ranks}]].",
         "One rank per GPU: in the program, torch.cuda.set_device(local_rank); slots per host no more than its GPUs; and "
         "host names that differ.",
-        r"Duplicate GPU detected ?: (?P<ranks>[^\r\n]*\S)",
+        r"Duplicate GPU detected ?: (?P<ranks>[^\r\n]*\S)|Multiple Ranks are using the same GPU",
     ),
     Signature(
         "nccl-no-interface",
@@ -171,10 +171,20 @@ NCCL = (
     ),
     Signature(
         "nccl-failed",
-        ("unhandled system error", "unhandled cuda error", "ncclSystemError", "ncclInternalError", "ncclUnhandledCuda"),
+        (
+            *(
+                "unhandled system error",
+                "unhandled cuda error",
+                "ncclSystemError",
+                "ncclInternalError",
+                "ncclUnhandledCuda",
+            ),
+            *("Test NCCL failure", "NCCL error in: ", "NCCL error: ", "NCCL Error "),
+        ),
         "NCCL failed, and nothing that is known in this log says why.",
         "The reason stands in the NCCL WARN lines before the error; without any, run it again with -x NCCL_DEBUG=INFO.",
         kind=Kind.FALLBACK,
+        unless=("nccl-warned",),
     ),
     Signature(
         "nccl-foreign-connection",

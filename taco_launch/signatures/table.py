@@ -3,10 +3,11 @@
 from taco_launch.signatures.mpi import MPI
 from taco_launch.signatures.mpirun import LAUNCHER, RANKS
 from taco_launch.signatures.nccl import NCCL
+from taco_launch.signatures.nccl_devices import NCCL_DEVICES
 from taco_launch.signatures.slurm import SLURM
 from taco_launch.signatures.ssh import SSH
 from taco_launch.signatures.system import SYSTEM
 from taco_launch.signatures.torch import TORCH
 from taco_launch.signatures.training import TRAINING
 
-TABLE = (*SSH, *LAUNCHER, *MPI, *NCCL, *TRAINING, *TORCH, *SYSTEM, *SLURM, *RANKS)
+TABLE = (*SSH, *LAUNCHER, *MPI, *NCCL, *NCCL_DEVICES, *TRAINING, *TORCH, *SYSTEM, *SLURM, *RANKS)

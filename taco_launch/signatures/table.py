@@ -8,6 +8,7 @@ from taco_launch.signatures.slurm import SLURM
 from taco_launch.signatures.ssh import SSH
 from taco_launch.signatures.system import SYSTEM
 from taco_launch.signatures.torch import TORCH
+from taco_launch.signatures.torch_ranks import TORCH_RANKS
 from taco_launch.signatures.training import TRAINING
 
-TABLE = (*SSH, *LAUNCHER, *MPI, *NCCL, *NCCL_DEVICES, *TRAINING, *TORCH, *SYSTEM, *SLURM, *RANKS)
+TABLE = (*SSH, *LAUNCHER, *MPI, *NCCL, *NCCL_DEVICES, *TRAINING, *TORCH, *TORCH_RANKS, *SYSTEM, *SLURM, *RANKS)

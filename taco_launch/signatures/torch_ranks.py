@@ -1,0 +1,80 @@
+"""What torch.distributed says where ranks do not meet, or do not do the same: its store, Gloo and the desync report.
+
+Sources of torch 1.10 to 2.13: torch/csrc/distributed/c10d (TCPStore.cpp, ProcessGroupGloo.cpp, ProcessGroupNCCL.cpp,
+TraceUtils.h), torch/distributed/distributed_c10d.py, and Gloo's transport/tcp.
+"""
+
+from taco_launch.signatures.entry import Kind, Signature
+
+TORCH_RANKS = (
+    Signature(
+        "torch-desync",
+        ("lagging/dead/mismatched ranks", "Detected collective desync"),
+        "The ranks are out of step: [[ranks?ranks {ranks} are behind, have ended, or do something else||some are behind, or have "
+        "ended]].",
+        "Read the lines below it: they name the collective of each rank at which they part. Every rank has to call the same ones in "
+        "the same order, also where only one of them saves, validates or finds no more data.",
+        r"lagging/dead/mismatched ranks[^\r\n\[]*\[(?P<ranks>[\d, ]+)\]|Detected collective desync",
+    ),
+    Signature(
+        "torch-rank-missing",
+        (
+            "in store based barrier on rank",
+            "seconds waiting for clients",
+            "wait timeout after ",
+            "Timeout waiting for key",
+            "store->get('0') got error",
+            "failed to pass monitoredBarrier",
+        ),
+        "[[came?Only {came} of {all} ranks came||Not all ranks came]] to the rendezvous of torch.distributed in time"
+        "[[who?: rank {who} is missing]].",
+        "See that every host has started its part, that all have the same WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and look for "
+        "the rank that ended first. nc -vz MASTER_ADDR MASTER_PORT from each host shows whether it is reached.",
+        r"world_size=(?P<all>\d+), worker_count=(?P<came>\d+)"
+        r"|Rank (?P<who>\d+) failed to pass monitoredBarrier"
+        r"|seconds waiting for clients(?:\. (?P<came2>\d+)/(?P<all2>\d+) clients)?|wait timeout after \d+ ?ms|Timeout waiting for key|store->get\('0'\) got error",
+        unless=("torch-master-unreachable", "port-in-use"),
+    ),
+    Signature(
+        "gloo-no-interface",
+        ("Unable to find address for: ", "Unable to find interface for"),
+        "{host} has no network interface that GLOO_SOCKET_IFNAME allows[[name?: {name}]].",
+        "See what it has: ip -br addr. The name has to exist on every host; without the variable Gloo takes the interface of the "
+        "host's own name.",
+        r"Unable to find (?:address|interface) for:? ?\[?(?P<name>[\w.:@-]*\w)?",
+    ),
+    Signature(
+        "gloo-connect",
+        ("connectFullMesh failed", "timed out connecting: ", "gloo/transport/tcp/"),
+        "Gloo on {host} cannot connect to another rank[[peer? at {peer}]][[why? ({why})]].",
+        "[[loop?Its host's name means 127.0.x.x there: mend /etc/hosts, or name the network: -x GLOO_SOCKET_IFNAME=bond0.||Name the "
+        "network that the hosts share: -x GLOO_SOCKET_IFNAME=bond0. All ports from 1024 on have to be open between them; or that "
+        "rank never started.]]",
+        r"(?:connectFullMesh failed|timed out connecting|connect(?:ion)? (?:to )?\S* ?(?:failed|timed out))"
+        r"(?=(?:[^\r\n]*(?P<loop>127\.0\.))?)(?=(?:[^\r\n]*SO_ERROR: (?P<why>[A-Z][\w ]+\w))?)"
+        r"(?=(?:[^\r\n]*remote=\[(?P<peer>[^\]\s]+)\])?)",
+    ),
+    Signature(
+        "gloo-waited",
+        ("Timed out waiting ",),
+        "A rank of {host} waited for another one in Gloo until its time was up: that rank was not there, or is far behind.",
+        "Look for the rank that ended first, or does something else. Longer work on one rank alone: init_process_group(timeout=...).",
+        r"Timed out waiting \d+ms for (?:recv|send) operation",
+        kind=Kind.ECHO,
+    ),
+    Signature(
+        "torch-timed-out-elsewhere",
+        ("Some NCCL operations have failed or timed out", "dump signal due to a collective timeout from"),
+        "A rank of {host} ends because a collective failed or timed out[[rank?, on rank {rank}||, there or elsewhere]].",
+        "Look for the rank that came last, or not at all: the others waited for it.",
+        r"Some NCCL operations have failed or timed out|collective timeout from (?:rank )?(?P<rank>\d+)?",
+        kind=Kind.ECHO,
+    ),
+    Signature(
+        "torch-group-missing",
+        ("Default process group has not been initialized",),
+        "The program used torch.distributed before init_process_group, or after destroy_process_group.",
+        "Call torch.distributed.init_process_group first in every rank.",
+        unless=("torch-rank-missing",),
+    ),
+)

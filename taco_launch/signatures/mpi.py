@@ -34,13 +34,14 @@ MPI = (
     ),
     Signature(
         "mpi-tcp-connect",
-        ("Open MPI failed to TCP connect to a peer MPI process",),
+        ("Open MPI failed to TCP connect to a peer MPI process", "mca_btl_tcp_endpoint_"),
         "A rank on {host} could not connect to another rank[[message? ({message})]]: the address is of a network that the hosts do "
         "not share (docker0, a second NIC), or a firewall is between.",
         "Name the network that they share, by what to include and not by what to exclude: --mca btl_tcp_if_include "
         "10.0.0.0/24 --mca oob_tcp_if_include 10.0.0.0/24 -x NCCL_SOCKET_IFNAME=NAME.",
         r"failed to TCP connect to a peer(?:[\s\S]{0,300}?Local host: +(?P<host>\S+)[\s\S]{0,100}?"
-        r"Message: +(?P<message>[^\r\n]*\S))?",
+        r"Message: +(?P<message>[^\r\n]*\S))?"
+        r"|connect\(\) to (?P<message2>\S+(?: on port \d+)? failed: [^\r\n]*\S)",
         lines=9,
     ),
     Signature(
@@ -60,6 +61,64 @@ MPI = (
         "Start with the mpirun of the same installation: taco-launch with a container does. Else compare mpirun --version on "
         "both sides, and mount /tmp into the container.",
         r"PMIX TEMPORARILY UNAVAILABLE in file (?:ptl|gds)",
+    ),
+    Signature(
+        "pmix-files",
+        ("gds_ds12_lock_pthread.c", "gds_ds21_lock_pthread.c", "dstore_base.c"),
+        "PMIx cannot use the files on {host} by which the ranks of a host know each other: folders that another user left in /tmp, "
+        "no space there, or a file system that cannot lock.",
+        "-x PMIX_MCA_gds=hash does without them. Else on {host}: df -h /tmp; ls -ld /tmp/ompi.* /tmp/pmix*.",
+        r"PMIX ERROR: \S[^\r\n]* in file (?:gds_ds\d+_lock_pthread|dstore_base)\.c",
+        survived=True,
+    ),
+    Signature(
+        "slurm-without-pmi",
+        ('direct launched using "srun"',),
+        "srun started the program, and this Open MPI has no PMI by which its ranks would know each other.",
+        "Inside salloc or sbatch start it with mpirun; or srun --mpi=pmix, where Slurm and Open MPI have the same PMIx (srun "
+        "--mpi=list shows what there is).",
+    ),
+    Signature(
+        "daemon-route",
+        ("does not know how to route a message to",),
+        "mpirun does not find the way to its own daemon on {host}: the hosts have different versions of Open MPI, or the daemons "
+        "meet over networks that not all of them share.",
+        "Compare mpirun --version on all hosts, and name the network: --mca oob_tcp_if_include 10.0.0.0/24.",
+        r"does not know how to route a message to(?:[\s\S]{0,200}?target node: +(?P<host>\S+))?",
+        lines=7,
+    ),
+    Signature(
+        "mpi-session-full",
+        ("the shared-memory backing file",),
+        "Open MPI cannot write its session's files on {host}[[path? ({path})]]: the disk is full, or the folder is another user's.",
+        "df -h and ls -ld on {host}. A container: docker run --shm-size=32g. Another folder: --mca orte_tmpdir_base /PATH, or "
+        "TMPDIR.",
+        r"(?:not enough space for (?P<path>/[^\s()]+)[^\r\n]*)?shared-memory backing file",
+    ),
+    Signature(
+        "ucx-memory-not-shared",
+        ("Error returned from open in attach", "mm_posix.c:"),
+        "Ranks of {host} do not share their memory: UCX cannot open what another one offers. They run in containers of their own, "
+        "or that rank has ended.",
+        "Run all ranks of a host in one container, or each with docker run --ipc=host --pid=host. -x UCX_POSIX_USE_PROC_LINK=n "
+        "goes on by /dev/shm.",
+        r"mm_posix\.c:\d+ +UCX +ERROR|UCX +ERROR[^\r\n]*open in attach",
+    ),
+    Signature(
+        "rank-caught-signal",
+        ("Caught signal ",),
+        "A rank on {host} crashed: {why}.",
+        "The lines below it name the function. Run one rank alone; libraries of different versions are the usual reason.",
+        r"Caught signal \d+ \((?P<why>[^:)\r\n]+)",
+        kind=Kind.OUTCOME,
+    ),
+    Signature(
+        "fork-warned",
+        ("operating in a condition that could result in memory corruption",),
+        "A rank on {host} starts a process of its own (fork) beside RDMA, of which Open MPI warns; data loaders do it.",
+        "Mostly harmless: --mca mpi_warn_on_fork 0 keeps the warning back. If ranks crash then: num_workers=0, or spawn instead "
+        "of fork.",
+        kind=Kind.NOTE,
     ),
     Signature(
         "ucx-connect",

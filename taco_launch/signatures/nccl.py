@@ -43,11 +43,11 @@ NCCL = (
     ),
     Signature(
         "memlock",
-        ("ibv_reg_mr", "ibv_create_qp", "ibv_create_cq", "locked memory"),
+        ("ibv_reg_mr", "ibv_exp_reg_mr", "ibv_create_qp", "ibv_create_cq", "locked memory"),
         "{host} could not lock memory for RDMA: the memlock limit of that process is too low.",
         "docker run --ulimit memlock=-1:-1 --cap-add IPC_LOCK; without a container, limits.conf or LimitMEMLOCK of sshd. "
         "Check through mpirun, not in a login: mpirun ... bash -c 'ulimit -l'.",
-        r"ibv_(?:reg_mr|create_qp|create_cq)\w*[^\r\n]{0,80}?(?:failed|Cannot allocate memory)"
+        r"ibv_(?:exp_reg_mr|reg_mr|create_qp|create_cq)\w*[^\r\n]{0,80}?(?:failed|Cannot allocate memory)"
         r"|to allocate some locked memory|set max locked memory",
     ),
     Signature(

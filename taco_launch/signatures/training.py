@@ -240,6 +240,12 @@ TRAINING = (
         r"error: unrecognized arguments: (?P<what>[^\r\n]*\S)",
     ),
     Signature(
+        "input-asked",
+        ("EOFError: EOF when reading a line",),
+        "The program on {host} asks for input, and ranks have none: their standard input is empty.",
+        "Give it what it asks for as an argument, a file or a variable (-x NAME=VALUE).",
+    ),
+    Signature(
         "python-exception",
         ("Traceback (most recent call last)",),
         "The program raised {error}.",

@@ -297,6 +297,8 @@ class Scan:
             if entry.lines > 1:
                 self._in_vain[entry.name] = self._in_vain.get(entry.name, 0) + entry.lines
             return
+        if entry.more and int(match[entry.more[0]]) <= int(match[entry.more[1]]):
+            return
         if entry.survived and _GOES_ON.search(text) and not _RAISED.match(text):
             return
         self._note(entry, match, host, rank, number, last_counts=last_counts)

@@ -26,6 +26,8 @@ class Signature:
     only if a group has a value: [[port?, port {port},]] or [[port?port {port}||a port]]. A group whose name ends in a
     digit is another place for the same value.
 
+    With `more`, two groups, it is told only where the first one's number is larger than the other's.
+
     `unless` names signatures that say the same more precisely: where one of them is found this one is not told. Nor is
     it told where `only_with` names signatures and none of them is found, nor right below a line with `not_after` in it.
 
@@ -49,3 +51,4 @@ class Signature:
     at_end: str = ""
     survived: bool = False
     handled: bool = False
+    more: Tuple[str, ...] = ()

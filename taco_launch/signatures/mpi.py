@@ -70,6 +70,43 @@ MPI = (
         "-x PMIX_MCA_gds=hash does without them. Else on {host}: df -h /tmp; ls -ld /tmp/ompi.* /tmp/pmix*.",
         r"PMIX ERROR: \S[^\r\n]* in file (?:gds_ds\d+_lock_pthread|dstore_base)\.c",
         survived=True,
+        unless=("slurm-without-pmi",),
+    ),
+    Signature(
+        "pmix-versions",
+        ("PMIX ERROR: UNPACK", "PMIX_ERR_UNPACK", "PMIX ERROR: PMIX_ERR_UNPACK"),
+        "The PMIx of mpirun and that of the program on {host} do not understand each other: they are of different versions of Open "
+        "MPI, on one host or on several.",
+        "Start with the mpirun of the program's own MPI: ldd PROGRAM | grep -E 'libmpi|pmix', which mpirun, and mpirun --version on "
+        "all hosts.",
+        r"PMIX ERROR: (?:PMIX_ERR_)?UNPACK|PMIX_ERR_UNPACK",
+        unless=("slurm-without-pmi",),
+    ),
+    Signature(
+        "slurm-pmix",
+        ("pmixp_",),
+        "Slurm's step daemons (PMIx) do not reach each other from {host}[[why?: {why}]], or one of the hosts came late.",
+        "Ports have to be open between compute nodes (SrunPortRange in slurm.conf, firewall). Else: export "
+        "SLURM_PMIX_DIRECT_CONN=false, and SLURM_PMIX_TIMEOUT=600.",
+        r"mpi/pmix\w*: [^\r\n]*pmixp_[^\r\n]*?(?P<why>collective timeout|Cannot establish the connection|Unable to connect"
+        r"|exceeded the retry limit)",
+    ),
+    Signature(
+        "ucx-unreachable",
+        ("no active messages transport to", "Failed to connect to proc:"),
+        "UCX on {host} has no device that reaches another rank: the hosts' devices or subnets differ, or UCX_NET_DEVICES and UCX_TLS "
+        "leave none.",
+        "Compare ucx_info -d on both hosts; -x UCX_NET_DEVICES=mlx5_0:1 names one that both have. Without UCX: --mca pml ob1 --mca btl "
+        "tcp,self.",
+        r"UCX +ERROR no active messages transport to|pml_ucx\.c:\d+ +Error: Failed to connect to proc",
+        unless=("ucx-connect",),
+    ),
+    Signature(
+        "ucx-cuda-context",
+        ("invalid device context",),
+        "UCX on {host} was given GPU memory by a thread that has no CUDA context of that GPU.",
+        "One GPU for each rank (CUDA_VISIBLE_DEVICES, torch.cuda.set_device), backend nccl for torch.distributed, or a newer UCX.",
+        r"UCX +ERROR [^\r\n]*invalid device context",
     ),
     Signature(
         "slurm-without-pmi",

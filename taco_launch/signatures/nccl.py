@@ -39,7 +39,7 @@ NCCL = (
         "show_gids on every host, and -x NCCL_IB_GID_INDEX= the index of RoCE v2 with the IPv4 address, often 3. From NCCL "
         "2.21 on leave it out, or where hosts differ: -x NCCL_IB_ADDR_RANGE=10.0.0.0/24. On rail networks: -x "
         "NCCL_CROSS_NIC=0.",
-        r"ibv_modify_qp failed(?: with error)?:? ?(?P<why>[^\r\n,]*)",
+        r"ibv_modify_qp failed(?: with(?: error)?(?: \d+)?)?:? ?(?P<why>[^\r\n,]*)",
     ),
     Signature(
         "memlock",
@@ -90,7 +90,7 @@ NCCL = (
         "of ranks: sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog.]]",
         r"onnect to (?P<peer>[^\s<]+)<\d+> (?:failed|returned|timed out)(?!.*retrying)\s*:? ?"
         r"(?P<why>Connection refused|No route to host|Connection timed out|Network is unreachable|[^\r\n]*[^\s])?"
-        r"|(?P<dropped>NCCL WARN socketPollConnect)[ :]+(?P<why2>[^\r\n]*\S)",
+        r"|(?P<dropped>NCCL WARN socketPollConnect)[ :]+(?![ :]|Connect to)(?P<why2>[^\r\n]*\S)",
     ),
     Signature(
         "nccl-network-unknown",
@@ -136,7 +136,7 @@ NCCL = (
         "A CUDA call of NCCL failed on {host}: {why}.",
         "nvidia-smi on {host}: is the GPU there, free, and without Xid errors (dmesg -T | grep Xid)?",
         r"NCCL WARN Cuda failure (?:\d+ )?'?(?P<why>[^'\r\n]*[^'\s])",
-        unless=("cuda-driver-old", "fabricmanager", "cuda-out-of-memory", "shm-too-small"),
+        unless=("cuda-driver-old", "fabricmanager", "cuda-out-of-memory", "shm-too-small", "nccl-nvls", "cuda-stub"),
     ),
     Signature(
         "shm-not-shared",
@@ -164,9 +164,11 @@ NCCL = (
             "NCCL WARN Net : Call to ",
             "ncclRemoteError",
         ),
-        "NCCL on {host} lost another rank.",
-        "Look for the rank that ended first, and at its host.",
-        r"^(?!.*NCCL INFO ).*(?:remote process exited|closed by remote peer|NCCL WARN Net : Call to |ncclRemoteError)",
+        "NCCL on {host} lost another rank[[peer?, at {peer}]].",
+        "Look for the rank that ended first, and at its host.[[peer? Where {peer} is no host of the job, something else called one of "
+        "NCCL's ports and left: NCCL bears that from 2.27.3 on.]]",
+        r"^(?!.*NCCL INFO ).*(?:remote process exited|closed by remote peer(?: (?P<peer>[\w.:-]+)<)?|NCCL WARN Net : Call to "
+        r"|ncclRemoteError)",
         kind=Kind.ECHO,
     ),
     Signature(
@@ -184,7 +186,7 @@ NCCL = (
         "NCCL failed, and nothing that is known in this log says why.",
         "The reason stands in the NCCL WARN lines before the error; without any, run it again with -x NCCL_DEBUG=INFO.",
         kind=Kind.FALLBACK,
-        unless=("nccl-warned",),
+        unless=("nccl-warned", "nccl-start-failed"),
     ),
     Signature(
         "nccl-foreign-connection",

@@ -51,19 +51,28 @@ NCCL_DEVICES = (
     ),
     Signature(
         "nccl-nvls",
-        ("Failed to bind NVLink SHARP (NVLS)",),
+        ("Failed to bind NVLink SHARP (NVLS)", "nvls.cc:"),
         "NVLink SHARP (NVLS) cannot be set up on {host}: {why}. The fabric manager or an NVSwitch is not in order.",
         "systemctl status nvidia-fabricmanager on {host}: its version is exactly the driver's; restart it when no job runs. -x "
         "NCCL_NVLS_ENABLE=0 goes on without.",
-        r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory of size \d+ ?: (?P<why>CUDA error \d+ '[^'\r\n]*')",
+        r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory of size \d+ ?: (?P<why>CUDA error (?!2 )\d+ '[^'\r\n]*')"
+        r"|nvls\.cc:\d+ NCCL WARN (?P<why2>Cuda failure [^\r\n]*\S)",
+        unless=("nccl-nvls-full",),
+    ),
+    Signature(
+        "nccl-nvls-full",
+        ("Failed to bind NVLink SHARP (NVLS)",),
+        "The NVSwitches of {host} have no room for another multicast group: each communicator of NCCL takes some of them.",
+        "Fewer communicators (process groups) at a time, an older or newer NCCL, or -x NCCL_NVLS_ENABLE=0.",
+        r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory of size \d+ ?: CUDA error 2 ",
     ),
     Signature(
         "nccl-peer-access",
-        ("failed to peer with device",),
+        ("failed to peer with device", "failed to open CUDA IPC handle"),
         "Two GPUs of {host} cannot reach each other's memory: {why}.",
-        "nvidia-smi topo -p2p r shows which can. In a virtual machine, or with an IOMMU and ACS on, they cannot: -x "
-        "NCCL_P2P_DISABLE=1 goes on over shared memory.",
-        r"(?P<why>failed to peer with device [^\r\n]*\S)",
+        "nvidia-smi topo -p2p r shows which can. In a virtual machine, or with an IOMMU and ACS on, they cannot; nor can ranks in "
+        "containers of their own without --ipc=host. -x NCCL_P2P_DISABLE=1 goes on over shared memory.",
+        r"(?P<why>failed to (?:peer with device|open CUDA IPC handle) [^\r\n]*\S)",
     ),
     Signature(
         "nccl-ranks-differ",
@@ -103,6 +112,25 @@ NCCL_DEVICES = (
         "Take NCCL_P2P_DISABLE and NCCL_SHM_DISABLE away where ranks share a host; between hosts see the lines NET/ before it: "
         "no interface and no RDMA device could be used.",
         r"(?P<what>Rank \d+ has no transport for [^\r\n]*\S|No transport found for rank [^\r\n]*\S)",
+    ),
+    Signature(
+        "nccl-socket",
+        ("Socket creation failed",),
+        "NCCL on {host} cannot open a socket: {why}.",
+        "ip -br addr where the ranks run: there has to be an address. A container: docker run --network host; and -x "
+        "NCCL_SOCKET_IFNAME==NAME.",
+        r"WARN (?:NCCL )?(?:Net : )?Socket creation failed ?: (?P<why>[^\r\n]*\S)",
+    ),
+    Signature(
+        "nccl-start-failed",
+        ("socket.cc:", "socket.h:", "bootstrap.cc:"),
+        "A TCP connection of NCCL's start failed on {host}; NCCL does not say why.",
+        "Name the network that the hosts share: -x NCCL_SOCKET_IFNAME==bond0. All ports from 1024 on have to be open between them; "
+        "or a rank never started. -x NCCL_DEBUG=WARN says more.",
+        r"NCCL INFO (?:\w+/)?(?:socket|bootstrap)\.(?:cc|h):\d+ -> [1-9]",
+        kind=Kind.FALLBACK,
+        only_with=("nccl-failed",),
+        unless=("nccl-warned",),
     ),
     Signature(
         "nccl-warned",

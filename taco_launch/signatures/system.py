@@ -61,7 +61,26 @@ SYSTEM = (
         "The NVIDIA container runtime could not prepare the container: {why}.",
         "Check on the host: nvidia-container-cli -k -d /dev/tty info; nvidia-smi -L.",
         r"nvidia-container-cli: (?![^\r\n]*version mismatch)(?P<why>[^\r\n]*[^\s.])",
-        unless=("nvidia-driver-not-loaded", "image-needs-newer-driver"),
+        unless=(
+            *("nvidia-driver-not-loaded", "image-needs-newer-driver", "driver-mismatch", "nvidia-container-cgroup"),
+            "nvidia-container-root",
+        ),
+    ),
+    Signature(
+        "nvidia-container-cgroup",
+        ("failed to add device rules", "devices.allow: operation not permitted"),
+        "Docker on {host} itself runs in a container that may not say which devices others may use.",
+        "Run it on the host, or its container privileged; or no-cgroups = true in /etc/nvidia-container-runtime/config.toml and "
+        "docker run --device /dev/nvidia0 and so on.",
+        r"nvidia-container-cli: [^\r\n]*(?:failed to add device rules|devices\.allow)[^\r\n]*not permitted",
+    ),
+    Signature(
+        "nvidia-container-root",
+        ("change root failed: ",),
+        "The NVIDIA container runtime of {host} looks for the driver in a folder that is not there.",
+        "root = ... in /etc/nvidia-container-runtime/config.toml: take it out where the driver is the host's own, or start the "
+        "container that brings the driver.",
+        r"nvidia-container-cli: [^\r\n]*change root failed: no such file",
     ),
     Signature(
         "image-missing",
@@ -268,7 +287,30 @@ SYSTEM = (
         ("No space left on device",),
         "A disk of {host} is full.",
         "df -h; df -i: the folder that is named there, /tmp, or the one for checkpoints.",
+        r"^(?!.*shmget).*No space left on device",
         unless=("shm-too-small", "session-folder"),
+    ),
+    Signature(
+        "sysv-memory-full",
+        ("shmget(",),
+        "System V shared memory of {host} is used up: by segments that ended jobs have left, or by the kernel's limits.",
+        "ipcs -m lists them, ipcrm -m ID removes one; sysctl kernel.shmmni kernel.shmall. UCX goes on without: -x "
+        "UCX_TLS=^sysv.",
+        r"shmget\([^\r\n]*No space left on device",
+    ),
+    Signature(
+        "gpu-start-failed",
+        (
+            "RmInitAdapter failed",
+            "rm_init_adapter failed",
+            "Cannot initialize GSP firmware RM",
+            "failed to wait for GFW_BOOT",
+        ),
+        "The NVIDIA driver of {host} cannot start a GPU[[gpu? ({gpu})]]: nvidia-smi does not show it.",
+        "Leave {host} out with -H; power it off and on (a reboot may not be enough). If it stays: another driver version, the other of "
+        "the open and the proprietary module, then the GPU itself.",
+        r"(?:NVRM: GPU (?:at )?(?:PCI:)?(?P<gpu>[\da-fA-F:.]+): )?(?:RmInitAdapter|rm_init_adapter) failed"
+        r"|Cannot initialize GSP firmware RM|failed to wait for GFW_BOOT",
     ),
     Signature(
         "too-many-files",

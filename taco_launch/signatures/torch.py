@@ -44,6 +44,16 @@ TORCH = (
         "and torchfrtrace compares them.",
         r"collective operation timeout: (?P<what>\w+\((?:\([^()\r\n]*\)|[^()\r\n]){0,200}\)?)",
         kind=Kind.ECHO,
+        unless=("torch-collectives-differ",),
+    ),
+    Signature(
+        "torch-collectives-differ",
+        ("Watchdog caught collective operation timeout",),
+        "The ranks do not do the same: in collective number {number} one does {one}, another one {other}.",
+        "Every rank has to call the same collectives in the same order and with the same sizes: none under if rank == 0, and as many "
+        "batches on each. -x TORCH_DISTRIBUTED_DEBUG=DETAIL names the place.",
+        r"SeqNum=(?P<number>\d+), OpType=(?P<one>\w+)\b[\s\S]{1,6000}?SeqNum=(?P=number), OpType=(?!(?P=one)\b)(?P<other>\w+)",
+        lines=60,
     ),
     Signature(
         "data-worker-killed",
@@ -77,6 +87,25 @@ TORCH = (
         "Put it into the image: g++ and ninja-build are Debian's packages. Or build the "
         "extension when the image is built (DeepSpeed: DS_BUILD_OPS=1).",
         r"\b(?P<what>(?:c\+\+|g\+\+|gcc)): (?:command )?not found|Ninja is required to load C\+\+ extensions",
+    ),
+    Signature(
+        "torchrun-rank-killed",
+        ("failed (exitcode: -9)",),
+        "Local rank {rank} of torchrun on {host} was killed (signal 9), most often for want of memory.",
+        "dmesg -T | grep -i kill on {host}, and the container's memory limit; fewer data loader workers, smaller batches.",
+        r"failed \(exitcode: -9\) local_rank: (?P<rank>\d+)",
+        unless=("rank-killed",),
+    ),
+    Signature(
+        "torchrun-rank-signal",
+        ("failed (exitcode: -",),
+        "Local rank {rank} of torchrun on {host} was ended by signal {number} (6: abort, 7: bus error, 11: crash, 15: "
+        "termination).",
+        "A bus error is most often a full /dev/shm. Of a crash the lines before it tell; of signal 15 look for the rank that ended "
+        "first.",
+        r"failed \(exitcode: -(?P<number>(?!9\))\d+)\) local_rank: (?P<rank>\d+)",
+        kind=Kind.OUTCOME,
+        unless=("rank-crashed", "rank-killed"),
     ),
     Signature(
         "torchrun-child-failed",

@@ -17,13 +17,30 @@ TORCH_RANKS = (
         r"lagging/dead/mismatched ranks[^\r\n\[]*\[(?P<ranks>[\d, ]+)\]|Detected collective desync",
     ),
     Signature(
+        "torch-ranks-too-many",
+        ("in store based barrier on rank",),
+        "More processes came to the rendezvous of torch.distributed than WORLD_SIZE says: {came} of {all}. The job was started twice "
+        "(srun starts it on each task, and each starts ranks besides), or an older job's store or MASTER_PORT is in use.",
+        "Start it by one launcher only, with WORLD_SIZE the number of all processes; a new MASTER_PORT, and no file of an older "
+        "job for init_method=file://.",
+        r"world_size=(?P<all>\d{1,7}), worker_count=(?P<came>\d{1,7})",
+        more=("came", "all"),
+    ),
+    Signature(
+        "torch-first-rank-missing",
+        ("] is setting up NCCL communicator and retrieving ncclUniqueId from [",),
+        "Rank {rank} waited in its first collective for rank {other}, which did not come to it. The rendezvous itself worked.",
+        "Look at rank {other}: it ended, hangs, or still prepares data. Longer work before the first collective: "
+        "init_process_group(timeout=...).",
+        r"\[(?P<rank>\d+)\] is setting up NCCL communicator and retrieving ncclUniqueId from \[(?P<other>\d+)\]",
+    ),
+    Signature(
         "torch-rank-missing",
         (
             "in store based barrier on rank",
             "seconds waiting for clients",
             "wait timeout after ",
             "Timeout waiting for key",
-            "store->get('0') got error",
             "failed to pass monitoredBarrier",
         ),
         "[[came?Only {came} of {all} ranks came||Not all ranks came]] to the rendezvous of torch.distributed in time"
@@ -32,8 +49,24 @@ TORCH_RANKS = (
         "the rank that ended first. nc -vz MASTER_ADDR MASTER_PORT from each host shows whether it is reached.",
         r"world_size=(?P<all>\d+), worker_count=(?P<came>\d+)"
         r"|Rank (?P<who>\d+) failed to pass monitoredBarrier"
-        r"|seconds waiting for clients(?:\. (?P<came2>\d+)/(?P<all2>\d+) clients)?|wait timeout after \d+ ?ms|Timeout waiting for key|store->get\('0'\) got error",
-        unless=("torch-master-unreachable", "port-in-use"),
+        r"|seconds waiting for clients(?:\. (?P<came2>\d+)/(?P<all2>\d+) clients)?|wait timeout after \d+ ?ms|Timeout waiting for key",
+        unless=("torch-master-unreachable", "port-in-use", "torch-ranks-too-many", "torch-first-rank-missing"),
+    ),
+    Signature(
+        "torch-master-unknown",
+        ("host not found: ", "getaddrinfo failed", "hostname of the client socket cannot be retrieved"),
+        "The name in MASTER_ADDR means nothing on {host}.",
+        "getent hosts $MASTER_ADDR there: give an address instead, or wait until the name is known (in Kubernetes, until the first "
+        "pod runs).",
+        r"ValueError: host not found: (?:Name or service not known|Temporary failure|No address)",
+    ),
+    Signature(
+        "gloo-loopback",
+        ("Using the loopback address as fallback",),
+        "The name of {host} itself does not mean one of its addresses, so Gloo took the loopback, which no other host reaches.",
+        "Mend /etc/hosts of {host}, or name the network in every rank: -x GLOO_SOCKET_IFNAME=bond0.",
+        r"Unable to resolve hostname to a \(local\) address",
+        only_with=("gloo-connect", "peer-gone", "torch-rank-missing", "gloo-waited"),
     ),
     Signature(
         "gloo-no-interface",
@@ -53,6 +86,7 @@ TORCH_RANKS = (
         r"(?:connectFullMesh failed|timed out connecting|connect(?:ion)? (?:to )?\S* ?(?:failed|timed out))"
         r"(?=(?:[^\r\n]*(?P<loop>127\.0\.))?)(?=(?:[^\r\n]*SO_ERROR: (?P<why>[A-Z][\w ]+\w))?)"
         r"(?=(?:[^\r\n]*remote=\[(?P<peer>[^\]\s]+)\])?)",
+        unless=("gloo-loopback",),
     ),
     Signature(
         "gloo-waited",

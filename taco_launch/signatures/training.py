@@ -27,6 +27,18 @@ TRAINING = (
         r"|(?i:killed|terminat|cancel|interrupt|signal|\^C)",
     ),
     Signature(
+        "horovod-stalled-list",
+        (" [ready ranks: ", " [missing ranks: "),
+        "Ranks of Horovod wait for others in the collective {tensor}: [[rank?rank {rank} has not come]][[ready?only the ranks {ready} "
+        "have come]].",
+        "See what the others do: their logs, or py-spy dump --pid PID. A rank that has failed, waits for data or does other steps "
+        "than the rest holds them all up.",
+        r"(?:\bops:)?(?P<tensor>(?!ops:)\S+) \[(?:missing ranks: (?P<rank>\d+(?:, \d+)*)|ready ranks: (?P<ready>\d+(?:, \d+)*))\]",
+        kind=Kind.ECHO,
+        unless=("horovod-stalled", "horovod-stall-shutdown"),
+        at_end=r"\[(?:missing|ready) ranks: |(?i:killed|terminat|cancel|interrupt|signal|\^C)",
+    ),
+    Signature(
         "gloo-rank-missing",
         ("Wait timeout for key(s)",),
         "Rank [[rank?{rank}||another]] never came to the rendezvous of Horovod's Gloo (its HTTP store).",
@@ -259,6 +271,22 @@ TRAINING = (
         handled=True,
     ),
     Signature(
+        "cuda-stub",
+        ("CUDA driver is a stub library", "cudaErrorStubLibrary"),
+        "The program on {host} has loaded the CUDA toolkit's stub in the place of the driver's libcuda.so.",
+        "Take .../stubs out of LD_LIBRARY_PATH; a container has to be started with --gpus all. ldconfig -p | grep libcuda shows "
+        "which is found.",
+    ),
+    Signature(
+        "horovodrun-start",
+        ("Timed out waiting for ",),
+        "horovodrun waited in vain for its tasks on the other hosts: they share no network interface with it, a firewall is "
+        "between, or they start slowly.",
+        "horovodrun --network-interface NAME --start-timeout 120 --verbose; all ports have to be open between the hosts. Under "
+        "taco-launch no such tasks are needed.",
+        r"Timed out waiting for [^\r\n]*[Pp]lease check connectivity between servers",
+    ),
+    Signature(
         "python-crashed",
         ("Fatal Python error: ",),
         "Python itself crashed in a rank on {host}: {why}.",
@@ -266,5 +294,6 @@ TRAINING = (
         "Python or CPU: compare versions with a host on which it works.",
         r"Fatal Python error: (?P<why>[^\r\n]*[^\s.])",
         kind=Kind.OUTCOME,
+        unless=("gloo-no-interface", "gloo-connect", "gloo-loopback"),
     ),
 )

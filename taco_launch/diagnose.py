@@ -10,6 +10,7 @@ from taco_launch.signatures.filling import MOST_SHOWN, filled, values_of
 from taco_launch.signatures.lines import LINE, SAID, around, clean, ended, label, says, with_following
 from taco_launch.signatures.mpirun import LAUNCHER, RANKS
 from taco_launch.signatures.nccl import NCCL
+from taco_launch.signatures.nccl_devices import NCCL_DEVICES
 from taco_launch.signatures.slurm import SLURM
 from taco_launch.signatures.ssh import SSH
 from taco_launch.signatures.system import SYSTEM
@@ -345,7 +346,8 @@ class Scan:
 _ENTRIES = {entry.name: entry for entry in TABLE}
 _OF_RANKS_ENDS = {entry.name for entry in (*RANKS, *SLURM)}
 _OF_MPIRUN_AND_SSH = {entry.name for entry in (*LAUNCHER, *SSH)}
-_SPEAK_LATE = {entry.name for entry in (*NCCL, *SYSTEM, *SLURM) if "CANCELLED" not in entry.pattern}
+_SPEAK_LATE = {entry.name for entry in (*NCCL, *NCCL_DEVICES, *SYSTEM, *SLURM) if "CANCELLED" not in entry.pattern}
+_SPEAK_LATE.add("ucx-cuda-context")  # said by the threads that a crash has not ended yet
 
 
 def explain(lines: Iterable[str]) -> Tuple[Finding, ...]:

@@ -34,9 +34,8 @@ TRAINING = (
         "See what the others do: their logs, or py-spy dump --pid PID. A rank that has failed, waits for data or does other steps "
         "than the rest holds them all up.",
         r"(?:\bops:)?(?P<tensor>(?!ops:)\S+) \[(?:missing ranks: (?P<rank>\d+(?:, \d+)*)|ready ranks: (?P<ready>\d+(?:, \d+)*))\]",
-        kind=Kind.ECHO,
+        kind=Kind.NOTE,  # the list alone may be of a stall that passed
         unless=("horovod-stalled", "horovod-stall-shutdown"),
-        at_end=r"\[(?:missing|ready) ranks: |(?i:killed|terminat|cancel|interrupt|signal|\^C)",
     ),
     Signature(
         "gloo-rank-missing",

@@ -52,11 +52,13 @@ def test_a_repository_that_another_key_signs_is_refused(host: GpuHost) -> None:
 
 def test_a_key_that_is_not_nvidias_is_not_taken(host: GpuHost) -> None:
     """The lab's repository signs by a key of its own, which its inventory names by `key_fingerprint`."""
+    look = "cat /etc/apt/keyrings/taco-launch-nvidia-container-toolkit.asc 2>/dev/null || :"
+    before = host.sh(look)  # what the test above gave
     done = by(host, url=TOOLKIT_URL)
     assert done.returncode == 5
     assert f"{TOOLKIT_URL}/gpgkey has the key " in done.stderr
     assert "and is expected to have C95B321B61E88C1809C4F759DDCAE044F796ECB0: it was not taken" in done.stderr
-    assert not host.sh("ls /etc/apt/keyrings/taco-launch-nvidia-container-toolkit.asc 2>/dev/null || :")
+    assert host.sh(look) == before
 
 
 def test_from_bare_to_equal_gpus_and_again_after_a_reboot(host: GpuHost) -> None:

@@ -231,17 +231,25 @@ def _captured(settings: Settings, sources: Sequence[Path], subjects: Sequence[st
     if (more := len(unread) - _MOST_SAID) > 0:
         files_are = "file that is" if more == 1 else "files that are"
         render.warning(settings, f"and {more} more {files_are} not understood (--json has all)")
-    from taco_launch.facts import SUBJECTS
-    from taco_launch.model.found import NOT_ASKED, Unknown
-
     for host in read:
-        for subject in SUBJECTS:
-            value = getattr(host, subject)
-            if isinstance(value, Unknown) and value != NOT_ASKED:
-                render.warning(settings, f"{f'{host.host}: ' if len(read) > 1 else ''}{subject}: {value.reason}")
+        # What a single device does not tell stands in the table.
+        found = {
+            entry["reason"]: entry["where"]
+            for entry in reversed(document(host)["unknown"])
+            if _is_whole(entry["where"])
+        }
+        for reason, where in reversed(found.items()):
+            render.warning(settings, f"{f'{host.host}: ' if len(read) > 1 else ''}{where}: {reason}")
     if not understood:
         render.error("nothing that was captured is understood", "what is known: taco-launch facts --help")
     return OK if understood else FAILED
+
+
+def _is_whole(where: str) -> bool:
+    """Say whether a fact is of a host, and not of one of its devices or of a file."""
+    from taco_launch.facts import SUBJECTS
+
+    return "[" not in where and where.partition(".")[0] in SUBJECTS
 
 
 def _folded(found: "Sequence[HostFacts]") -> "tuple[Folded, ...]":

@@ -196,6 +196,8 @@ def _rdma(collected: _Collected, copy: Sequence[Seen]) -> Found[Rdma]:
     if not seen and refused is None and all(part == NOT_ASKED for part in (modules, ofed)) and not why_not.reason:
         return NOT_ASKED
     found: Found[Tuple[Hca, ...]] = hcas.build(seen) or refused or NOT_ASKED
+    if seen and refused is not None:  # another tool told of the HCAs
+        collected.unread.append(("one of the RDMA tools", refused.reason))
     loaded = peermem.loaded(modules)
     if why_not.reason and not isinstance(loaded, str):
         loaded = why_not

@@ -17,19 +17,21 @@ _BLANKS = {
     **{ord(char): " " for char in "\u00a0\u2002\u2003\u2007\u2009\u202f"},
     **dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff")),
 }
+_FENCE = re.compile(r"[ \t]*(?:```+|~~~+)[ \t]*[\w+-]*[ \t]*")
 _QUOTE = re.compile(r"[ \t]*> ?")
 
 
 def pasted(text: str) -> str:
     """Give `text` as a tool printed it, without what pasting adds.
 
-    Those are quote marks before every line, the indentation that all lines share, blanks of other kinds, and what is left
-    of escape sequences.
+    Those are quote marks before every line, Markdown's fences, the indentation that all lines share, blanks of other kinds, and
+    what is left of escape sequences.
     """
     found = _LOST.sub("", plain(text).translate(_BLANKS))
     rows = found.split("\n")
     while any(map(_said, rows)) and all(_QUOTE.match(row) for row in rows if row.strip()):
         rows = [_QUOTE.sub("", row, count=1) for row in rows]
+    rows = ["" if _FENCE.fullmatch(row) else row for row in rows]
     told = [row for row in rows if row.strip()]
     indents = [row[: len(row) - len(row.lstrip())] for row in told]
     first, last = min(indents, default=""), max(indents, default="")

@@ -42,6 +42,8 @@ _MANAGERS = ("kubeflow.org/mpi-operator", "kueue.x-k8s.io/multikueue")
 _LABEL = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
 _LABEL_CHARACTERS = 63
 _MCA = "OMPI_MCA_"
+# What Kubernetes puts a variable's value in for, unless the dollar sign is doubled.
+_EXPANDED = re.compile(r"(?<!\$)\$\([A-Za-z_][A-Za-z0-9_.-]*\)")
 
 
 @dataclass(frozen=True)
@@ -205,7 +207,11 @@ class _Manifest:
             return
         places = [(*container, key) for key in ("command", "args") if self._at((*container, key)) is not None]
         words = [word for place in places for word in self._words(place)]
-        if words and words[0].rpartition("/")[2] != "sshd":
+        try:
+            inner = shell_line.read(words) if words else None
+        except UnclearError:
+            inner = None
+        if words and (words if inner is None else inner[0])[0].rpartition("/")[2] != "sshd":
             problem = "is what the workers would run before any rank, and here nothing would"
             self._faults.add(places[0], problem, "prepare the hosts, or the image, and leave it out")
 
@@ -223,7 +229,7 @@ class _Manifest:
         if not places:
             self._faults.add((*container, "command"), "the line of mpirun has to stand here", value="missing")
             return
-        expanded = next((place for place, word in places if "$(" in word), None)
+        expanded = next((place for place, word in places if _EXPANDED.search(word)), None)
         if expanded is not None:
             self._faults.add(expanded, "Kubernetes would put a variable's value in here", "write the value")
             return
@@ -290,6 +296,8 @@ class _Manifest:
         found: dict[str, str] = {}
         for index, entry in enumerate(self._entries(container)):
             if isinstance(entry.get("name"), str) and isinstance(entry.get("value"), str):
+                if _EXPANDED.search(entry["value"]):
+                    continue  # as one whose value does not stand here
                 found[entry["name"]] = entry["value"]
                 self._taken.add((*container, "env", index))
         return found

@@ -23,6 +23,8 @@ DRESSES: dict[str, Callable[[str], str]] = {
     "in a list": lambda text: "".join(f"\t  {line}\n" for line in text.split("\n")),
     "other blanks": lambda text: text.replace("  ", " \u00a0"),
     "no width": lambda text: "\u200b" + text,
+    "fenced": lambda text: f"```\n{text}```\n",
+    "fenced as a shell's": lambda text: f"  ```console\n{text}  ```\n",
     "windows": lambda text: text.replace("\r", "").replace("\n", "\r\n"),
 }
 

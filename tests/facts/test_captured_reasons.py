@@ -1,0 +1,24 @@
+"""Why a capture is not read stands on stderr as well as in --json."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_cli import call
+
+GIDS = "mlx5_0 port 1 ==> ens3 (Up)\n$ ibv_devinfo -v\nhca_id: mlx5_0\n\ttransport: InfiniBand (0)\n\t\tport: 1\n\t\t\tGID[ 0]: what\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("$ nvidia-smi -L\nGPU 0: NVIDIA A100 (UUID: GPU-XXXXXXXX-XXXX)\n", "gpu.gpus: line 1: 'GPU 0: NVIDIA A100"),
+        ("modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument\n", "rdma.peer_memory.loaded: modprobe"),
+        (GIDS, "one of the RDMA tools: "),
+    ],
+)
+def test_the_reason_is_on_stderr(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "capture.txt"
+    file.write_text(text, encoding="ascii")
+    found = call("facts", "--from", str(file))
+    assert said in found.stderr

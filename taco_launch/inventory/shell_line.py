@@ -29,6 +29,7 @@ def read(words: Sequence[str]) -> tuple[tuple[str, ...], Mapping[str, str]] | No
     if len(words) > script + 1:
         raise UnclearError(script + 1, "is an argument of the shell's script")
     text = words[script].replace("\\\n", " ").strip()
+    text = _without_comment(text)
     if special := _special(text):
         raise UnclearError(script, f"a shell would do more here than start one program: {special!r}", _HINT)
     found = shlex.split(text)
@@ -40,6 +41,23 @@ def read(words: Sequence[str]) -> tuple[tuple[str, ...], Mapping[str, str]] | No
     if not found:
         raise UnclearError(script, "starts no program")
     return tuple(found), variables
+
+
+def _without_comment(text: str) -> str:
+    """Return a line without what stands behind an unquoted # that begins a word; several lines as they are."""
+    if "\n" in text:
+        return text
+    quote = ""
+    for at, char in enumerate(text):
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char == "\\":
+            return text
+        elif char == "#" and (at == 0 or text[at - 1] in " \t"):
+            return text[:at].rstrip()
+    return text
 
 
 def _special(text: str) -> str:

@@ -16,6 +16,7 @@ SPECIAL = "|&;<>(){}*?[]#!~$`\\\n\"'"
 @given(st.text(alphabet="ab =/-" + SPECIAL, max_size=12))
 @example("printf a~b")
 @example("a #b")
+@example("a '#' b#c")
 @example("~")
 @example("'a' \"b c\" 'd\"e'")
 def test_what_is_read_is_what_a_shell_makes_of_it(text: str) -> None:
@@ -57,6 +58,10 @@ def test_what_a_shell_would_do_is_refused(text: str) -> None:
 )
 def test_what_is_no_line_of_a_shell(words: tuple[str, ...]) -> None:
     assert read(words) is None
+
+
+def test_a_comment_at_the_end() -> None:
+    assert read(("bash", "-c", "mpirun pi -g 1 #-n 200 #-w 2; rm x")) == (("mpirun", "pi", "-g", "1"), {})
 
 
 def test_variables_and_continued_lines() -> None:

@@ -336,7 +336,7 @@ def test_a_value_given_to_the_ranks_stands_in_nobodys_argv(taco: Taco, tmp_path:
     go.touch()
     assert taco.ended("token")["state"] == "SUCCEEDED"
     output = taco("logs", "token").stdout
-    assert [line for line in output.splitlines() if "has " in line and line.endswith("hunter2")] == [
+    assert sorted(line for line in output.splitlines() if "has " in line and line.endswith("hunter2")) == [
         "localhost/0 | has hunter2", "localhost/1 | has hunter2"
     ]  # fmt: skip
     assert output.count("hunter2") == 2

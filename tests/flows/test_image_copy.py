@@ -94,11 +94,11 @@ def _alive(folder: Path) -> str:
 class Site:
     """Hosts, the stream that they are to get, and what is said."""
 
-    def __init__(self, folder: Path, count: int, size: int) -> None:
+    def __init__(self, folder: Path, count: int, size: int, port: int | None = None) -> None:
         self.data = os.urandom(size)
         (folder / "image.tar").write_bytes(self.data)
         self.hosts = [Folder(f"gpu{number}", folder / f"gpu{number}", str(folder)) for number in range(1, count + 1)]
-        container = Container("train:1", ssh_port=_port(), source=str(folder / "image.tar"))
+        container = Container("train:1", ssh_port=port or _port(), source=str(folder / "image.tar"))
         named = tuple(Host(host.name, "127.0.0.1") for host in self.hosts)
         self.inventory = Inventory("c", "gpu1", named, container)
         self.said: list[str] = []
@@ -184,6 +184,14 @@ def test_what_came_wrong_comes_again_and_hosts_that_cannot_talk_get_it_one_by_on
     assert site.sent == len(site.data) * 4
     said = "gets no more of the image from gpu1: ssh: connect to host 127.0.0.1: No route to host"
     assert f"gpu2 {said}" in site.said
+
+
+def test_a_port_that_a_connection_leaves_from_is_no_port_to_serve_at(tmp_path: Path) -> None:
+    """sshd would take it for IPv6 alone, and say nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as other, socket.create_connection(other.getsockname()) as held:
+        site = Site(tmp_path, 2, 1 << 16, port=held.getsockname()[1])
+        assert site.copy() == {}
+    assert site.sent == len(site.data), site.said
 
 
 @pytest.mark.usefixtures("slow")

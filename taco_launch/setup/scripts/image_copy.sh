@@ -66,8 +66,9 @@ END
   mkdir -p /run/sshd 2>/dev/null || : # its folder of privilege separation, where the distribution's unit would make it
   said='no port was given'
   for port; do
-    # one that another has of IPv4 or of IPv6 alone, sshd takes as well, without a word
-    if grep -q ":$(printf %04X "$port") [0-9A-F]*:0000 0A " /proc/net/tcp /proc/net/tcp6 2>/dev/null; then
+    # sshd starts without a word where it gets one of IPv4 and IPv6 alone: so a port is left to whoever has it of either,
+    # also as the near end of a connection. 06 is TIME_WAIT, which keeps nobody from listening
+    if grep -q ":$(printf %04X "$port") [0-9A-F]*:[0-9A-F]* 0[^6] " /proc/net/tcp /proc/net/tcp6 2>/dev/null; then
       said="port $port is in use"
     elif said=$("$sshd" -f "$folder/sshd_config" -p "$port" 2>&1 </dev/null); then
       echo "port $port"

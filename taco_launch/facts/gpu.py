@@ -20,6 +20,8 @@ _INSTANCE = re.compile(r"\s+MIG (\S+)\s+Device\s+[0-9]+: \(UUID: (MIG-[0-9A-Za-z
 _VERSION = r"[0-9]+\.[0-9]+(?:\.[0-9]+)*"
 _LOADED = re.compile(rf"NVRM version: NVIDIA .*?Kernel Module(?: for \S+)?\s+({_VERSION})(?=\s)")
 _CUDA = re.compile(rf"CUDA (?:UMD )?Version\s*:\s*({_VERSION})(?=\s)")
+# The head of nvidia-smi's table: | NVIDIA-SMI 535.216.01   Driver Version: 535.216.01   CUDA Version: 12.2 |
+TABLE_HEAD = re.compile(rf"^\| NVIDIA-SMI .*\b(?:Driver|KMD) Version: ({_VERSION}) ", re.MULTILINE)
 _FABRIC = re.compile(rf"Fabric Manager version is\s*:\s*({_VERSION})\s")
 # What keeps clocks low, by its bit (nvml.h, nvmlClocksEventReason*); 1 says that the GPU is idle.
 _REASONS = (
@@ -221,6 +223,12 @@ def cuda(text: str) -> Found[str]:
     """Read the newest CUDA that the driver can run, from nvidia-smi's table or -q."""
     found = _CUDA.search(plain(text))
     return found[1] if found else refusal(text) or Unknown("nvidia-smi names no CUDA version")
+
+
+def table_driver(text: str) -> Found[str]:
+    """Read the version of the loaded driver from nvidia-smi's table."""
+    found = TABLE_HEAD.search(plain(text))
+    return found[1] if found else Unknown("nvidia-smi's table names no driver")
 
 
 def is_open(sections: Sections) -> Found[bool]:

@@ -11,6 +11,8 @@ from taco_launch.facts.sections import Sections, failure, unasked
 from taco_launch.model.found import Absent, Found, Unknown
 from taco_launch.model.hardware import Adapters, Hca, PciDevice, Rdma
 
+# ofed_info -s: MLNX_OFED_LINUX-5.4-1.0.3.0: ; the first line of ofed_info: MLNX_OFED_LINUX-4.4-1.0.0.0 (OFED-4.4-1.0.0):
+OFED = re.compile(r"^([A-Za-z][\w.-]*-[0-9][\w.-]*)(?: \(OFED-[0-9][\w.-]*\))?:$", re.ASCII | re.MULTILINE)
 SYSFS = "/sys/class/infiniband"
 _OWN = {"node_guid": "guid", "hca_type": "type", "fw_ver": "firmware"}
 _PORT = {"state": "state", "phys_state": "physical", "link_layer": "link_layer", "rate": "rate"}
@@ -121,8 +123,8 @@ def located(devices: Found[Tuple[PciDevice, ...]], names: Sequence[str]) -> List
 
 
 def ofed(text: str) -> Found[str]:
-    """Read `ofed_info -s`: `MLNX_OFED_LINUX-5.4-1.0.3.0:`."""
-    found = re.search(r"(?m)^([A-Za-z][\w.-]*-[0-9][\w.-]*):$", plain(text), re.ASCII)
+    """Read `ofed_info -s` (`MLNX_OFED_LINUX-5.4-1.0.3.0:`), or the first line of `ofed_info`."""
+    found = OFED.search(plain(text))
     return found[1] if found else Unknown(f"ofed_info -s: {shown(text.strip())}")
 
 

@@ -1,7 +1,7 @@
 """Recognises captured outputs of tools in a text by what they look like, and reads each with its parser."""
 
 import re
-from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from taco_launch.facts import gpu, peermem, rdma, smi_csv, smi_xml, topology, verbs
 from taco_launch.facts.plain import PROMPT, pasted, shown
@@ -50,19 +50,22 @@ def recognise(text: str) -> Tuple[Capture, ...]:
     At least one is given: an Unknown that says what would be known, where nothing is.
     """
     found: List[Capture] = []
+    strange: List[str] = []
     blocks = _blocks(pasted(text))
     for place, (command, block) in enumerate(blocks):
         captures = _captures(block)
         greeting = place == 0 and len(blocks) > 1
         if not captures and block.strip() and not greeting:
-            by = (
-                f"what {shown(command)} printed"
-                if command
-                else shown(next(filter(str.strip, block.split("\n"))).strip())
-            )
-            captures = [Capture("", Unknown(f"{by} is not an output that is known: {_KNOWN}"))]
+            first = next(filter(str.strip, block.split("\n"))).strip()
+            strange.append(f"what {shown(command)} printed" if command else shown(first))
         found += captures
+    if strange:
+        found.append(Capture("", Unknown(f"{_listed(strange)} not an output that is known: {_KNOWN}")))
     return tuple(found) or (Capture("", Unknown("there is nothing in it")),)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{names[0]} is" if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]} are each"
 
 
 def no_text(content: bytes) -> Optional[str]:
@@ -105,7 +108,7 @@ def _header(*, of_processes: bool) -> Callable[[str], bool]:
     return looks
 
 
-def _matching(pattern: str) -> Callable[[str], bool]:
+def _matching(pattern: Union[str, "re.Pattern[str]"]) -> Callable[[str], bool]:
     return lambda line: bool(re.search(pattern, line))
 
 
@@ -115,6 +118,13 @@ def _why_not(text: str) -> Found[str]:
 
 def _without_x(_text: str) -> Unknown:
     return Unknown("nvidia-smi -q is not read in this form: capture nvidia-smi -q -x")
+
+
+def _table(_text: str) -> Unknown:
+    return Unknown(
+        "of nvidia-smi's table only the driver and CUDA are read: for the GPUs capture nvidia-smi -q -x, or "
+        "nvidia-smi --query-gpu=index,name,uuid,pci.bus_id --format=csv"
+    )
 
 
 def _refusal(text: str) -> Found[str]:
@@ -129,6 +139,8 @@ _RECOGNISERS: Sequence[Tuple[str, Callable[[str], bool], Callable[[str], object]
     ("-q -x", _matching("<nvidia_smi_log>"), smi_xml.read_xml),
     ("driver", _matching("^NVRM version: "), gpu.loaded),
     ("cuda", _matching(r"CUDA (?:UMD )?Version\s*: "), gpu.cuda),
+    ("driver", _matching(gpu.TABLE_HEAD), gpu.table_driver),
+    ("", _matching(r"^\| GPU +Name +"), _table),
     ("-q -x", _matching("^=+NVSMI LOG=+$"), _without_x),
     ("refusal", lambda line: gpu.refusal(line) is not None, _refusal),
     ("show_gids", lambda line: bool(_GID_ROW.match(line)), verbs.show_gids),
@@ -136,5 +148,5 @@ _RECOGNISERS: Sequence[Tuple[str, Callable[[str], bool], Callable[[str], object]
     ("ibv_devinfo", _matching(r"^hca_id:|GID\[ *[0-9]+\]:"), verbs.ibv_devinfo),
     ("lsmod", lambda line: bool(_MODULES.match(line)), peermem.read_modules),
     ("modprobe", lambda line: peermem.why_not(line) is not None, _why_not),
-    ("ofed_info", _matching(r"^\S*OFED\S*-[0-9][\w.-]*:$"), rdma.ofed),
+    ("ofed_info", lambda line: "OFED" in line and bool(rdma.OFED.match(line)), rdma.ofed),
 )

@@ -45,10 +45,11 @@ def read(text: str) -> Found[Topology]:
     if not heads:
         return Unknown("no header row of a topology matrix (GPU0 GPU1 ... CPU Affinity) is there")
     try:
-        found = [
-            _matrix([*rows[begin:end], *([""] if end < len(rows) else [])])  # whatever follows, its last line is whole
+        texts = [
+            [*rows[begin:end], *([""] if end < len(rows) else [])]  # whatever follows, its last line is whole
             for begin, end in zip(heads, [*heads[1:], len(rows)])
         ]
+        found = [_matrix(text) for text in [text for text in texts if not _is_p2p(text)] or texts]
     except _RefusedError as refusal:
         return Unknown(str(refusal))
     if any(one != found[0] for one in found):
@@ -64,6 +65,12 @@ def is_header(row: str) -> bool:
 
 def _cell(word: str) -> bool:
     return bool(_LINK.fullmatch(word) or _P2P.fullmatch(word))
+
+
+def _is_p2p(rows: Sequence[str]) -> bool:
+    """Return whether a matrix is one of `topo -p2p`, which people paste behind that of `topo -m`."""
+    cells = [word for row in rows[1:] if _GPU.match(row.strip()) for word in row.split()[1:]]
+    return any(map(_P2P.fullmatch, cells)) and not any(_LINK.fullmatch(cell) for cell in cells if cell != "X")
 
 
 def _matrix(rows: Sequence[str]) -> Topology:

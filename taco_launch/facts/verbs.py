@@ -111,8 +111,13 @@ def _rows(text: str, source: str, read: Callable[[str], Optional[List[Seen]]]) -
 def ibv_devinfo(text: str) -> Union[Tuple[Seen, ...], Unknown]:
     """Read ibv_devinfo: devices and ports, with -v also the GID tables.
 
-    A part of the output that does not name the device has its GIDs under the name "" and port 0.
+    A part of the output that does not name the device has its GIDs under the name "" and port 0. Where others are named,
+    or are whole, a device that is not is cut off, and the output is not read.
     """
+    return _cut(plain(text)) or _devices(text)
+
+
+def _devices(text: str) -> Union[Tuple[Seen, ...], Unknown]:
     seen: List[Seen] = []
     hca, port, verbose = "", 0, "GID[" in text
     width = ""
@@ -146,6 +151,22 @@ def ibv_devinfo(text: str) -> Union[Tuple[Seen, ...], Unknown]:
     if not seen:
         return Unknown("neither a device (hca_id: ...) nor a GID of ibv_devinfo is there")
     return tuple(seen)
+
+
+def _cut(text: str) -> Optional[Unknown]:
+    """Return where the devices of ibv_devinfo begin or end in the middle; None where each has what the others have."""
+    begin, *devices = re.split(r"^hca_id:", text, flags=re.MULTILINE)
+    if devices and any(match and match[1] != "port" for match in map(_DEVINFO.fullmatch, begin.split("\n"))):
+        return Unknown("the first lines of ibv_devinfo are of a device that is not named: its beginning is cut off")
+    if not re.search(r"^\s+port:\s", text, re.MULTILINE):
+        return None  # names alone, as of a grep
+    for device in devices:
+        due = re.search(r"^\s+phys_port_cnt:\s+([0-9]+)\s*$", device, re.MULTILINE)
+        if len(re.findall(r"^\s+port:\s", device, re.MULTILINE)) < int(due[1] if due else 1):
+            return Unknown(
+                f"ibv_devinfo: {shown(device.strip().partition(chr(10))[0])} ends in the middle: it is cut off"
+            )
+    return None
 
 
 def _devinfo_gid(hca: str, port: int, slot: int, value: str) -> Optional[List[Seen]]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.facts.hcas import build
+from taco_launch.facts.hcas import Seen, build
 from taco_launch.facts.peermem import dmabuf, read_modules
 from taco_launch.facts.rdma import ofed, parse_rdma
 from taco_launch.facts.summary import rows
@@ -309,3 +309,43 @@ def test_a_module_that_did_not_load_at_this_boot_is_not_told_to_come_back() -> N
     ):  # fmt: skip
         found = rows(replace(facts, rdma=replace(facts.rdma, peer_memory=replace(peer, loaded=loaded))))
         assert [row.text for row in found if row.name == "peer memory"] == [words]
+
+
+DEVICE = "hca_id:\tmlx5_{0}\n\tfw_ver:\t\t28.42.1000\n\tphys_port_cnt:\t\t1\n\t\tport:\t1\n\t\t\tstate:\t\tPORT_ACTIVE (4)\n\n"
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "said"),
+    [
+        (len("hca_id:\tmlx5_0\n"), None, "not named: its beginning is cut off"),
+        (0, -len("\t\tport:\t1\n\t\t\tstate:\t\tPORT_ACTIVE (4)\n\n"), "'mlx5_1' ends in the middle"),
+        (
+            0,
+            -len("\tphys_port_cnt:\t\t1\n\t\tport:\t1\n\t\t\tstate:\t\tPORT_ACTIVE (4)\n\n"),
+            "'mlx5_1' ends in the middle",
+        ),
+    ],
+)
+def test_devices_that_are_cut_off_are_not_a_whole_answer(begin: int, end: int | None, said: str) -> None:
+    text = DEVICE.format(0) + DEVICE.format(1)
+    assert isinstance(ibv_devinfo(text), tuple)
+    found = ibv_devinfo(text[begin:end])
+    assert isinstance(found, Unknown)
+    assert said in found.reason
+
+
+def test_names_alone_are_names() -> None:
+    found = ibv_devinfo("hca_id:\tmlx5_0\n\tfw_ver:\t28.42.1000\nhca_id:\tmlx5_1\n\tfw_ver:\t28.42.1000\n")
+    assert [seen.hca for seen in found if isinstance(seen, Seen)] == ["mlx5_0", "mlx5_1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("MLNX_OFED_LINUX-5.4-1.0.3.0:\n", "MLNX_OFED_LINUX-5.4-1.0.3.0"),
+        ("MLNX_OFED_LINUX-4.4-1.0.0.0 (OFED-4.4-1.0.0):\nar_mgr:\n", "MLNX_OFED_LINUX-4.4-1.0.0.0"),
+        ("OFED-internal-24.10-1.1.4:\n", "OFED-internal-24.10-1.1.4"),
+    ],
+)
+def test_ofed_info_in_its_short_and_long_form(text: str, version: str) -> None:
+    assert ofed(text) == version

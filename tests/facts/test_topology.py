@@ -148,3 +148,14 @@ def test_a_probe_with_a_matrix() -> None:
     text = (CASES / "topo_names_out_of_order.txt").read_text("utf-8")
     answer = f"N probe 1 1.0\nN begin topology.matrix\n{text}\nN end topology.matrix 0\nN done 1.5\n"
     assert parse_topology(sections(answer.encode())) == read(text)
+
+
+P2P = "\tGPU0\tGPU1\nGPU0\tX\tNS\nGPU1\tNS\tX\n\nLegend:\n"
+
+
+def test_what_may_be_copied_is_passed_over_beside_how_it_is_linked() -> None:
+    matrix = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNODE\t0-15\nGPU1\tNODE\t X \t0-15\n\n"
+    alone = read(matrix)
+    assert isinstance(alone, Topology)
+    assert read(matrix + P2P) == alone == read(P2P + matrix)
+    assert "topo -p2p" in str(read(P2P))

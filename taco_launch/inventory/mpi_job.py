@@ -36,6 +36,7 @@ _SILENT = (
 )
 _VERSIONS = ("kubeflow.org/v2beta1", "kubeflow.org/v1", "kubeflow.org/v1alpha2")
 _V2 = _VERSIONS[0]
+_OLD = "kubeflow.org/v1alpha1"
 _RESTARTS = ("Never", "OnFailure")
 _MANAGERS = ("kubeflow.org/mpi-operator", "kueue.x-k8s.io/multikueue")
 # RFC 1035's label, which a Service's name has to be.
@@ -85,13 +86,11 @@ class _Manifest:
             self._faults.add(("kind",), "of Kubernetes' objects an MPIJob can be read, and no other", self._torchs())
             return Converted({}, {}, ())
         version = self._at(("apiVersion",))
-        if version is not None and version not in _VERSIONS:
+        old = self._at(("spec", "template")) is not None and self._at(("spec", "mpiReplicaSpecs")) is None
+        if old or (version is not None and version not in _VERSIONS):
             rewrite = "spec.slotsPerWorker, spec.mpiReplicaSpecs.Launcher and spec.mpiReplicaSpecs.Worker"
-            why = (
-                "this old form (spec.gpus, spec.template) is not read"
-                if version == "kubeflow.org/v1alpha1"
-                else "is not known"
-            )
+            old = old or version == _OLD
+            why = f"spec.gpus and spec.template are the old form, {_OLD}, which is not read" if old else "is not known"
             self._faults.add(("apiVersion",), why, f"write it as {_V2} has it: {rewrite}")
             return Converted({}, {}, ())
         if "status" in self._value and self._at((*_LAUNCHER, "template")) is None:
@@ -111,10 +110,13 @@ class _Manifest:
         self._restart()
         self._size()
         self._name()
-        container = self._container(_LAUNCHER)
+        container, workers = self._container(_LAUNCHER), self._container(_WORKER)
         if container is not None:
             self._command(container)
-        self._workers_program(self._container(_WORKER))
+        if workers is not None:
+            self._workers_program(workers)
+            if version != _V2:
+                self._workers_variables(workers)
         unused = [path_of(loc) for loc in self._left(self._value, ())]
         return Converted(self._document, self._origin, (*self._notes, *unused))
 
@@ -197,14 +199,17 @@ class _Manifest:
             self._faults.add(before, problem, "prepare the hosts, or the image, and leave them out")
         if isinstance(containers, tuple) and len(containers) == 1 and isinstance(containers[0], dict):
             self._taken.add((*loc, 0, "name"))
+            hook = (*loc, 0, "lifecycle", "postStart")
+            if self._take(hook):
+                self._faults.add(
+                    hook, "runs beside the ranks, and here nothing would", "do it in the job's own program"
+                )
             return (*loc, 0)
         self._faults.add(loc, "one container is needed", value="" if containers is not None else "missing")
         return None
 
-    def _workers_program(self, container: Loc | None) -> None:
+    def _workers_program(self, container: Loc) -> None:
         """Refuse workers that are to run something else than an sshd, which mpirun's daemons come by."""
-        if container is None:
-            return
         places = [(*container, key) for key in ("command", "args") if self._at((*container, key)) is not None]
         words = [word for place in places for word in self._words(place)]
         try:
@@ -271,6 +276,23 @@ class _Manifest:
                     self._put(("mca", name.removeprefix(_MCA)), known[name], at)
             else:
                 self._notes.append(f"{path_of(at)}: {name}, which mpirun does not pass on without -x")
+
+    def _workers_variables(self, container: Loc) -> None:
+        """Take the workers' variables: before v2beta1 `kubectl exec` starts the ranks, which have those of their container.
+
+        From v2beta1 on an sshd starts them, and does not pass its own on.
+        """
+        document = self._document
+        for name, value in self._variables(container).items():
+            at = next(
+                (*container, "env", index)
+                for index, each in enumerate(self._entries(container))
+                if each.get("name") == name
+            )
+            parameter = mpirun_line.parameter(name)
+            key, known = ("mca", parameter) if parameter else ("env", name)
+            if known not in document.get(key, {}):  # mpirun's line goes before
+                self._put((key, known), value, at)
 
     def _each(self, ranks: int, place: Loc) -> None:
         """Take how many ranks the line has on each host."""

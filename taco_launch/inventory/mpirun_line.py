@@ -15,6 +15,11 @@ _PROFILE = (
 # mpirun(1): ranks on each host.
 _EACH = ("N", "npernode")
 _PER_HOST = re.compile(r"ppr:(?P<count>[1-9][0-9]{0,5}):node(?::.*)?")
+# The frameworks that are of the ranks alone (ompi/mca of Open MPI 4 and 5, and what of opal/mca they move data by): for
+# these `-x OMPI_MCA_btl=...` and `--mca btl ...` are the same. Others are mpirun's own, which -x does not reach.
+_OF_RANKS = re.compile(
+    "OMPI_MCA_((?:accelerator|bml|btl|coll|fbtl|fcoll|fs|io|mpi|mtl|op|opal_cuda|osc|part|pml|sharedfp|smsc|topo|vprotocol)(?:_.*)?)"
+)
 _HINT = "write it as a job file (`taco-launch submit --schema`); what else mpirun is to be told stands in a profile"
 
 
@@ -109,10 +114,17 @@ class _Options:
     def _variable(self, word: str, at: int) -> None:
         name, equals, value = word.partition("=")
         if equals or name in self._variables:
-            self.env.append((name, value if equals else self._variables[name], at))
+            known, same = value if equals else self._variables[name], parameter(name)
+            (self.mca if same else self.env).append((same or name, known, at))
         else:
             self.bare.append(name)
             self.unused.append(f"-x {name}")
+
+
+def parameter(name: str) -> str | None:
+    """Return the parameter of Open MPI that a variable of the ranks sets, where `--mca` is the same; else None."""
+    found = _OF_RANKS.fullmatch(name)
+    return found[1] if found else None
 
 
 def _number(word: str, at: int) -> int:

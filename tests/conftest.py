@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,12 @@ pytest_plugins = ["tests.budget_plugin"]
 # as the rest of collecting them, and each command line that a test starts compiles the package first.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell has what it starts in the background ignore INT and QUIT, and nohup HUP, and what the tests start would inherit
+# that. A signal with a handler goes back to its default there, and one that does nothing keeps nohup's promise here.
+for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else lambda _number, _frame: None)
 
 # A deadline per example fails on a busy machine and says nothing about the code.
 # Every run draws other examples, so few a run are many in a week; `--hypothesis-profile thorough` tries them at once.

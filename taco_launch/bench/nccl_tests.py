@@ -59,6 +59,15 @@ class _Table:
     average: str = ""
 
 
+# Bytes of each type: test_typenames of common.cu, by what ncclDataType_t says of them.
+_WIDTHS = {
+    **dict.fromkeys(("int8", "uint8", "char", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "uint32", "int", "float"), 4),
+    **dict.fromkeys(("int64", "uint64", "double"), 8),
+}
+
+
 def speaks(text: str) -> bool:
     """Say whether a log holds the line with which these programs begin."""
     return any(_SETTINGS.fullmatch(untagged(line.strip())[0]) for line in text.split("\n") if "nThread " in line)
@@ -120,6 +129,8 @@ def _put(table: _Table, line: str, where: str) -> None:
                 raise RefusedError(
                     f"{where}: this size stands twice: give one type (-d), one operation (-o), one cycle (-N 1)"
                 )
+            if size < max(table.halves, default=0) or not _is_size(line, size, len(table.ranks)):
+                raise RefusedError(f"{where} is cut: its size is not that of its elements, or of what stands before it")
             table.halves[size] = _row(line, table.names, where)
     elif bounds := _BOUNDS.fullmatch(line):
         if bounds[2] != "OK" or int(bounds[1]):
@@ -132,6 +143,16 @@ def _put(table: _Table, line: str, where: str) -> None:
         table.average = mean[1]
     elif _OF_RESULTS.search(line):
         raise RefusedError(f"{where} is cut, mixed with another, or of no form known here")
+
+
+def _is_size(line: str, size: int, ranks: int) -> bool:
+    """Return whether a row's size is that of its elements, as far as these are known: a digit that is lost changes it.
+
+    common.cu prints both of one number of bytes; collectives that share it out round it down to 16 bytes for each rank.
+    """
+    words = line.split()
+    count, width = (int(words[1]) if words[1].isdigit() else 0), _WIDTHS.get(words[2]) if len(words) > 2 else None
+    return width is None or abs(size - count * width) <= 16 * max(ranks, 1) + width
 
 
 def _names(line: str, where: str) -> tuple[str, ...]:

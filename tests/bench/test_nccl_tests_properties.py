@@ -34,8 +34,9 @@ def logs(draw: st.DrawFn, most_ranks: int = 20) -> tuple[list[str], int, Numbers
     sizes = draw(st.lists(st.integers(1, 1 << 40), min_size=1, max_size=6, unique=True).map(sorted))
     rates = draw(st.lists(st.floats(1.0, 20000.0), min_size=2 * len(sizes), max_size=2 * len(sizes)))
     columns = f"time algbw busbw {wrong}"
+    width = {"bfloat16": 2, "float": 4}[words.split()[0]]
     rows = [
-        f"{size:12} {size // 4:12}  {words}  12.5  1.25  {written(out)}  {none}  13011  1.25  {written(within)}  {none}"
+        f"{size:12} {size // width:12}  {words}  12.5  1.25  {written(out)}  {none}  13011  1.25  {written(within)}  {none}"
         for size, out, within in zip(sizes, rates[::2], rates[1::2], strict=True)
     ]
     average = sum(rates) / len(rates)
@@ -148,3 +149,15 @@ def test_long_logs_take_no_time(name: str) -> None:
     begin = time.process_time()
     assert isinstance(read(BEGIN + LONG[name] + "\n"), NoSample)
     assert time.process_time() - begin < 10  # where time is quadratic it is hours
+
+
+def test_a_size_that_another_line_breaks_into_is_no_smaller_size() -> None:
+    head = "# nThread 1 nGpus 1 minBytes 8 maxBytes 44436 step: 2(factor) warmup iters: 5 iters: 20 \n"
+    head += (
+        "#  Rank  0 Group  0 Pid 1 on h1 device  0 [0x07] A100\n#  Rank  1 Group  0 Pid 1 on h1 device  1 [0x0f] A100\n"
+    )
+    head += "#       size         count  type op  time algbw busbw res  time algbw busbw res\n"
+    row = "       44436        11109  float sum  12.5  1.25  9.00  0e+00  13011  1.25  9.00  0e+00\n"
+    end = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 9 \n"
+    assert not isinstance(read(head + row + end, 2), NoSample)
+    assert isinstance(read(head + row.replace("44436", "44\n436") + end, 2), NoSample)

@@ -124,14 +124,7 @@ def _put(table: _Table, line: str, where: str) -> None:
         table.names = _names(line, where)
     elif row := _ROW.fullmatch(line):
         if table.names:
-            size = int(row[1])
-            if size in table.halves:
-                raise RefusedError(
-                    f"{where}: this size stands twice: give one type (-d), one operation (-o), one cycle (-N 1)"
-                )
-            if size < max(table.halves, default=0) or not _is_size(line, size, len(table.ranks)):
-                raise RefusedError(f"{where} is cut: its size is not that of its elements, or of what stands before it")
-            table.halves[size] = _row(line, table.names, where)
+            _put_row(table, line, int(row[1]), where)
     elif bounds := _BOUNDS.fullmatch(line):
         if bounds[2] != "OK" or int(bounds[1]):
             raise RefusedError(f"{where}: the results are wrong, and so is how long they took")
@@ -143,6 +136,14 @@ def _put(table: _Table, line: str, where: str) -> None:
         table.average = mean[1]
     elif _OF_RESULTS.search(line):
         raise RefusedError(f"{where} is cut, mixed with another, or of no form known here")
+
+
+def _put_row(table: _Table, line: str, size: int, where: str) -> None:
+    if size in table.halves:
+        raise RefusedError(f"{where}: this size stands twice: give one type (-d), one operation (-o), one cycle (-N 1)")
+    if size < max(table.halves, default=0) or not _is_size(line, size, len(table.ranks)):
+        raise RefusedError(f"{where} is cut: its size is not that of its elements, or of what stands before it")
+    table.halves[size] = _row(line, table.names, where)
 
 
 def _is_size(line: str, size: int, ranks: int) -> bool:

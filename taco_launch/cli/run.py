@@ -93,9 +93,11 @@ def run(
     wish = Asked(settings, command, options)
     spec = spec_of(settings, wish.command, wish.options)
     wish.check(spec)
-    if spec.policy.suspend:
+    if spec.policy.suspend and not dry_run:
         raise UsageError("a job that is suspended has nothing to follow", hint="submit it")
     if dry_run:
+        if spec.policy.suspend:
+            settings.talk(f"note: job {spec.name} is suspended: it would wait for `taco-launch resume`")
         _print_plan(settings, spec, access_of(options), out or "", explain=explain)
         return 0
     return _run(settings, settings.head(access_of(options)), spec).record.exit_code or 0

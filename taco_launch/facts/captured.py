@@ -9,6 +9,7 @@ from taco_launch.facts import SUBJECTS, gpu, hcas, peermem, rdma, sections
 from taco_launch.facts.hcas import Seen
 from taco_launch.facts.parse import parse
 from taco_launch.facts.recognise import Capture, no_text, recognise
+from taco_launch.facts.verbs import conflict
 from taco_launch.model.facts import HostFacts, System
 from taco_launch.model.found import NOT_ASKED, Absent, Found, Unknown, not_told
 from taco_launch.model.hardware import Driver, GpuProcess, Gpus, Hca, PeerMemory, Rdma, Topology
@@ -169,6 +170,13 @@ def _gpu(collected: _Collected) -> Found[Gpus]:
         processes = xml.processes if processes == NOT_ASKED else processes
     elif found == NOT_ASKED and not isinstance(listed, gpu.Listed):
         found = xml if xml != NOT_ASKED else refusal
+    for kind, value in (("--query-gpu", query), ("-q -x", xml), ("-L", listed), ("--query-compute-apps", processes)):
+        if (
+            isinstance(value, Unknown)
+            and value != NOT_ASKED
+            and (isinstance(found, gpu.Queried) or isinstance(listed, gpu.Listed))
+        ):
+            collected.unread.append((f"nvidia-smi {kind}", value.reason))
     if driver == NOT_ASKED and isinstance(found, gpu.Queried):
         driver = found.driver
     whole = Driver(driver, _NOT_SAID, cuda, _NOT_SAID, _NOT_SAID)
@@ -186,8 +194,26 @@ def _same(one: gpu.Queried, other: gpu.Queried) -> Found[gpu.Queried]:
     return Unknown("--query-gpu and -q -x tell of different GPUs") if mine and theirs and mine != theirs else one
 
 
+def _of_one_host(collected: _Collected, kind: str) -> List[Any]:
+    """Return what a tool said of HCAs; Unknown in its place where two captures cannot be of one host.
+
+    show_gids and ibdev2netdev name every device; ibv_devinfo -d one of them.
+    """
+    found = collected.all(kind)
+    known = [value for value in found if isinstance(value, tuple)]
+    differ = any(value != known[0] for value in known[1:])
+    if differ and (kind != "ibv_devinfo" or conflict([one for value in known for one in value]) is not None):
+        return [Unknown(f"{len(known)} captures of {kind} are there, and they differ")]
+    return found
+
+
 def _rdma(collected: _Collected, copy: Sequence[Seen]) -> Found[Rdma]:
-    tools = [value for kind in ("show_gids", "ibdev2netdev", "ibv_devinfo") for value in collected.all(kind)]
+    told = [
+        (kind, value)
+        for kind in ("show_gids", "ibdev2netdev", "ibv_devinfo")
+        for value in _of_one_host(collected, kind)
+    ]
+    tools = [value for _kind, value in told]
     modules: Found[Tuple[str, ...]] = collected.one("lsmod")
     ofed = collected.one("ofed_info")
     why_not = Unknown("; ".join(value.reason for value in collected.all("modprobe")))
@@ -197,7 +223,7 @@ def _rdma(collected: _Collected, copy: Sequence[Seen]) -> Found[Rdma]:
         return NOT_ASKED
     found: Found[Tuple[Hca, ...]] = hcas.build(seen) or refused or NOT_ASKED
     if seen and refused is not None:  # another tool told of the HCAs
-        collected.unread.append(("one of the RDMA tools", refused.reason))
+        collected.unread += [(kind, value.reason) for kind, value in told if isinstance(value, Unknown)]
     loaded = peermem.loaded(modules)
     if why_not.reason and not isinstance(loaded, str):
         loaded = why_not

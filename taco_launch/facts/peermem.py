@@ -66,12 +66,14 @@ def parse_peer_memory(sections: Sections, modules: Found[Tuple[str, ...]]) -> Pe
 def read_modules(text: str) -> Found[Tuple[str, ...]]:
     """Read lsmod or /proc/modules: the names of the modules in the kernel."""
     names: List[str] = []
+    among = False
     for number, line in enumerate(lines(text), 1):
         match = _PROC.fullmatch(line) or _LSMOD.fullmatch(line)
         if match:
             names.append(match[1])
-        elif line.strip() and not line.startswith("Module ") and not PROMPT.match(line):
+        elif among and line.strip() and not line.startswith("Module ") and not PROMPT.match(line):
             return Unknown(f"line {number}: {shown(line)} is no module")
+        among = bool(match) or line.startswith("Module ")
     return tuple(names) or Unknown("no module is listed")
 
 

@@ -98,7 +98,9 @@ def _blocks(text: str) -> List[Tuple[str, str]]:
 
 def _captures(block: str) -> List[Capture]:
     lines = block.split("\n")
-    return [Capture(kind, read(block)) for kind, looks, read in _RECOGNISERS if any(map(looks, lines))]
+    found = [Capture(kind, read(block)) for kind, looks, read in _RECOGNISERS if any(map(looks, lines))]
+    # nvlink --status names GPUs as -L does, but perhaps not all of them, and no MIG instance.
+    return [each for each in found if each.kind != "-L"] if any(map(_LINKS, lines)) else found
 
 
 def _header(*, of_processes: bool) -> Callable[[str], bool]:
@@ -112,12 +114,23 @@ def _matching(pattern: Union[str, "re.Pattern[str]"]) -> Callable[[str], bool]:
     return lambda line: bool(re.search(pattern, line))
 
 
+_LINKS = _matching(r"^\s+Link [0-9]+: ")
+
+
 def _why_not(text: str) -> Found[str]:
     return peermem.why_not(text) or Unknown("modprobe says nothing that is known")
 
 
 def _without_x(_text: str) -> Unknown:
     return Unknown("nvidia-smi -q is not read in this form: capture nvidia-smi -q -x")
+
+
+def _links_of(_text: str) -> Unknown:
+    return Unknown("nvidia-smi nvlink --status is not read, as it need not name every GPU: capture nvidia-smi -L")
+
+
+def _ibstat(_text: str) -> Unknown:
+    return Unknown("ibstat is not read: capture ibv_devinfo -v")
 
 
 def _table(_text: str) -> Unknown:
@@ -135,7 +148,9 @@ _RECOGNISERS: Sequence[Tuple[str, Callable[[str], bool], Callable[[str], object]
     ("topo -m", topology.is_header, topology.read),
     ("--query-gpu", _header(of_processes=False), gpu.read_query),
     ("--query-compute-apps", _header(of_processes=True), gpu.read_processes),
+    ("", _LINKS, _links_of),
     ("-L", _matching(r"^GPU [0-9]+: "), gpu.read_list),
+    ("", _matching(r"^CA '\S+'$"), _ibstat),
     ("-q -x", _matching("<nvidia_smi_log>"), smi_xml.read_xml),
     ("driver", _matching("^NVRM version: "), gpu.loaded),
     ("cuda", _matching(r"CUDA (?:UMD )?Version\s*: "), gpu.cuda),
@@ -144,7 +159,7 @@ _RECOGNISERS: Sequence[Tuple[str, Callable[[str], bool], Callable[[str], object]
     ("-q -x", _matching("^=+NVSMI LOG=+$"), _without_x),
     ("refusal", lambda line: gpu.refusal(line) is not None, _refusal),
     ("show_gids", lambda line: bool(_GID_ROW.match(line)), verbs.show_gids),
-    ("ibdev2netdev", _matching(r" port [0-9]+ .*==> "), verbs.ibdev2netdev),
+    ("ibdev2netdev", _matching(r"\bport +[0-9]+ .*==>"), verbs.ibdev2netdev),
     ("ibv_devinfo", _matching(r"^hca_id:|GID\[ *[0-9]+\]:"), verbs.ibv_devinfo),
     ("lsmod", lambda line: bool(_MODULES.match(line)), peermem.read_modules),
     ("modprobe", lambda line: peermem.why_not(line) is not None, _why_not),

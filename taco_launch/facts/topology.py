@@ -85,7 +85,7 @@ def _matrix(rows: Sequence[str]) -> Topology:
             continue
         name = words[0]
         if name not in columns:
-            if not ends:
+            if not ends and len(cells) < len(columns):
                 raise _RefusedError(
                     f"{shown(row.strip(), 30)} is no row of the matrix that it stands in: are the lines wrapped? Capture it "
                     "into a file, or in a wider terminal"
@@ -176,7 +176,8 @@ def _fields(row: str, count: int, affinities: Sequence[str], header: str) -> Lis
         fields = [field.strip() for field in row.lstrip().split("\t")][count + 1 :]
         if len(fields) == len(affinities) + 1 and not fields[-2]:
             del fields[-2]  # nvidia-smi puts two tabs before its last column
-        return fields if len(fields) == len(affinities) else none
+        if len(fields) == len(affinities):
+            return fields  # else somebody has put them in line by hand: their words are counted
     matches = list(re.finditer(r"\S+", row))[count + 1 :]
     if len(matches) == len(affinities):
         return [match[0] for match in matches]

@@ -13,7 +13,8 @@ _SHOW_GIDS = re.compile(
     rf"({_NAME})\s+([0-9]+)\s+([0-9]+)\s+([0-9a-f:]{{39}})(?:\s+([0-9.]+))?\s+(v1|v2)(?:\s+(\S+))?\s*", re.ASCII
 )
 _SHOW_GIDS_HEADER = re.compile(r"DEV\s+PORT\s+INDEX\s+GID\s+IPv4\s+VER\s+DEV\s*")
-_NETDEV = re.compile(rf"({_NAME}) port ([0-9]+) ==> (\S*) ?\((Up|Down)\)\s*", re.ASCII)
+# Blanks in a row are more than one after `| column -t`.
+_NETDEV = re.compile(rf"({_NAME}) +port +([0-9]+) +==> +(\S*) *\((Up|Down)\)\s*(?:#.*)?", re.ASCII)
 _NETDEV_V = re.compile(
     rf"([0-9a-f]{{4,8}}:[0-9a-f]{{2}}:[0-9a-f]{{2}}\.[0-7]) ({_NAME}) \((MT[0-9]+) - .*\) .*fw ([0-9.]+) +"
     r"port ([0-9]+) \((ACTIVE|DOWN|INIT|ARMED) *\) +==> (\S*) ?\((Up|Down)\)\s*",
@@ -51,7 +52,28 @@ def show_gids(text: str) -> Union[Tuple[Seen, ...], Unknown]:
             among = False
         elif among or re.search(r"[0-9a-f]{4}(?::[0-9a-f]{4}){7}", row):
             return Unknown(f"line {number}: {shown(row)} is no row of show_gids")
-    return tuple(seen) or Unknown("no row of show_gids (DEV PORT INDEX GID IPv4 VER DEV) is there")
+    return _agreeing(seen, "show_gids") or Unknown("no row of show_gids (DEV PORT INDEX GID IPv4 VER DEV) is there")
+
+
+def _agreeing(seen: Sequence[Seen], source: str) -> Union[Tuple[Seen, ...], Unknown]:
+    """Return what was seen; Unknown where one port is said to be two different things, as by two hosts."""
+    other = conflict(seen)
+    if other is None:
+        return tuple(seen)
+    where = other.hca if other.port is None else f"{other.hca} port {other.port}"
+    return Unknown(f"{source} says two different things of {where}: is that of several hosts? One file is one host's")
+
+
+def conflict(seen: Sequence[Seen]) -> Optional[Seen]:
+    """Return the first statement that another one contradicts; an HCA of two ports may have two interfaces."""
+    known: Dict[Tuple[str, Optional[int], Optional[int], str], Seen] = {}
+    for one in seen:
+        if one.what == "interface":
+            continue
+        before = known.setdefault((one.hca, one.port, one.slot, one.what), one)
+        if before.value != one.value and not isinstance(one.value, Unknown):
+            return one
+    return None
 
 
 def _slot(match: "re.Match[str]", *, cut: bool) -> Optional[List[Seen]]:
@@ -98,14 +120,18 @@ def _rows(text: str, source: str, read: Callable[[str], Optional[List[Seen]]]) -
     """Read row after row; a line that follows a row has to be one, a blank line or a prompt."""
     seen: List[Seen] = []
     among = False
+    known: Dict[Tuple[str, Optional[int]], List[Seen]] = {}
     for number, row in enumerate(plain(text).split("\n"), 1):
         found = read(row)
         if found is not None:
+            port = next((one.hca, one.port) for one in found if one.port is not None)
+            if known.setdefault(port, found) != found:
+                return Unknown(f"line {number}: {shown(row)}: {source} says two different things of that port")
             seen += found
         elif row.strip() and (among or "==>" in row) and not PROMPT.match(row):
             return Unknown(f"line {number}: {shown(row)} is no row of {source}")
         among = found is not None
-    return tuple(seen) or Unknown(f"no row of {source} is there")
+    return _agreeing(seen, source) or Unknown(f"no row of {source} is there")
 
 
 def ibv_devinfo(text: str) -> Union[Tuple[Seen, ...], Unknown]:
@@ -148,15 +174,14 @@ def _devices(text: str) -> Union[Tuple[Seen, ...], Unknown]:
             width = value
         else:
             seen += _devinfo_value(hca, port, key, f"{width} {value}" if key == "active_speed" else value)
-    if not seen:
-        return Unknown("neither a device (hca_id: ...) nor a GID of ibv_devinfo is there")
-    return tuple(seen)
+    return _agreeing(seen, "ibv_devinfo") or Unknown("neither a device (hca_id: ...) nor a GID of ibv_devinfo is there")
 
 
 def _cut(text: str) -> Optional[Unknown]:
     """Return where the devices of ibv_devinfo begin or end in the middle; None where each has what the others have."""
     begin, *devices = re.split(r"^hca_id:", text, flags=re.MULTILINE)
-    if devices and any(match and match[1] != "port" for match in map(_DEVINFO.fullmatch, begin.split("\n"))):
+    said = [match[1] for match in map(_DEVINFO.fullmatch, begin.split("\n")) if match]
+    if (devices and said) or any(not key.startswith("GID[") for key in said):
         return Unknown("the first lines of ibv_devinfo are of a device that is not named: its beginning is cut off")
     if not re.search(r"^\s+port:\s", text, re.MULTILINE):
         return None  # names alone, as of a grep

@@ -117,7 +117,7 @@ class _Manifest:
             self._workers_program(workers)
             if version != _V2:
                 self._workers_variables(workers)
-        unused = [path_of(loc) for loc in self._left(self._value, ())]
+        unused = [self._shown(loc) for loc in self._left(self._value, ())]
         return Converted(self._document, self._origin, (*self._notes, *unused))
 
     def _torchs(self) -> str:
@@ -366,6 +366,11 @@ class _Manifest:
             else:
                 return None
         return value
+
+    def _shown(self, loc: Loc) -> str:
+        """Return the path of what is not used, of a variable with its name."""
+        name = self._at((*loc, "name")) if loc[-2:-1] == ("env",) else None
+        return f"{path_of(loc)}: {name}" if isinstance(name, str) else path_of(loc)
 
     def _left(self, value: Any, loc: Loc) -> Iterator[Loc]:
         """Give the places that nothing was taken from."""

@@ -10,7 +10,7 @@ from taco_launch.inventory.profile import WORDS
 _HOSTS = ("H", "host", "hostfile", "machinefile", "default-hostfile")
 _PROFILE = (
     *("bind-to", "map-by", "report-bindings", "display-map", "display-allocation", "oversubscribe"),
-    *("tag-output", "timestamp-output", "verbose"),
+    *("tag-output", "timestamp-output", "verbose", "v", "quiet", "q"),
 )
 # mpirun(1): ranks on each host.
 _EACH = ("N", "npernode")

@@ -110,7 +110,7 @@ def test_captures_that_contradict_each_other_are_unknown() -> None:
     (facts,) = read([("before", gids), ("after", other)])
     found = document(facts)
     assert found["gid"] is None
-    assert "slot 2: show_gids says" in found["unknown"][0]["reason"]
+    assert "2 captures of show_gids are there, and they differ" in found["unknown"][0]["reason"]
 
 
 def test_a_good_capture_stands_and_the_bad_one_is_named() -> None:

@@ -350,3 +350,34 @@ def test_names_alone_are_names() -> None:
 )
 def test_ofed_info_in_its_short_and_long_form(text: str, version: str) -> None:
     assert ofed(text) == version
+
+
+ROWS = "mlx5_0 port 1 ==> ens1f0 (Up)\nmlx5_1 port 1 ==> ens1f1 (Down)\n"
+
+
+@pytest.mark.parametrize("row", ["mlx5_0  port  1  ==>  ens1f0  (Up)", "mlx5_0 port 1 ==> ens1f0 (Up)   # rail 1"])
+def test_rows_of_ibdev2netdev_as_people_keep_them(row: str) -> None:
+    assert ibdev2netdev(f"{row}\n") == ibdev2netdev("mlx5_0 port 1 ==> ens1f0 (Up)\n")
+
+
+def test_one_device_that_is_two_things_is_of_two_hosts() -> None:
+    assert isinstance(ibdev2netdev(ROWS + ROWS), tuple)
+    found = ibdev2netdev(ROWS + ROWS.replace("ens1f0", "bond0"))
+    assert "two different things of that port" in str(found)
+    gids = "mlx5_0 1 3 0000:0000:0000:0000:0000:ffff:0a00:000{0} 10.0.0.{0} v2 bond0\n"
+    assert "two different things of mlx5_0 port 1" in str(show_gids(gids.format(1) + gids.format(2)))
+    assert isinstance(show_gids(gids.format(1) + gids.format(1)), tuple)
+
+
+def test_an_hca_of_two_ports_has_two_interfaces() -> None:
+    assert isinstance(ibdev2netdev("mlx5_0 port 1 ==> ib0 (Up)\nmlx5_0 port 2 ==> ib1 (Up)\n"), tuple)
+
+
+def test_a_port_of_no_device_is_cut_off() -> None:
+    assert "not named" in str(ibv_devinfo("\t\tport:\t1\n\t\t\tstate:\t\tPORT_ACTIVE (4)\n"))
+    assert isinstance(ibv_devinfo("\t\tGID[  3]:\t\t::ffff:10.0.0.1, RoCE v2\n"), tuple)
+
+
+def test_text_behind_a_list_of_modules_is_none_of_it() -> None:
+    assert read_modules("Module Size Used by\nnvidia 56000000 1 nvidia_uvm\n\n- Docker\n") == ("nvidia",)
+    assert isinstance(read_modules("nvidia 56000000 1 nvidia_uvm\nnvidia_uvm 56\n"), Unknown)

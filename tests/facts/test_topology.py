@@ -159,3 +159,18 @@ def test_what_may_be_copied_is_passed_over_beside_how_it_is_linked() -> None:
     assert isinstance(alone, Topology)
     assert read(matrix + P2P) == alone == read(P2P + matrix)
     assert "topo -p2p" in str(read(P2P))
+
+
+def test_what_stands_right_below_a_whole_matrix_is_none_of_it() -> None:
+    matrix = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNODE\t0-15\nGPU1\tNODE\t X \t0-15\n"
+    assert read(matrix + "*/\n") == read(matrix + "\n")
+    first, second, third, _ = matrix.split("\n")
+    assert "'*/' is no row" in str(read(f"{first}\n{second}\n*/\n{third}\n"))
+
+
+def test_a_matrix_that_was_put_in_line_by_hand_keeps_its_affinities() -> None:
+    found = read(
+        "\tGPU0\tGPU1\tCPU Affinity    NUMA Affinity\nGPU0\t X \t\tNODE\t\t0-15\t\t0\nGPU1\tNODE\t\t X \t\t0-15\t\t0\n\n"
+    )
+    assert isinstance(found, Topology)
+    assert (found.cpus, found.numa) == (("0-15", "0-15"), ("0", "0"))

@@ -2,6 +2,9 @@
 
 from taco_launch.signatures.entry import Kind, Signature
 
+# Frameworks of mpirun and its daemons, not of the ranks' transports (Open MPI 4 and 5).
+_OF_MPIRUN = "ess|plm|schizo|oob|pmix|ras|rmaps|state|errmgr|iof|grpcomm|routed|odls|filem|rtc|sstore|prteif|psec|gds"
+
 MPI = (
     Signature(
         "component-missing",
@@ -11,8 +14,51 @@ MPI = (
         "See what it has: ompi_info | grep 'MCA {framework}'. Leave the option out, or use --mca pml ob1 --mca btl "
         "tcp,self,vader (5.0: sm for vader).",
         r"(?:A requested component was not found|No components were able to be opened)"
-        r"[\s\S]{0,500}?Host: +(?P<host>\S+)\s+Framework: +(?P<framework>\S+)(?:\s+Component: +(?P<component>\S+))?",
+        r"[\s\S]{0,500}?Host: +(?P<host>\S+)\s+Framework: +(?!(?:" + _OF_MPIRUN + r")\b)(?P<framework>\S+)"
+        r"(?:\s+Component: +(?P<component>\S+))?",
         lines=11,
+    ),
+    Signature(
+        "mpirun-component-missing",
+        ("A requested component was not found", "No components were able to be opened in the"),
+        "The Open MPI of {host} lacks a part that mpirun needs ({framework}[[component? {component}]]): it is another version or build than "
+        "that of the other hosts, or its files are not whole.",
+        "Compare on all hosts: which mpirun; mpirun --version; ompi_info | grep 'MCA {framework}'. Where they differ, name one installation: "
+        "--prefix /PATH. Take OMPI_MCA_{framework} out of the environment.",
+        r"(?:A requested component was not found|No components were able to be opened)"
+        r"[\s\S]{0,500}?Host: +(?P<host>\S+)\s+Framework: +(?P<framework>"
+        + _OF_MPIRUN
+        + r")\b(?:\s+Component: +(?P<component>\S+))?",
+        lines=11,
+    ),
+    Signature(
+        "mpi-libfabric",
+        ("OFI Libfabric library call",),
+        "Open MPI on {host} cannot use libfabric: {what} failed[[why? ({why})]].",
+        "--mca mtl ^ofi --mca btl ^ofi goes on without. fi_info on {host} shows which providers it has; one of another driver than the "
+        "loaded one fails so.",
+        r"OFI Libfabric library call \((?P<what>\w+)\)(?:[\s\S]{0,300}?Local host: +(?P<host>\S+))?(?:[\s\S]{0,300}?Error: +(?P<why>[^\r\n]*"
+        r"[^\s.]))?",
+        lines=8,
+    ),
+    Signature(
+        "mpi-mixed",
+        ("has different size in shared object",),
+        "{program} loads libraries of another installation of Open MPI than its own ({what} differs).",
+        "type -a mpirun mpiexec; ldd $(command -v mpiexec) | grep -E 'mpi|open-'. Have PATH and LD_LIBRARY_PATH name one installation only: "
+        "those of conda and of modules are often both there.",
+        r"(?P<program>[\w.+-]+): Symbol `(?P<what>(?:orte|opal|ompi|mca|prte|pmix)\w*)' has different size in shared object",
+    ),
+    Signature(
+        "mpirun-broken",
+        ("_base_select failed", "ess_hnp_module.c", "opal_init failed", "orte_init failed for some reason"),
+        "mpirun itself cannot start on {host}[[what?: {what} finds none of its parts]]: files of its installation are missing, were moved, or are "
+        "of another version.",
+        "which -a mpirun, and ompi_info on {host}. Was it moved: export OPAL_PREFIX=/WHERE/IT/IS. env | grep -E 'OMPI_|PMIX_|OPAL_' shows what "
+        "else may mislead it.",
+        r"(?P<what>(?:opal|orte|prte)_\w+_select) failed|ORTE_ERROR_LOG: Not found in file ess_hnp_module\.c|opal_init failed"
+        r"|orte_init failed for some reason",
+        kind=Kind.FALLBACK,
     ),
     Signature(
         "mpi-unreachable",
@@ -71,6 +117,15 @@ MPI = (
         r"PMIX ERROR: \S[^\r\n]* in file (?:gds_ds\d+_lock_pthread|dstore_base)\.c",
         survived=True,
         unless=("slurm-without-pmi",),
+    ),
+    Signature(
+        "pmix-files-left",
+        ("dstore_base.c",),
+        "PMIx could not remove its files on {host}, which harms nothing where the job has ended well.",
+        "-x PMIX_MCA_gds=hash does without these files.",
+        r"PMIX ERROR: (?:NO-PERMISSIONS|NOT-FOUND) in file \S*dstore_base\.c",
+        kind=Kind.NOTE,
+        unless=("pmix-files",),
     ),
     Signature(
         "pmix-versions",

@@ -25,11 +25,12 @@ NCCL = (
     Signature(
         "nccl-ib-error",
         ("Got completion ",),
-        "An RDMA operation of {host} failed with status {status} (4: local protection, 10: remote access, 13: receiver "
-        "not ready).",
+        "An RDMA operation of {host} failed with status {status} (1: length, 2: queue, 4: local protection, 9: the other side "
+        "refused the request, 10: remote access, 11: the other side failed, 13: receiver not ready).",
         "Update firmware and MLNX_OFED to the same version on all hosts, and try without GPUDirect: "
         "-x NCCL_NET_GDR_LEVEL=LOC.",
         _COMPLETION + r"(?P<status>(?!(?:5|12)\b)\d+)",
+        unless=("nccl-device-event",),
     ),
     Signature(
         "nccl-gid-index",
@@ -47,7 +48,8 @@ NCCL = (
         "{host} could not lock memory for RDMA: the memlock limit of that process is too low.",
         "docker run --ulimit memlock=-1:-1 --cap-add IPC_LOCK; without a container, limits.conf or LimitMEMLOCK of sshd. "
         "Check through mpirun, not in a login: mpirun ... bash -c 'ulimit -l'.",
-        r"ibv_(?:exp_reg_mr|reg_mr|create_qp|create_cq)\w*[^\r\n]{0,80}?(?:failed|Cannot allocate memory)"
+        r"ibv_(?:exp_reg_mr|reg_mr|create_qp|create_cq)\w*(?![^\r\n]*(?:Bad address|Invalid argument))[^\r\n]{0,80}?"
+        r"(?:failed|Cannot allocate memory)"
         r"|to allocate some locked memory|set max locked memory",
     ),
     Signature(
@@ -78,7 +80,7 @@ NCCL = (
         "{host} has no network interface that NCCL_SOCKET_IFNAME allows.",
         "See what it has: ip -br addr. The name has to exist on every host: -x NCCL_SOCKET_IFNAME==bond0 (the second = "
         "asks for exactly that name).",
-        r"(?i:NCCL.*no (?:socket )?interface found)|connecting to address .*is neither AF_INET",
+        r"(?i:NCCL.*no (?:socket )?interface found)|connecting to address .*(?!family 1 )family \d+ is neither AF_INET",
     ),
     Signature(
         "nccl-connect",
@@ -136,7 +138,15 @@ NCCL = (
         "A CUDA call of NCCL failed on {host}: {why}.",
         "nvidia-smi on {host}: is the GPU there, free, and without Xid errors (dmesg -T | grep Xid)?",
         r"NCCL WARN Cuda failure (?:\d+ )?'?(?P<why>[^'\r\n]*[^'\s])",
-        unless=("cuda-driver-old", "fabricmanager", "cuda-out-of-memory", "shm-too-small", "nccl-nvls", "cuda-stub"),
+        unless=(
+            "cuda-driver-old",
+            "fabricmanager",
+            "cuda-out-of-memory",
+            "shm-too-small",
+            "nccl-nvls",
+            "cuda-stub",
+            "nccl-too-many-peers",
+        ),
     ),
     Signature(
         "shm-not-shared",
@@ -168,7 +178,7 @@ NCCL = (
         "Look for the rank that ended first, and at its host.[[peer? Where {peer} is no host of the job, something else called one of "
         "NCCL's ports and left: NCCL bears that from 2.27.3 on.]]",
         r"^(?!.*NCCL INFO ).*(?:remote process exited|closed by remote peer(?: (?P<peer>[\w.:-]+)<)?|NCCL WARN Net : Call to "
-        r"|ncclRemoteError)",
+        r"(?:\w+ from (?P<peer2>[^\s<]+)<)?|ncclRemoteError)",
         kind=Kind.ECHO,
     ),
     Signature(
@@ -195,6 +205,7 @@ NCCL = (
         "See that no rank of an older job is alive on the hosts: nvidia-smi, ps. Scanners do no harm.",
         r"socket\w*: wrong (?:type|magic)",
         kind=Kind.NOTE,
+        unless=("nccl-networks-differ",),
     ),
     Signature(
         "nccl-no-verbs",

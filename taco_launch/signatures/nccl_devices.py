@@ -99,11 +99,13 @@ NCCL_DEVICES = (
             "Could not open XML graph file",
             "XML Graph has wrong version",
             "Could not find real path of",
+            " of node ",
         ),
         "NCCL does not understand how the devices of {host} are connected: {what}.",
         "Leave NCCL_TOPO_FILE and NCCL_GRAPH_FILE out, or make them anew on this host. A container needs the host's /sys. -x "
         "NCCL_DEBUG=INFO -x NCCL_DEBUG_SUBSYS=GRAPH shows what it sees.",
-        r"NCCL WARN (?P<what>[^\r\n]*(?:local path|NET with id|CPU close|XML|real path)[^\r\n]*[^\s.])",
+        r"NCCL WARN (?P<what>[^\r\n]*(?:local path|NET with id|CPU close|XML|real path)[^\r\n]*[^\s.])"
+        r"|(?P<what2>Attribute \w+ of node \w+ not found)",
     ),
     Signature(
         "nccl-no-transport",

@@ -70,4 +70,19 @@ SLURM = (
         r"Unable to create step for job (?P<job>\d+): (?P<why>[^\r\n]*[^\s.])"
         r"|(?:sbatch|srun|salloc): error: Batch job submission failed: (?P<why2>[^\r\n]*[^\s.])",
     ),
+    Signature(
+        "slurm-launch-failed",
+        ("Task launch for ",),
+        "Slurm could not start the tasks of a step on {host}: {why}.",
+        "On {host}: tail /var/log/slurm/slurmd.log, systemctl status slurmd; scontrol show node {host}. 'Invalid job credential' is the clock or "
+        "munge of that host, 'Socket timed out' a slurmd that is busy: with a container's import, for example.",
+        r"Task launch for (?:StepId=)?\S+ failed on node (?P<host>[^\s:]+): (?!Unable to layout)(?P<why>[^\r\n]*[^\s.])",
+    ),
+    Signature(
+        "slurm-binding",
+        ("Unable to layout tasks on given cpus", "failed to distribute tasks (bind_type"),
+        "Slurm cannot bind the step's tasks to the CPUs that the job has: step and job ask for different numbers or ways.",
+        "Inside a job: unset SLURM_CPU_BIND SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_LIST, the same -c for srun as for sbatch, or srun "
+        "--cpu-bind=none.",
+    ),
 )

@@ -60,10 +60,10 @@ SYSTEM = (
         ("nvidia-container-cli: ",),
         "The NVIDIA container runtime could not prepare the container: {why}.",
         "Check on the host: nvidia-container-cli -k -d /dev/tty info; nvidia-smi -L.",
-        r"nvidia-container-cli: (?![^\r\n]*version mismatch)(?P<why>[^\r\n]*[^\s.])",
+        r"nvidia-container-cli: (?![^\r\n]*version mismatch)(?P<why>[^\r\n\\\"]*[^\s.\\\"])",
         unless=(
             *("nvidia-driver-not-loaded", "image-needs-newer-driver", "driver-mismatch", "nvidia-container-cgroup"),
-            "nvidia-container-root",
+            *("nvidia-container-root", "nvidia-container-ldconfig", "nvidia-container-device"),
         ),
     ),
     Signature(
@@ -133,6 +133,21 @@ SYSTEM = (
         "nvidia), or reboot {host}.",
     ),
     Signature(
+        "fabricmanager-not-needed",
+        ("NV_WARN_NOTHING_TO_DO",),
+        "The fabric manager of {host} ends at once, because the host has no NVSwitch: it is not needed there.",
+        "systemctl disable --now nvidia-fabricmanager on {host}, if its GPUs are joined by no NVSwitch (nvidia-smi topo -m).",
+        r"NVSwitch driver failed with error:WARNING Nothing to do",
+        kind=Kind.NOTE,
+    ),
+    Signature(
+        "cuda-driver-library",
+        ("system has unsupported display driver / cuda driver combination",),
+        "The libcuda that a program on {host} loads is of another version than the loaded driver.",
+        "ldconfig -p | grep libcuda: take a compat folder of CUDA out of LD_LIBRARY_PATH. Where the driver was updated: load it again, "
+        "or reboot {host}.",
+    ),
+    Signature(
         "gpu-lost",
         ("GPU is lost", "Unable to determine the device handle for", "fallen off the bus"),
         "A GPU of {host} no longer answers.",
@@ -155,6 +170,15 @@ SYSTEM = (
         "Leave {host} out with -H; nvidia-smi -q, reset the GPU or reboot (Xid 79: power off and on), and dcgmi diag -r 3 "
         "before it is used again.",
         _XID + rf"(?:(?P<xid>{_HARDWARE})\b|(?P<follows>\d+)\b[^\r\n]*caused by previous Xid (?P<xid2>{_HARDWARE})\b)",
+    ),
+    Signature(
+        "gpu-gsp",
+        ("_kgspIsHeartbeatTimedOut", "_kgspLogRpcTimeout"),
+        "The processor (GSP) of GPU[[gpu? {gpu}]] of {host} no longer answers the driver.",
+        "Leave {host} out with -H; reset the GPU or reboot, and dcgmi diag -r 3 before it is used again. If it comes back: another driver "
+        "version, then the GPU itself.",
+        r"NVRM: (?:GPU(?P<gpu>\d+) )?_kgsp(?:IsHeartbeatTimedOut|LogRpcTimeout)",
+        unless=("gpu-xid-fatal",),
     ),
     Signature(
         "gpu-xid-contained",
@@ -185,6 +209,17 @@ SYSTEM = (
         "The kernel of {host} killed [[what?{what}||a process]] for want of memory.",
         "Smaller batches, fewer data loader workers; free -g shows what there is. In a container with --memory: more of it.",
         r"ut of memory: Kill(?:ed)? process \d+,? \((?P<what>[^)]+)\)|oom-kill:.*task=(?P<what2>[^,\s]+)",
+    ),
+    Signature(
+        "out-of-memory-asked",
+        ("invoked oom-killer",),
+        "The kernel of {host} had no more memory[[group? in the limit of that container or job]] when {what} asked for some, and killed a "
+        "process for it.",
+        "Smaller batches, fewer data loader workers; [[group?a higher limit: docker run --memory, Slurm's --mem, the pod's "
+        "limits||free -g shows what there is]].",
+        r"(?P<what>\S+) invoked oom-killer(?:[\s\S]{0,6000}?(?P<group>mem_cgroup_out_of_memory|CONSTRAINT_MEMCG))?",
+        lines=30,
+        unless=("out-of-memory",),
     ),
     Signature(
         "memory-refused",

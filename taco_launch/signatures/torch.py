@@ -31,9 +31,28 @@ TORCH = (
     ),
     Signature(
         "torch-rendezvous",
-        ("RendezvousTimeoutError", "RendezvousConnectionError", "RendezvousClosedError"),
+        ("RendezvousTimeoutError", "RendezvousConnectionError"),
         "The ranks did not find each other in time: one never started, or cannot reach the first host's port.",
         "See that every host has started its part, and nc -vz MASTER_ADDR MASTER_PORT from each.",
+        unless=("torch-store-gone",),
+    ),
+    Signature(
+        "torch-store-gone",
+        ("due to an error of type RendezvousConnectionError",),
+        "The store by which torchrun's hosts meet was there and went away: the torchrun that held it has ended. It is that of the first "
+        "host, or of another job on the same port.",
+        "Look for what ended first on the first host. Two jobs on one host need ports of their own: --standalone, or another "
+        "--rdzv_endpoint.",
+        r"has failed to (?:shutdown|send a keep-alive heartbeat to) the rendezvous[^\r\n]*RendezvousConnectionError",
+        kind=Kind.ECHO,
+    ),
+    Signature(
+        "torch-rendezvous-closed",
+        ("RendezvousClosedError",),
+        "The rendezvous was closed before a host of the job came to it: another host's torchrun has ended, because its ranks failed or were "
+        "done.",
+        "Look for the first failure on the other hosts. A job that is started again needs a new --rdzv_id.",
+        kind=Kind.ECHO,
     ),
     Signature(
         "torch-collective-timeout",
@@ -45,6 +64,16 @@ TORCH = (
         r"collective operation timeout: (?P<what>\w+\((?:\([^()\r\n]*\)|[^()\r\n]){0,200}\)?)",
         kind=Kind.ECHO,
         unless=("torch-collectives-differ",),
+    ),
+    Signature(
+        "torch-watchdog-stuck",
+        ("watchdog got stuck for", "Heartbeat monitor timed out", "that detected no heartbeat"),
+        "A rank of {host} hangs in a call of NCCL or CUDA[[seconds? for {seconds} s]], and torch ends it for that.",
+        "py-spy dump --pid PID on every rank shows which one is elsewhere: that one is the cause. Long compilations or checkpoints: -x "
+        "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800.",
+        r"watchdog got stuck for (?P<seconds>\d+) seconds|Heartbeat monitor timed out|detected no heartbeat",
+        kind=Kind.ECHO,
+        unless=("torch-collective-timeout",),
     ),
     Signature(
         "torch-collectives-differ",
@@ -150,6 +179,22 @@ TORCH = (
         "collective under an 'if rank == 0'.",
         r"Detected mismatch between collectives on ranks\.?"
         r"(?: Rank (?P<rank>\d+) is running collective: (?P<what>\w+(?:\([^)\r\n]{0,120}\))?))?",
+    ),
+    Signature(
+        "torch-models-differ",
+        ("DDP expects same model across all ranks",),
+        "Rank {rank} has {count} parameters and rank 0 {other}: the models differ. Where one number is 0 or makes no sense, the ranks could "
+        "not compare: rank 0 is late or has ended, or their first collective went wrong.",
+        "Print sum(p.requires_grad for p in model.parameters()) on each rank before DDP. Where these are equal, see that no rank skips a "
+        "collective before it, and try -x NCCL_P2P_DISABLE=1.",
+        r"Rank (?P<rank>\d+) has (?P<count>\d+) params, while rank 0 has inconsistent (?P<other>\d+) params",
+    ),
+    Signature(
+        "torch-device-backend",
+        ("No backend type associated with device type",),
+        "A collective got a tensor on device {device}, and its process group has no backend for that.",
+        'Move the tensor to the GPU before; or give the group both: init_process_group("cpu:gloo,cuda:nccl").',
+        r"No backend type associated with device type (?P<device>[a-z]+)",
     ),
     Signature(
         "torch-thread-at-exit",

@@ -61,6 +61,14 @@ TORCH_RANKS = (
         r"ValueError: host not found: (?:Name or service not known|Temporary failure|No address)",
     ),
     Signature(
+        "torch-name-unknown",
+        ("cannot be retrieved (gai error",),
+        "The name {name}, which MASTER_ADDR or --rdzv_endpoint gives, means nothing on {host} ({why}).",
+        "getent hosts {name} there: give an address instead, or wait until the name is known (in Kubernetes, until the first pod runs).",
+        r"network addresses of \(?(?P<name>[^\s,)]+), [^)\r\n]*\) cannot be retrieved \(gai error: -?\d+ - (?P<why>[^)\r\n]+)\)",
+        kind=Kind.FALLBACK,
+    ),
+    Signature(
         "gloo-loopback",
         ("Using the loopback address as fallback",),
         "The name of {host} itself does not mean one of its addresses, so Gloo took the loopback, which no other host reaches.",

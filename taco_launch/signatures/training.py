@@ -51,6 +51,23 @@ TRAINING = (
         "The ranks do not do the same: mismatched {what} in one collective.",
         "See that all ranks have the same model, data types and batch shapes (drop_last=True for the last batch).",
         r"Mismatched (?P<what>[A-Za-z /]+?): One rank",
+        unless=("horovod-device-mismatch",),
+    ),
+    Signature(
+        "horovod-device-mismatch",
+        ("device selection: One rank",),
+        "One rank gives Horovod memory of a GPU, and another one memory of the CPU: on one host the program sees no GPU, or its Horovod "
+        "or framework is built without.",
+        "On every host, where the ranks run: nvidia-smi -L, and horovodrun --check-build. The same image and the same device code on all.",
+        r"Mismatched [A-Za-z ]*CPU/GPU device selection: One rank",
+    ),
+    Signature(
+        "horovod-run-store",
+        ("data input KVStore server failed", "data from KVStore server failed"),
+        "A process of horovod.run could not reach the store of the machine that called it[[why? ({why})]]: a proxy is between, the machine "
+        "has ended, or what is handed over is too large.",
+        "export no_proxy=ADDRESS of that machine for all ranks; return small values from the function, and write large ones to a file.",
+        r"KVStore server failed\.?(?:[^\r\n]*?error\((?:\d+, )?'(?P<why>[^'\r\n]+)')?",
     ),
     Signature(
         "horovod-not-built",
@@ -137,7 +154,31 @@ TRAINING = (
         "A CUDA call failed on {host}: {why}.",
         "Run it with -x CUDA_LAUNCH_BLOCKING=1 so that the trace shows where; dmesg -T | grep Xid on {host}.",
         r"CUDA error: (?P<why>(?!out of memory|CUBLAS_STATUS_ALLOC|CU\w+_NOT_INIT|invalid device ord|no kernel image|uncorrectable|system not|"
-        r"CUDA driver version)[^\r\n]*\S)",
+        r"CUDA driver version|all CUDA-capable devices are busy)[^\r\n]*\S)",
+        unless=("cuda-assert",),
+    ),
+    Signature(
+        "cuda-assert",
+        (".cu:",),
+        "The program's own numbers are wrong on {host}: in {file} it does not hold that {what}. Every CUDA error after it follows from "
+        "it.",
+        "Look at the data of that step: labels against the number of classes, indices against the size of an embedding, tokens against "
+        "the vocabulary. One batch on the CPU names the line.",
+        r"(?P<file>[\w.]+\.cu):\d+: [^\r\n]*?Assertion `(?P<what>[^`\r\n]+)` failed",
+    ),
+    Signature(
+        "cuda-gpu-busy",
+        ("all CUDA-capable devices are busy or unavailable",),
+        "A GPU of {host} takes no further process: it is in the exclusive compute mode and another process has it, or it has to be reset.",
+        "nvidia-smi on {host} shows who has it, nvidia-smi -q -d COMPUTE its mode; nvidia-smi -c 0 lets several in.",
+    ),
+    Signature(
+        "cuda-start-failed",
+        ("CUDA unknown error - this may be due to an incorrectly set up environment",),
+        "CUDA does not start on {host}: most often the kernel module nvidia_uvm or /dev/nvidia-uvm is missing there.",
+        "nvidia-modprobe -c 0 -u on {host}, and ls -l /dev/nvidia-uvm where the ranks run; after the machine slept: rmmod nvidia_uvm, "
+        "modprobe nvidia_uvm.",
+        kind=Kind.FALLBACK,
     ),
     Signature(
         "no-gpu",
@@ -153,7 +194,7 @@ TRAINING = (
         ("Connection reset by peer", "onnection closed by peer"),
         "A rank lost its connection to another one.",
         "Look for the rank that ended first; this one is not the reason.",
-        r"^(?!.*(?:_exchange_identification|ssh|[Rr]etry)).*onnection (?:reset|closed) by peer",
+        r"^(?!.*(?:_exchange_identification|ssh|[Rr]etry|KVStore)).*onnection (?:reset|closed) by peer",
         kind=Kind.ECHO,
         unless=("nccl-peer-gone", "data-worker-gone"),
     ),
@@ -263,7 +304,7 @@ TRAINING = (
         "Read the traceback that ends there: its last File line of your own is the place.",
         r"(?m)^(?!\S*ChildFailedError)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
         r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|"
-        r"remote process exited))(?:: [^\r\n]*\S)?)",
+        r"remote process exited|: Broken pipe$))(?:: [^\r\n]*\S)?)",
         kind=Kind.OUTCOME,
         lines=60,
         not_after="Exception ignored in",

@@ -26,7 +26,7 @@ CONTAINERS = (
         ("toomanyrequests",),
         "The registry gives {host} no more images for now: its limit of pulls is reached, which all hosts behind one address share.",
         "docker login on {host}; or pull once and hand the image on: docker save and docker load, a registry or a mirror of your own. "
-        "In an inventory of taco-launch: image_from, and set-up copies it from host to host.",
+        "Or image: from: controller in an inventory: set-up copies it from host to host.",
     ),
     Signature(
         "nvidia-container-ldconfig",

@@ -40,8 +40,19 @@ place() { # place: the folder that streams lie in
   mkdir -p "$root/tmp"
   echo "$root/tmp"
 }
+runs() { # runs PID: not so of one that has ended, and that nobody has waited for
+  [ -n "$(tr -d '\0' <"/proc/$1/cmdline" 2>/dev/null)" ]
+}
 end() {
-  [ ! -s "$folder/sshd.pid" ] || kill -s TERM "$(cat "$folder/sshd.pid")" 2>/dev/null || :
+  if [ -s "$folder/sshd.pid" ]; then
+    server=$(cat "$folder/sshd.pid")
+    kill -s TERM "$server" 2>/dev/null || :
+    tries=0
+    while runs "$server" && [ "$tries" -lt 50 ]; do # it removes its file, which may be the next one's by then
+      tries=$((tries + 1))
+      sleep 0.1
+    done
+  fi
   rm -rf "$folder"
 }
 serve() { # serve PORT...
@@ -66,14 +77,30 @@ END
   mkdir -p /run/sshd 2>/dev/null || : # its folder of privilege separation, where the distribution's unit would make it
   said='no port was given'
   for port; do
-    # sshd starts without a word where it gets one of IPv4 and IPv6 alone: so a port is left to whoever has it of either,
-    # also as the near end of a connection. 06 is TIME_WAIT, which keeps nobody from listening
-    if grep -q ":$(printf %04X "$port") [0-9A-F]*:[0-9A-F]* 0[^6] " /proc/net/tcp /proc/net/tcp6 2>/dev/null; then
+    hex=$(printf %04X "$port")
+    # a port is left to whoever has it, also as the near end of a connection; 06 is TIME_WAIT, which keeps nobody from it
+    if grep -q ":$hex [0-9A-F]*:[0-9A-F]* 0[^6] " /proc/net/tcp /proc/net/tcp6 2>/dev/null; then
       said="port $port is in use"
-    elif said=$("$sshd" -f "$folder/sshd_config" -p "$port" 2>&1 </dev/null); then
+      continue
+    fi
+    # not as a daemon: that one returns before it listens, and who comes at once is refused
+    setsid "$sshd" -D -E "$folder/sshd.log" -f "$folder/sshd_config" -p "$port" </dev/null >/dev/null 2>&1 &
+    tries=0
+    while [ ! -s "$folder/sshd.pid" ] && runs "$!" && [ "$tries" -lt 200 ]; do # it writes that once it listens
+      tries=$((tries + 1))
+      sleep 0.1
+    done
+    # sshd goes on without a word where it gets the port of IPv6 alone
+    if [ ! -s "$folder/sshd.pid" ]; then
+      said=$(cat "$folder/sshd.log" 2>/dev/null || :)
+    elif [ -r /proc/net/tcp ] && ! grep -q " 00000000:$hex 00000000:0000 0A " /proc/net/tcp; then
+      said="port $port is in use"
+    else
       echo "port $port"
       return
     fi
+    kill -s KILL "$!" 2>/dev/null || :
+    rm -f "$folder/sshd.pid"
   done
   echo "port none $(echo "$said" | tail -n 1)"
 }

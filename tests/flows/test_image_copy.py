@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -25,6 +26,7 @@ from taco_launch.remote.local import Local
 from taco_launch.setup import paths
 from taco_launch.setup.image_copy import Given
 from tests.conftest import eventually
+from tests.patience import patience
 
 _SSH, _SSHD = shutil.which("ssh"), shutil.which("sshd", path=f"/usr/sbin:{os.environ['PATH']}")
 pytestmark = [
@@ -117,32 +119,37 @@ class Site:
 
 
 @pytest.fixture
-def slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the controller send little at a time, and take its time."""
+def slow(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Have the controller send little at a time, and no more than a quarter before the event is set."""
     monkeypatch.setattr(image_copy, "_LEAST", 1 << 16)
     monkeypatch.setattr(image_copy, "_MOST", 1 << 16)
     monkeypatch.setattr(image_copy, "_TELL_SECONDS", 0.0)
     monkeypatch.setattr(image_copy, "_AGAIN_SECONDS", 0.1)
     at = image_source.Stream.at
+    go_on = threading.Event()
 
     def slowly(stream: image_source.Stream, offset: int, length: int) -> bytes:
-        time.sleep(0.1)
+        if offset >= stream.size // 4:
+            go_on.wait(patience(30))
         return at(stream, offset, length)
 
     monkeypatch.setattr(image_source.Stream, "at", slowly)
+    return go_on
 
 
-@pytest.mark.usefixtures("slow")
-def test_who_takes_from_a_host_that_dies_goes_on_with_another_where_it_was(tmp_path: Path) -> None:
+def test_who_takes_from_a_host_that_dies_goes_on_with_another_where_it_was(
+    tmp_path: Path, slow: threading.Event
+) -> None:
     site = Site(tmp_path, 4, 2 << 20)
     second = site.hosts[1]
 
     def dies(step: Step) -> None:
         """Have gpu2, which gpu4 takes from, end in the middle, with all that runs there."""
-        if step.host == "gpu4" and not second.gone and 0 < int(step.what.split()[2]) < 50:
+        if step.host == "gpu4" and not second.gone and int(step.what.split()[2]):
             second.gone = True
             subprocess.run(("pkill", "-9", "-f", f"{second.folder}/run"), check=False)
             shutil.rmtree(second.folder / "run", ignore_errors=True)
+            slow.set()
 
     failed = image_copy.copy(Fanout(tuple(site.hosts)), site.inventory, GIVEN, dies, site.said.append)
     assert list(failed) == ["gpu2"]
@@ -194,8 +201,8 @@ def test_a_port_that_a_connection_leaves_from_is_no_port_to_serve_at(tmp_path: P
     assert site.sent == len(site.data), site.said
 
 
-@pytest.mark.usefixtures("slow")
-def test_a_slow_line_carries_it_packed(tmp_path: Path) -> None:
+def test_a_slow_line_carries_it_packed(tmp_path: Path, slow: threading.Event) -> None:
+    slow.set()
     site = Site(tmp_path, 1, 1)
     site.data = bytes(range(256)) * 2048
     (tmp_path / "image.tar").write_bytes(site.data)

@@ -147,8 +147,8 @@ case $verb in
     : >"$folder/beat"
     # shellcheck disable=SC2016 # the inner shell's
     setsid /bin/sh -c 'while sleep 2; do
+        [ "$(cat "$1/own" 2>/dev/null)" = "$$" ] || exit 0 # the folder is that of a later copy, or of none
         [ -n "$(find "$1/beat" -mmin -2 2>/dev/null)" ] || exec /bin/sh "$1/image_copy.sh" "$1" end
-        [ "$(cat "$1/own" 2>/dev/null)" = "$$" ] || exit 0
       done' watch "$folder" </dev/null >/dev/null 2>&1 &
     echo "$!" >"$folder/own"
     serve "$@"

@@ -4,12 +4,16 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, NamedTuple, Optional, Tupl
 
 from taco_launch import state
 from taco_launch.agent import records
+from taco_launch.agent.bounded import bounded
 from taco_launch.agent.folders import JobFolder
-from taco_launch.model.codec import to_json
-from taco_launch.model.jobs import JobSpec, JobState, RankEnd
+from taco_launch.model.codec import from_json, to_json
+from taco_launch.model.jobs import Finding, JobSpec, JobState, RankEnd
 
 if TYPE_CHECKING:  # it has tables of what programs say, and a job that went well needs none of them
     from taco_launch.agent.why import Told
+
+# CPU time for what the logs tell: of a whole job's, a second at most is used.
+_EXPLAIN_SECONDS = 20
 
 
 class End(NamedTuple):
@@ -39,11 +43,21 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: End) -
     job_state, code, reason = state.verdict(end.np, len(end.started), failure, end.code, end.cut_short, each)
     told: Optional[Told] = None
     if job_state is JobState.FAILED:
-        from taco_launch.agent.why import explained  # noqa: PLC0415
+        from taco_launch.agent.why import Told, explained  # noqa: PLC0415
 
         first = end.started.get(0, end.here)
         ended_itself = end.cut_short is None
-        reason, told = explained(folder, reason, failure, len(end.started), first, ended_itself=ended_itself)
+        short = reason
+
+        def explain() -> Any:
+            found = explained(folder, short, failure, len(end.started), first, ended_itself=ended_itself)
+            return found[0], to_json(found[1].findings), found[1].line
+
+        answer = bounded(explain, _EXPLAIN_SECONDS)
+        if answer is None:
+            reason = f"{reason}; its logs could not be looked through within {_EXPLAIN_SECONDS} s"
+        else:
+            reason, told = answer[0], Told(tuple(from_json(Finding, each) for each in answer[1]), answer[2])
     reason = "; ".join(filter(None, (reason, *end.notes)))
     data: Dict[str, Any] = {}
     host = end.lost_host

@@ -12,7 +12,9 @@ from taco_launch.model.found import Absent, Found, Unknown
 from taco_launch.model.hardware import Adapters, Hca, PciDevice, Rdma
 
 # ofed_info -s: MLNX_OFED_LINUX-5.4-1.0.3.0: ; the first line of ofed_info: MLNX_OFED_LINUX-4.4-1.0.0.0 (OFED-4.4-1.0.0):
-OFED = re.compile(r"^([A-Za-z][\w.-]*-[0-9][\w.-]*)(?: \(OFED-[0-9][\w.-]*\))?:$", re.ASCII | re.MULTILINE)
+OFED = re.compile(
+    r"^([A-Za-z][\w.-]{0,60}-[0-9][\w.-]{0,40})(?: \(OFED-[0-9][\w.-]{0,40}\))?:$", re.ASCII | re.MULTILINE
+)
 SYSFS = "/sys/class/infiniband"
 _OWN = {"node_guid": "guid", "hca_type": "type", "fw_ver": "firmware"}
 _PORT = {"state": "state", "phys_state": "physical", "link_layer": "link_layer", "rate": "rate"}

@@ -17,6 +17,8 @@ _MODULES = re.compile(
     r"Module\s+Size\s+Used by|\w+ [0-9]+ [0-9]+ (?:-|\S+,) (?:Live|Loading|Unloading) 0x|"
     r"[a-z]\w*\s{2,}[0-9]{4,9}\s+[0-9]{1,4}(?:\s+[\w,]+)?\s*$"
 )
+# No tool's line is longer; what a pattern does with one may take the square of its length.
+_LONGEST = 1 << 13
 _KNOWN = (
     "nvidia-smi (topo -m, --query-gpu and --query-compute-apps with --format=csv, -L, -q -x), show_gids, ibdev2netdev, "
     "ibv_devinfo -v, lsmod, ofed_info -s, the probe's answer, a copy of /sys/class/infiniband"
@@ -51,7 +53,11 @@ def recognise(text: str) -> Tuple[Capture, ...]:
     """
     found: List[Capture] = []
     strange: List[str] = []
-    blocks = _blocks(pasted(text))
+    plain_text = pasted(text)
+    long = next((number for number, line in enumerate(plain_text.split("\n"), 1) if len(line) > _LONGEST), None)
+    if long is not None:
+        return (Capture("", Unknown(f"line {long} is longer than {_LONGEST} characters, and no tool's is")),)
+    blocks = _blocks(plain_text)
     for place, (command, block) in enumerate(blocks):
         captures = _captures(block)
         greeting = place == 0 and len(blocks) > 1

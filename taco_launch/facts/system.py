@@ -97,14 +97,22 @@ def disk(text: str) -> Found[Tuple[Disk, ...]]:
         return Unknown(f"df -PkT: no header is there: {shown(text)}")
     found = []
     for row in rows[begin + 1 :]:
-        match = re.fullmatch(
-            r"\S.*?\s+(\S+)\s+([0-9]{1,16})\s+[0-9]{1,16}\s+(-?[0-9]{1,16})\s+(?:[0-9]{1,3}%|-)\s+(/.*)", row
-        )
+        words = list(re.finditer(r"\S+", row))
+        at = next((place for place in range(1, len(words) - 5) if _is_row_from(words[place:])), None)
         # A device's name may hold spaces; busybox moves a type to the right behind a long name, and nothing to the left.
-        if match is None or match.start(1) < rows[begin].index("Type"):
+        if at is None or words[at].start() < rows[begin].index("Type"):
             return Unknown(f"df -PkT: {shown(row)} is not understood")
-        found.append(Disk(match[4], match[1], int(match[2]) << 10, max(int(match[3]), 0) << 10))
+        kind, size, _used, free, _share, folder = words[at : at + 6]
+        path = row[folder.start() :].rstrip()
+        found.append(Disk(path, kind[0], int(size[0]) << 10, max(int(free[0]), 0) << 10))
     return tuple(found)
+
+
+def _is_row_from(words: "List[re.Match[str]]") -> bool:
+    """Return whether the words from a type on are those of a row of df: size, used and free, the share in use, a path."""
+    _kind, size, used, free, share, path = (word[0] for word in words[:6])
+    numbers = all(re.fullmatch("[0-9]{1,16}", word) for word in (size, used)) and re.fullmatch("-?[0-9]{1,16}", free)
+    return bool(numbers and re.fullmatch("[0-9]{1,3}%|-", share) and path.startswith("/"))
 
 
 def _instant(text: str) -> Optional[Tuple[float, float]]:

@@ -6,7 +6,7 @@ from typing import Tuple
 # Of each line below a key no more than so many characters are looked at.
 LINE = 400
 # The characters around a key that a pattern is given of the key's own line, before and after it.
-_BEFORE, _AFTER = 512, 2048
+_BEFORE, _AFTER = 256, 1024
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
 _TAGS = re.compile(r"\[\d+(?:,\d+)?\]<std(?:out|err|diag)>: ?")

@@ -291,8 +291,9 @@ MPI = (
         "not connected, or the GID index[[index? ({index})]] is of the wrong network.",
         "ping that address[[device? from the interface of {device}]] (ibdev2netdev names it); show_gids, and "
         "UCX_IB_GID_INDEX= the index of RoCE v2 with the IPv4 address. Without RDMA: --mca pml ob1 --mca btl tcp,self.",
-        r"ibv_create_ah\((?:[^)\r\n]*?dgid=(?P<peer>[^\s)]+))?(?:[^)\r\n]*?sgid_index=(?P<index>\d+))?[^)\r\n]*\)"
-        r"(?:[^\r\n]{1,30}? on (?P<device>[^\s:]+(?::\d+)?))?[^\r\n]*(?:failed|timed out)",
+        # Each part by itself, as an assertion is not tried again: else a line made for it takes minutes.
+        r"ibv_create_ah\((?=(?:[^)\r\n]{0,300}?dgid=(?P<peer>[^\s)]{1,64}))?)(?=(?:[^)\r\n]{0,300}?sgid_index=(?P<index>\d{1,4}))?)"
+        r"[^)\r\n]{0,400}\)(?=(?:[^\r\n]{1,30}? on (?P<device>[^\s:]{1,32}(?::\d{1,3})?))?)(?=[^\r\n]{0,300}?(?:failed|timed out))",
     ),
     Signature(
         "openib-unused",

@@ -48,7 +48,7 @@ NCCL = (
         "{host} could not lock memory for RDMA: the memlock limit of that process is too low.",
         "docker run --ulimit memlock=-1:-1 --cap-add IPC_LOCK; without a container, limits.conf or LimitMEMLOCK of sshd. "
         "Check through mpirun, not in a login: mpirun ... bash -c 'ulimit -l'.",
-        r"ibv_(?:exp_reg_mr|reg_mr|create_qp|create_cq)\w*(?![^\r\n]*(?:Bad address|Invalid argument))[^\r\n]{0,80}?"
+        r"ibv_(?:exp_reg_mr|reg_mr|create_qp|create_cq)\w{0,20}(?!\w|[^\r\n]{0,160}(?:Bad address|Invalid argument))[^\r\n]{0,80}?"
         r"(?:failed|Cannot allocate memory)"
         r"|to allocate some locked memory|set max locked memory",
     ),

@@ -237,7 +237,7 @@ SYSTEM = (
         "symbols, or that one was updated since.",
         "Install MLNX_OFED first and the NVIDIA driver (or nv_peer_mem) again after it, so that it is built against it; "
         "then modprobe nvidia-peermem.",
-        r"could not insert '?(?:module )?(?P<module>nv[\w-]*peer[\w-]*)'?: (?P<why>Invalid argument|Unknown symbol[^(\r\n]*"
+        r"could not insert '?(?:module )?(?P<module>nv[\w-]{0,20}?peer[\w-]{0,20})'?: (?P<why>Invalid argument|Unknown symbol[^(\r\n]*"
         r"[^(\s]|(?!Required key)[^\r\n]*\S)",
     ),
     Signature(
@@ -246,7 +246,7 @@ SYSTEM = (
         "The GPUDirect module {module} was built against another RDMA driver than the one that is loaded.",
         "Build it again: dkms status names it, dkms install --force NAME/VERSION builds it (with the headers of the "
         "kernel that runs: ls /lib/modules/$(uname -r)/build), or reinstall the NVIDIA driver; then modprobe {module}.",
-        r"(?P<module>nv[\w-]*peer[\w-]*): Unknown symbol ib_(?:un)?register_peer_memory_client",
+        r"(?<![\w-])(?P<module>nv[\w-]{0,20}?peer[\w-]{0,20}): Unknown symbol ib_(?:un)?register_peer_memory_client",
         unless=("peermem-not-built",),
     ),
     Signature(
@@ -255,21 +255,21 @@ SYSTEM = (
         "The GPUDirect module {module} was built against another NVIDIA driver than the one that is loaded.",
         "Build it again: dkms status names it, dkms install --force NAME/VERSION builds it (with the headers of the "
         "kernel that runs: ls /lib/modules/$(uname -r)/build), or reinstall the NVIDIA driver; then modprobe {module}.",
-        r"(?P<module>nv[\w-]*peer[\w-]*): (?:Unknown symbol|disagrees about version of symbol) nvidia_p2p_",
+        r"(?<![\w-])(?P<module>nv[\w-]{0,20}?peer[\w-]{0,20}): (?:Unknown symbol|disagrees about version of symbol) nvidia_p2p_",
     ),
     Signature(
         "peermem-missing",
         ("FATAL: Module nv",),
         "There is no kernel module {module} on {host}.",
         "nvidia-peermem comes with the driver from version 470 on; for older ones build nv_peer_mem.",
-        r"Module (?P<module>nv[\w-]*peer[\w-]*) not found",
+        r"Module (?P<module>nv[\w-]{0,20}?peer[\w-]{0,20}) not found",
     ),
     Signature(
         "peermem-in-use",
         (" is in use",),
         "The GPUDirect module {module} cannot be unloaded on {host}: GPU memory is registered with it, or a module uses it.",
         "End what uses it first: nvidia-smi and fuser -v /dev/infiniband/uverbs* name the processes; or reboot {host}.",
-        r"(?i)module '?(?P<module>nv[\w-]*peer[\w-]*)'? is in use",
+        r"(?i)module '?(?P<module>nv[\w-]{0,20}?peer[\w-]{0,20})'? is in use",
     ),
     Signature(
         "module-key",

@@ -272,7 +272,7 @@ TRAINING = (
         "Hand on the path: -x LD_LIBRARY_PATH (sshd in a container drops the image's environment), or install it; check: "
         "ldconfig -p | grep {library}.",
         # NCCL and TensorFlow say so of libraries that they can do without.
-        r"^(?!.*(?:NCCL INFO |dlerror)).*?(?P<library>[\w.+-]+\.so[\w.]*): cannot open shared object file",
+        r"^(?!.*(?:NCCL INFO |dlerror)).*?(?<![\w.+-])(?P<library>(?=[\w.+-]{1,100}?\.so)[\w.+-]{1,120}): cannot open shared object file",
         survived=True,
     ),
     Signature(

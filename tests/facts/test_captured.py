@@ -154,7 +154,7 @@ def test_subjects_of_another_host_were_not_asked() -> None:
         (json.dumps(document(read([("gids", case("show_gids_bond"))])[0])).encode(), "JSON document of taco-launch"),
         (b'{"hosts": [], "differences": [], "fabric": null, "failed": []}', "JSON document of taco-launch"),
         (b'{"name": "mlx5_0"}', "not an output that is known"),
-        (b"[" * 100_000, "not an output that is known"),
+        (b"[" * 100_000, "is longer than 8192 characters"),
     ],
     ids=["gzip", "utf-16", "of one host", "of several hosts", "other JSON", "deep JSON"],
 )

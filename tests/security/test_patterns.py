@@ -1,0 +1,123 @@
+"""What ranks and hosts print is searched with many patterns: no text may keep one of them busy for long."""
+
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from taco_launch.facts import system
+from taco_launch.facts.recognise import recognise
+from taco_launch.signatures.lines import around
+from taco_launch.signatures.table import TABLE
+
+if sys.version_info >= (3, 11):
+    import re._parser as parser
+else:
+    import sre_parse as parser
+
+# CPU seconds for one line: of the patterns as they are the slowest takes 0.03, of those that were attacked 2 to 176.
+MOST = 0.5
+# What may be a character of a set, the first that is in it.
+LETTERS = "a1 x:/[]-.A_\t,="
+
+
+def text_of(items: Sequence[tuple[Any, Any]]) -> str:
+    """Return a text that a part of a pattern matches, as short as can be."""
+    return "".join(one_of(str(kind), value) for kind, value in items)
+
+
+def one_of(kind: str, value: Any) -> str:
+    if kind == "LITERAL":
+        return chr(int(value))
+    if kind == "IN":
+        inside = any(str(name) == "NEGATE" for name, _each in value)
+        return next((letter for letter in LETTERS if any(is_in(letter, *each) for each in value) != inside), "a")
+    if kind in ("MAX_REPEAT", "MIN_REPEAT"):
+        least, most, part = value
+        return text_of(part) * int(min(max(least, 1 if most else 0), 40))
+    if kind == "SUBPATTERN":
+        return text_of(list(value[-1]))
+    if kind == "BRANCH":
+        return text_of(value[1][0])
+    return "x" if kind in ("ANY", "NOT_LITERAL") else ""
+
+
+def is_in(letter: str, kind: Any, value: Any) -> bool:
+    """Return whether a letter is in a part of a set."""
+    if str(kind) == "RANGE":
+        return bool(value[0] <= ord(letter) <= value[1])
+    if str(kind) == "CATEGORY":
+        name = str(value)
+        known = {"WORD": letter.isalnum() or letter == "_", "DIGIT": letter.isdigit(), "SPACE": letter.isspace()}
+        return known[name.rpartition("_")[2]] != ("_NOT_" in name)
+    return str(kind) == "LITERAL" and value == ord(letter)
+
+
+def pumped(items: Sequence[tuple[Any, Any]], before: str = "") -> Iterator[tuple[str, str]]:
+    """Give (what stands before, what is repeated) for each part of a pattern that may be long."""
+    for place, (kind, value) in enumerate(items):
+        head = before + text_of(items[:place])
+        if str(kind) in ("MAX_REPEAT", "MIN_REPEAT") and value[1] > 20:
+            unit = text_of(value[2])
+            yield from (
+                (head, unit),
+                ("", head),
+                ("", head + unit),
+                ("", head + unit + text_of(items[place + 1 :])[:-1]),
+            )
+            yield from pumped(value[2], head)
+        elif str(kind) == "SUBPATTERN":
+            yield from pumped(value[-1], head)
+        elif str(kind) == "BRANCH":
+            for branch in value[1]:
+                yield from pumped(branch, head)
+
+
+def seconds(pattern: "re.Pattern[str]", text: str) -> float:
+    """Return the CPU time of a search; a short text first, which tells whether the whole one need be tried at all."""
+    for shown in (text[:320], text):
+        begin = time.process_time()
+        pattern.search(shown)
+        took = time.process_time() - begin
+        if took < 0.0005:
+            break
+    return took
+
+
+def slowest(pattern: str) -> float:
+    compiled = re.compile(pattern)
+    lines = (
+        head + (unit or "x") * (4000 // len(unit or "x")) + tail
+        for head, unit in set(pumped(parser.parse(pattern).data))
+        for tail in ("", "\0!")
+    )
+    return max((seconds(compiled, around(line, 0, 0, len(line))) for line in lines), default=0.0)
+
+
+@pytest.mark.parametrize("entry", [each for each in TABLE if each.pattern], ids=lambda entry: entry.name)
+def test_no_line_keeps_a_signature_busy(entry: Any) -> None:
+    assert slowest(entry.pattern) < MOST
+
+
+def test_a_pattern_that_was_attacked_is_found() -> None:
+    assert (
+        slowest(r"^(?!.*(?:NCCL INFO |dlerror)).*?(?P<library>[\w.+-]+\.so[\w.]*): cannot open shared object file")
+        > MOST
+    )
+
+
+@pytest.mark.parametrize("unit", [" port 1 x", "MLNX_OFED-1", "GPU0 ", "a ", "::", "0000:"])
+def test_no_capture_keeps_its_readers_busy(unit: str) -> None:
+    begin = time.process_time()
+    for length in (8_000, 1_000_000):
+        recognise(unit * (length // len(unit)) + "\n")
+    assert time.process_time() - begin < 10 * MOST
+
+
+def test_no_row_of_df_keeps_its_reader_busy() -> None:
+    begin = time.process_time()
+    system.disk("Filesystem Type 1024-blocks Used Available Capacity Mounted on\nx" + " " * 100_000 + "y\n")
+    assert time.process_time() - begin < MOST

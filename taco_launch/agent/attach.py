@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
 from taco_launch import state
-from taco_launch.agent import facts, leases, processes, program, roots
+from taco_launch.agent import facts, leases, processes, program, roots, untrusted
 from taco_launch.agent.folders import JobFolder, make_private, require_local_disk
 from taco_launch.agent.protocol import dump
 from taco_launch.errors import FAILED, OK, TacoLaunchError
@@ -88,7 +88,7 @@ def _prepare(folder: JobFolder, job_id: str, agent: str) -> Optional[socket.sock
 
 def _start(folder: JobFolder, job_id: str, agent: str, leases_folder: str = "") -> None:
     environment = {**os.environ, leases.VARIABLE: leases_folder} if leases_folder else None
-    with _whole(folder), open(folder.debug, "ab") as debug:
+    with _whole(folder), open(folder.debug, "ab", opener=untrusted.opener) as debug:
         program.start(agent, "guard", str(folder.path), job_id, stderr=debug, environment=environment)
 
 

@@ -43,21 +43,21 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: End) -
     job_state, code, reason = state.verdict(end.np, len(end.started), failure, end.code, end.cut_short, each)
     told: Optional[Told] = None
     if job_state is JobState.FAILED:
-        from taco_launch.agent.why import Told, explained  # noqa: PLC0415
+        from taco_launch.agent import why  # noqa: PLC0415
 
         first = end.started.get(0, end.here)
         ended_itself = end.cut_short is None
         short = reason
 
         def explain() -> Any:
-            found = explained(folder, short, failure, len(end.started), first, ended_itself=ended_itself)
+            found = why.explained(folder, short, failure, len(end.started), first, ended_itself=ended_itself)
             return found[0], to_json(found[1].findings), found[1].line
 
         answer = bounded(explain, _EXPLAIN_SECONDS)
         if answer is None:
             reason = f"{reason}; its logs could not be looked through within {_EXPLAIN_SECONDS} s"
         else:
-            reason, told = answer[0], Told(tuple(from_json(Finding, each) for each in answer[1]), answer[2])
+            reason, told = answer[0], why.Told(tuple(from_json(Finding, each) for each in answer[1]), answer[2])
     reason = "; ".join(filter(None, (reason, *end.notes)))
     data: Dict[str, Any] = {}
     host = end.lost_host

@@ -96,7 +96,7 @@ class Events:
     def __init__(self, folder: JobFolder) -> None:
         """Open the file for appending."""
         self._folder = folder
-        self._file = os.open(folder.events, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        self._file = untrusted.open_regular(folder.events, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         size = os.fstat(self._file).st_size
         # A line that a crash or a full disk cut short is ended first.
         self._pending = b"\n" if size and os.pread(self._file, 1, size - 1) != b"\n" else b""
@@ -183,7 +183,7 @@ class Reader:
 
 def try_lock(folder: JobFolder) -> Optional[int]:
     """Take the job's lock, which its supervisor holds for life; None when it is held. Close the result to let it go."""
-    descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = untrusted.open_regular(folder.lock, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -3,11 +3,12 @@
 A job that waits has no supervisor, and is left alone; only what somebody asks of it, to be stopped or suspended, is done.
 """
 
+import contextlib
 import os
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch import state
-from taco_launch.agent import facts, processes, records, ssh, wake
+from taco_launch.agent import facts, processes, records, ssh, untrusted, wake
 from taco_launch.agent.folders import JobFolder, Jobs
 from taco_launch.errors import FAILED, NO_JOB, SIGNAL_BASE, NoJobError, TacoLaunchError
 from taco_launch.model.jobs import Event, JobRecord, JobSpec, JobState
@@ -85,9 +86,9 @@ def _lose(folder: JobFolder, found: JobRecord, roots: Iterable[Tuple[int, int]])
     notes = [left(told), *_elsewhere(folder, found, recorded)]
     events = records.Events(folder)
     reason = "the host restarted" if len(here) < len(recorded) else "its supervisor was killed"
-    debug = folder.debug.read_text(encoding="utf-8", errors="replace").splitlines() if folder.debug.exists() else []
-    if debug:
-        reason += f" (its last words: {debug[-1]}; see {folder.debug})"
+    with contextlib.suppress(OSError):
+        if words := untrusted.last_line(folder.debug):
+            reason += f" (its last words: {words}; see {folder.debug})"
     reason = "; ".join(filter(None, (reason, *notes)))
     code = FAILED if found.started else NO_JOB
     again = None if is_asked(folder) else _again(folder, found, code)

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch import queue, state
-from taco_launch.agent import occupancy, program, records, recovery, removal, wake
-from taco_launch.agent.folders import Jobs, private, state_folder
+from taco_launch.agent import occupancy, program, records, recovery, removal, untrusted, wake
+from taco_launch.agent.folders import Jobs, state_folder
 from taco_launch.agent.refusal import held_up
 from taco_launch.agent.waiting import Entry, Shelf, Words, wishes
 from taco_launch.agent.watchers import Watchers, Wish
@@ -225,7 +225,7 @@ class Scheduler:
         folder = self._shelf.folder(entry)
         try:
             agent = os.path.realpath(folder.agent)  # a job keeps the agent that it was submitted with
-            with open(folder.debug, "ab", opener=private) as debug:
+            with open(folder.debug, "ab", opener=untrusted.opener) as debug:
                 words = ("run", str(folder.path), str(lock))
                 entry.process = program.start(agent, *words, stderr=debug, environment=wake.environment(), keep=(lock,))
         except OSError as error:
@@ -272,8 +272,8 @@ class Scheduler:
 
     def _give_up(self, entry: Entry) -> None:
         folder = self._shelf.folder(entry)
-        words = folder.debug.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        told = f": {words[-1]}" if words else ""
+        words = untrusted.last_line(folder.debug)
+        told = f": {words}" if words else ""
         reason = f"its supervisor ended {_MOST_FAILURES} times without a word{told}; see {folder.debug}"
         records.ended(records.Events(folder), JobState.LOST, NO_JOB, reason)
         folder.caller.unlink(missing_ok=True)

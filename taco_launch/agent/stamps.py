@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
 
+from taco_launch.agent import untrusted
+
 # A place, and the time of what begins there.
 Stamp = Tuple[int, int]
 
@@ -162,7 +164,7 @@ def first_since(segments: List[Tuple[int, Path]], since: int) -> Optional[int]:
     """Give the place of the first bytes that came at `since` or later, or nobody knows when; None where there are none."""
     for start, path in segments:
         try:
-            with open(beside(path), "rb") as index:
+            with open(beside(path), "rb", opener=untrusted.opener) as index:
                 for page in iter(lambda: index.read(_PAGE), b""):
                     for place, at in _whole(page):
                         if at >= since or not at:

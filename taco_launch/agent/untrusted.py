@@ -32,6 +32,11 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     return file
 
 
+def opener(path: str, flags: int) -> int:
+    """Open a regular file for open(), which makes it for its owner only, whatever the umask. Raises as `open_regular` does."""
+    return open_regular(Path(path), flags)
+
+
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[int]:
     """Open a regular file to read while the block runs. Raises as `open_regular` does."""
@@ -61,6 +66,17 @@ def read(path: Path, most: int) -> bytes:
     """Return the content of a regular file of at most `most` bytes. Raises as `open_regular` and `content` do."""
     with opened(path) as file:
         return content(file, most)
+
+
+def last_line(path: Path, most: int = 4096) -> str:
+    """Return the last line of a regular file that is not blank, as far as its last `most` bytes hold it; "" where none is.
+
+    Raises as `open_regular` does.
+    """
+    with opened(path) as file:
+        size = os.fstat(file).st_size
+        text = os.pread(file, most, max(0, size - most)).decode("utf-8", "replace")
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def describe(path: Path) -> str:

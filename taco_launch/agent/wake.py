@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Callable, Dict, Optional
 
 from taco_launch import queue
-from taco_launch.agent import program, records
-from taco_launch.agent.folders import JobFolder, Jobs, make_private, private
+from taco_launch.agent import program, records, untrusted
+from taco_launch.agent.folders import JobFolder, Jobs, make_private
 from taco_launch.errors import TacoLaunchError
 from taco_launch.launch.env import JOB_ID, JOB_NAME, SERVICE
 from taco_launch.model.jobs import JobRecord, JobState
@@ -66,7 +66,7 @@ def start(jobs: Jobs, agent: str, lock: int) -> None:
     try:
         path = jobs.queue / _LOG
         long = path.exists() and path.stat().st_size > _LOG_BYTES
-        with open(path, "wb" if long else "ab", opener=private) as log:
+        with open(path, "wb" if long else "ab", opener=untrusted.opener) as log:
             subprocess.Popen(
                 program.argv(agent, "schedule", str(lock)),
                 cwd="/",
@@ -109,7 +109,7 @@ def awaits_its_turn(record: JobRecord) -> bool:
 def is_locked(folder: JobFolder) -> bool:
     """Say whether somebody has a job's lock: its supervisor, or who writes its events for a moment."""
     try:
-        descriptor = os.open(folder.lock, os.O_RDONLY)
+        descriptor = untrusted.open_regular(folder.lock)
     except OSError:
         return False
     try:

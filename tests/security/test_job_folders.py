@@ -1,0 +1,82 @@
+"""A rank may write into its job's folder: what lies there keeps no command waiting, and no code opens it any other way."""
+
+import ast
+import os
+from pathlib import Path
+
+import pytest
+
+import taco_launch.agent
+from taco_launch.agent import records, stamps, untrusted, wake
+from taco_launch.agent.folders import JobFolder
+
+AGENT = Path(taco_launch.agent.__file__).parent
+# What is opened by name and is not in a folder that others may write: of the kernel, of this process, of the agent itself.
+OWN = {
+    "hosted.py: open(os.devnull, 'rb')",
+    "forked.py: open(2, 'w', buffering=1, encoding='utf-8', errors='backslashreplace', closefd=False)",
+    "mps.py: open(f'{own[_LOGS]}/said', 'a+b')",
+    "ssh.py: open(agent, 'rb')",
+    "folders.py: open(path, 'w', encoding='utf-8', opener=private)",
+    "ports.py: (process / 'comm').read_text('utf-8', 'replace')",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> JobFolder:
+    found = JobFolder(tmp_path / "job")
+    found.path.mkdir()
+    return found
+
+
+def test_a_fifo_keeps_nobody_waiting(folder: JobFolder) -> None:
+    for name in (folder.lock, folder.events, folder.debug):
+        os.mkfifo(name)
+    assert not wake.is_locked(folder)
+    with pytest.raises(OSError, match="not a regular file"):
+        records.try_lock(folder)
+    with pytest.raises(OSError, match="not a regular file"):
+        records.Events(folder)
+    with pytest.raises(OSError, match="not a regular file"):
+        untrusted.last_line(folder.debug)
+    log = folder.path / "log"
+    os.mkfifo(stamps.beside(log))
+    assert stamps.first_since([(7, log)], 0) == 7
+
+
+def test_a_link_is_not_followed(folder: JobFolder, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("untouched")
+    for name in (folder.lock, folder.events):
+        name.symlink_to(other)
+    for act in (records.try_lock, records.Events):
+        with pytest.raises(OSError, match="symbolic"):
+            act(folder)  # type: ignore[operator]
+    assert other.read_text() == "untouched"
+
+
+def test_the_last_line_of_a_file_of_any_size(tmp_path: Path) -> None:
+    file = tmp_path / "debug.log"
+    with file.open("wb") as out:
+        out.truncate(1 << 40)  # sparse: read whole it would take all memory
+        out.seek(0, os.SEEK_END)
+        out.write(b"\nits last words\n\n")
+    assert untrusted.last_line(file) == "its last words"
+    file.write_text("")
+    assert untrusted.last_line(file) == ""
+
+
+def test_the_agent_opens_files_in_one_way() -> None:
+    found = set()
+    for file in sorted(AGENT.glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            text = ast.unparse(node)
+            named = isinstance(node.func, ast.Name) and node.func.id == "open"
+            read = isinstance(node.func, ast.Attribute) and node.func.attr in ("read_text", "read_bytes")
+            kernels = "/proc/" in text or "/sys/" in text
+            given = named and ("opener=untrusted.opener" in text or text.startswith("open(descriptor"))
+            if (named or read) and not kernels and not given:
+                found.add(f"{file.name}: {text}")
+    assert found <= OWN, found - OWN

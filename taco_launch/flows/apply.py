@@ -10,6 +10,8 @@ from typing import Literal
 from taco_launch.agent.folders import make_private, private
 from taco_launch.errors import HostError
 from taco_launch.frozen import dataclass
+from taco_launch.remote.answers import understood
+from taco_launch.remote.lines import lines
 from taco_launch.remote.transport import Transport, last_words
 from taco_launch.setup import batch
 from taco_launch.setup.ops import Op, Stage
@@ -114,9 +116,9 @@ def apply(
         tell(Step(host, ops[number].stage, ops[number].name, "begins"))
 
     marker = f"taco-{secrets.token_hex(8)}"
-    with transport.tail(batch.command(ops, marker, typed)) as stream:
-        lines = iter(stream.readline, b"")
-        outcome = batch.read(lines, marker, begin, lambda: tell(Step(host, stage, "", "waits")))
+    with transport.tail(batch.command(ops, marker, typed)) as stream, understood(host, "set-up"):
+        said = lines(stream, host, "set-up")
+        outcome = batch.read(said, marker, begin, lambda: tell(Step(host, stage, "", "waits")))
     if outcome.stale:
         return False
     try:

@@ -19,6 +19,7 @@ from taco_launch.inventory.ranges import fold
 from taco_launch.model.hosts import Inventory
 from taco_launch.remote.answers import understood
 from taco_launch.remote.fanout import Fanout
+from taco_launch.remote.lines import lines as bounded_lines
 from taco_launch.remote.transport import Transport, last_words
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.image_copy import CONTROLLER, SLOW, Given, Seat, order, pays, source
@@ -26,7 +27,7 @@ from taco_launch.setup.image_copy import CONTROLLER, SLOW, Given, Seat, order, p
 _FOLDER = f"{paths.RUN}/image-copy"
 _SCRIPT = "image_copy.sh"
 _WRONG = 3
-_BEGIN_SECONDS, _TAKE_SECONDS, _CHECK_SECONDS = 90, 600, 3600
+_BEGIN_SECONDS, _TAKE_SECONDS, _CHECK_SECONDS = 90, 150, 3600
 # Ports after the one of the container's sshd, which is open between the hosts: a container may be there already.
 _PORTS = 10
 # What goes to a host in one command: as much as takes about so long.
@@ -88,6 +89,7 @@ class _Copy:
         self._ports: dict[str, str] = {}
         self._told: dict[str, float] = {}
         self._silent: dict[str, str] = {}  # why others cannot take it from a host
+        self._gave: dict[str, set[str]] = {}  # from which hosts each has taken
         self._sent = 0
         self._files = _files()
 
@@ -153,11 +155,24 @@ class _Copy:
             result = self._run(transport, ("check", self._stream.sha256), seconds=_CHECK_SECONDS, fails=(_WRONG,))
             if result.exit_code != _WRONG:
                 return
-            self._now(transport.name, 0)  # begins anew
+            self._distrust(transport.name)
         raise HostError(
             f"{transport.name}: {self._image}: what came is not what was sent, twice (SHA-256)",
             hint="is its disk or memory faulty? dmesg there",
         )
+
+    def _distrust(self, name: str) -> None:
+        """Have a host begin anew, from the controller alone: it cannot tell which of the others gave what is wrong."""
+        givers = self._gave.pop(name, set())
+        with self._changed:
+            seat = self._seats[name]
+            self._seats[name] = replace(seat, refused=seat.refused | self._seats.keys() - {name}, source=None)
+        self._now(name, 0)
+        if givers:
+            self._say(
+                f"{name}: what came from {fold(tuple(sorted(givers)))} is not what was sent (SHA-256): it takes all of it from "
+                "the controller"
+            )
 
     def _take(self, transport: Transport) -> None:
         name, failures = transport.name, 0
@@ -167,6 +182,7 @@ class _Copy:
                 if giver == CONTROLLER:
                     self._from_controller(transport)
                 else:
+                    self._gave.setdefault(name, set()).add(giver)
                     self._from_host(transport, giver)
             except HostError:
                 failures = 1 if self._seats[name].has > before else failures + 1
@@ -218,14 +234,16 @@ class _Copy:
         words = ("pull", giver, self._hosts[giver].address, self._ports[giver])
         why = ""
         with transport.tail(_command(words)) as lines:
-            for line in iter(lines.readline, b""):
+            for line in bounded_lines(lines, name, f"copy {self._image}"):
                 what, _, told = line.decode("utf-8", "replace").strip().partition(" ")
                 if what == "cut":
                     why = told or "the connection ended"
-                elif what == "has" and told.isdigit():
-                    if int(told) > self._seats[name].has:
+                elif what == "has":
+                    with understood(name, "how much it has of the copy"):
+                        has = self._size(told)
+                    if has > self._seats[name].has:
                         heard = time.monotonic()
-                    self._now(name, int(told))
+                    self._now(name, has)
                 above = self._seats[giver]
                 stalled = above.has > self._seats[name].has and time.monotonic() - heard > _STALLED_SECONDS
                 if above.gone or stalled:

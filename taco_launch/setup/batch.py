@@ -167,6 +167,9 @@ def read(
     """Read the answer of a batch, line by line as it comes; `begun` is called as each operation begins.
 
     `waits` is called where another set-up is waited for.
+
+    Raises:
+        ValueError: it is not the answer of a batch: the host has changed it.
     """
     start = f"{marker} ".encode()
     ran: list[Ran] = []
@@ -180,7 +183,9 @@ def read(
             last, said = int(told[2]), []
             begun(last)
         elif kind == b"end" and len(told) == 4:
-            ran.append(Ran(int(told[2]), int(told[3]), b"".join(said).strip(b"\n")))
+            if int(told[2]) != last:
+                raise ValueError(f"operation {int(told[2])} ends, and it is operation {last} that began")
+            ran.append(Ran(last, int(told[3]), b"".join(said).strip(b"\n")))
             said = []
         elif kind == b"wait":
             waits()

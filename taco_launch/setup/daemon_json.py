@@ -153,20 +153,20 @@ def read(text: str) -> dict[str, Any]:
     if not text.strip(_BLANKS):
         return {}
     try:
-        value = json.loads(text, parse_constant=_no_constant)
-        if not isinstance(value, dict):
-            raise NotOursError("line 1 column 1: not an object, which begins with '{'")
-        seen: set[tuple[int, str]] = set()
-        for member in _members(text):
-            if (member.of, member.name) in seen:
-                raise NotOursError(f"{where(text, member.place)}: the key {json.dumps(member.name)} is there twice")
-            seen.add((member.of, member.name))
+        value = json.loads(text, parse_constant=_no_constant, parse_int=_integer)
     except json.JSONDecodeError as error:
         raise NotOursError(f"line {error.lineno} column {error.colno}: {error.msg}") from None
     except _ConstantError as error:
         raise NotOursError(f"{where(text, text.find(str(error)))}: {error} is no JSON") from None
     except RecursionError:
         raise NotOursError("line 1 column 1: nested too deep") from None
+    if not isinstance(value, dict):
+        raise NotOursError("line 1 column 1: not an object, which begins with '{'")
+    seen: set[tuple[int, str]] = set()
+    for member in _members(text):
+        if (member.of, member.name) in seen:
+            raise NotOursError(f"{where(text, member.place)}: the key {json.dumps(member.name)} is there twice")
+        seen.add((member.of, member.name))
     return value
 
 
@@ -211,6 +211,13 @@ def where(text: str, place: int) -> str:
 
 class _ConstantError(ValueError):
     pass
+
+
+def _integer(digits: str) -> int:
+    """Return a number; Python refuses to read one of more than 4300 digits, and no setting has as many as 19."""
+    if len(digits) > 20:
+        raise _ConstantError(digits[:20])
+    return int(digits)
 
 
 def _no_constant(word: str) -> NoReturn:

@@ -1,6 +1,7 @@
 """One image to many hosts: here the hosts are folders of this machine, with a sshd each, and an engine that says where."""
 
 import fcntl
+import hashlib
 import os
 import shutil
 import socket
@@ -228,3 +229,43 @@ def test_a_host_without_room_is_told_and_keeps_no_other(tmp_path: Path) -> None:
         f"gpu1: copy train:1: {site.hosts[0].folder}/root/tmp: {takes}"
     ]
     assert site.whole(site.hosts[1])
+
+
+def test_a_host_that_gives_what_is_wrong_spoils_no_other(tmp_path: Path) -> None:
+    site = Site(tmp_path, 3, 1 << 18)
+    kept = site.hosts[0].folder / "root" / "tmp" / "taco-launch-image.tar"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"?" * len(site.data))  # it says that it has all of it, and that it is right
+    site.hosts[0].give("sha256sum", f"echo {hashlib.sha256(site.data).hexdigest()}")
+    assert site.copy() == {}
+    assert [site.whole(host) for host in site.hosts[1:]] == [True] * 2
+    assert any("what came from gpu1 is not what was sent (SHA-256)" in line for line in site.said), site.said
+
+
+def test_a_host_that_gives_without_an_end_fills_no_disk(tmp_path: Path) -> None:
+    site = Site(tmp_path, 2, 1 << 18)
+    site.hosts[1].give("ssh", "exec cat /dev/zero")
+    sizes: list[int] = []
+
+    def look(_step: Step) -> None:
+        sizes.extend(file.stat().st_size for file in site.hosts[1].streams)
+
+    assert image_copy.copy(Fanout(tuple(site.hosts)), site.inventory, GIVEN, look, site.said.append) == {}
+    assert max(sizes) <= len(site.data)
+    assert site.whole(site.hosts[1])
+
+
+def test_a_line_without_an_end_is_its_hosts_error(tmp_path: Path) -> None:
+    site = Site(tmp_path, 2, 1 << 18)
+    site.hosts[1].give("ssh", "sleep 60")
+    tail = Folder.tail
+
+    @contextmanager
+    def endless(host: Folder, command: Command) -> Iterator[IO[bytes]]:
+        with tail(host, replace(command, argv=("sh", "-c", "tr '\\0' 7 </dev/zero"))) as lines:
+            yield lines
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Folder, "tail", endless)
+        assert site.copy() == {}  # from the controller then
+    assert [site.whole(host) for host in site.hosts] == [True] * 2

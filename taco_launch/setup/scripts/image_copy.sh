@@ -172,18 +172,20 @@ case $verb in
     trap '' PIPE
     user=$(id -un)
     at=$(size_of "$stream")
-    rm -f "$folder/code"
+    rm -f "$folder/code" "$folder/pipe"
+    mkfifo "$folder/pipe"
     # ends with the process group, whose leader is told by a signal, or by a controller that hears no more
+    ssh -F /dev/null -i "$folder/key" -p "$3" -o BatchMode=yes -o IdentitiesOnly=yes -o StrictHostKeyChecking=yes \
+      -o "UserKnownHostsFile=$folder/known_hosts" -o GlobalKnownHostsFile=/dev/null -o HostKeyAlias=taco-launch-image \
+      -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3 -o LogLevel=ERROR -o Compression=no \
+      -o ForwardX11=no -c aes128-gcm@openssh.com,aes256-gcm@openssh.com,aes128-ctr,aes256-ctr \
+      "$user@$2" "$1 $at" </dev/null >"$folder/pipe" 2>"$folder/said" &
+    ssh=$!
+    # no more than there is: who gives may never end
     {
-      code=0
-      ssh -F /dev/null -i "$folder/key" -p "$3" -o BatchMode=yes -o IdentitiesOnly=yes -o StrictHostKeyChecking=yes \
-        -o "UserKnownHostsFile=$folder/known_hosts" -o GlobalKnownHostsFile=/dev/null -o HostKeyAlias=taco-launch-image \
-        -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3 -o LogLevel=ERROR -o Compression=no \
-        -o ForwardX11=no -c aes128-gcm@openssh.com,aes256-gcm@openssh.com,aes128-ctr,aes256-ctr \
-        "$user@$2" "$1 $at" </dev/null >>"$stream" 2>"$folder/said" || code=$?
-      echo "$code" >"$folder/code"
+      head -c "$(($(cat "$folder/size") - at))" <"$folder/pipe" >>"$stream" || :
+      echo ended >"$folder/code"
     } &
-    child=$!
     until [ -s "$folder/code" ]; do
       : >"$folder/beat"
       if ! echo "has $(size_of "$stream")"; then
@@ -193,7 +195,8 @@ case $verb in
       fi
       sleep 0.5
     done
-    wait "$child"
+    kill -s TERM "$ssh" 2>/dev/null || :
+    wait "$ssh" || :
     echo "has $(size_of "$stream")"
     [ "$(size_of "$stream")" -lt "$(cat "$folder/size")" ] || exit 0
     echo "cut $(tail -n 1 "$folder/said")"

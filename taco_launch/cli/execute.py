@@ -11,8 +11,8 @@ import click
 from taco_launch.cli import named_jobs
 from taco_launch.cli.completion import complete_job
 from taco_launch.cli.options import access_of, access_options, add_option, inventory_option, settings_of, talk_options
-from taco_launch.cli.terminal import Safe
 from taco_launch.errors import SIGNAL_BASE
+from taco_launch.remote.terminal import Safe
 
 
 @click.command("exec")

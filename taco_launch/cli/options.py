@@ -160,7 +160,7 @@ class Settings:
         if self.quiet:
             return
         if not re.sub(r"\n|\x1b\[[0-9;]*m", "", message).isprintable():
-            from taco_launch.cli.terminal import safe
+            from taco_launch.remote.terminal import safe
 
             message = safe(message)
         click.echo(message, err=True, color=None if colour_wanted() else False)

@@ -36,6 +36,16 @@ class Pipe(Protocol):
         """Say how the process ended (`exit code 1`), empty where that is not known."""
 
 
+class Errors(Protocol):
+    """Where a program's stderr goes."""
+
+    def write(self, data: bytes, /) -> int:
+        """Write a chunk."""
+
+    def flush(self) -> None:
+        """Have it appear."""
+
+
 class TtyRequiredError(Exception):
     """Sudo wants a terminal: to be tried again with one."""
 
@@ -309,7 +319,7 @@ class _Stream:
 class _Reader(io.RawIOBase):
     """A program's stdout as a file, as it comes; what it says on stderr is passed on to `errors`."""
 
-    def __init__(self, pipe: Pipe, what: Plan, started: Started, errors: IO[bytes]) -> None:
+    def __init__(self, pipe: Pipe, what: Plan, started: Started, errors: Errors) -> None:
         super().__init__()
         self._pipe = pipe
         self._what = what
@@ -358,6 +368,6 @@ class _Reader(io.RawIOBase):
             self._errors.flush()
 
 
-def reader(pipe: Pipe, what: Plan, started: Started, errors: IO[bytes]) -> IO[bytes]:
+def reader(pipe: Pipe, what: Plan, started: Started, errors: Errors) -> IO[bytes]:
     """Return a program's stdout as a buffered file; reading fails when the command's timeout is over."""
     return io.BufferedReader(_Reader(pipe, what, started, errors))

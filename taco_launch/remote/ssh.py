@@ -27,6 +27,7 @@ from taco_launch.remote.channel import ChannelPipe
 from taco_launch.remote.host_keys import Key
 from taco_launch.remote.keys import Offering, Offers
 from taco_launch.remote.ssh_config import Route
+from taco_launch.remote.terminal import HostErrors
 from taco_launch.remote.verify import Verifier
 from taco_launch.remote.wire import Wire
 
@@ -110,7 +111,7 @@ class Ssh:
     def tail(self, command: Command) -> Iterator[IO[bytes]]:
         """Execute a command and give its stdout while it runs: see `Transport.tail`."""
         with self._session(command, whole=False) as (pipe, what, started):
-            yield session.reader(pipe, what, started, sys.stderr.buffer)
+            yield session.reader(pipe, what, started, HostErrors(sys.stderr.buffer))
 
     def close(self) -> None:
         """End what runs, and the connection: see `Transport.close`."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.cli import render
-from taco_launch.cli.terminal import Safe, safe
+from taco_launch.remote.terminal import HostErrors, Safe, safe
 
 # A control sequence, or a character that a terminal takes for the start of one or that turns text around.
 OBEYED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e\u2066]")
@@ -49,10 +49,10 @@ def test_a_terminal_gets_no_control_sequence_of_a_rank(attack: bytes, monkeypatc
 
 
 def test_colours_stay_and_end_with_their_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A concealed or black line cannot hide the lines of other ranks, nor colour a label."""
+    """A concealed line is shown; a black one cannot hide the lines of other ranks, nor colour a label."""
     red, hidden = b"\x1b[1;31m", b"\x1b[8m"
     text = shown(monkeypatch, b"a/0 | " + red + b"x\x1b[0m y\na/0 | " + hidden + b"z\n", b"a/1 | w\n")
-    assert text == b"a/0 | \x1b[1;31mx\x1b[0m y\na/0 | \x1b[8mz\x1b[0m\na/1 | w\n"
+    assert text == b"a/0 | \x1b[1;31mx\x1b[0m y\na/0 | z\na/1 | w\n"
     progress = "a/0 | 50 % \u2588\ta\ra/0 | 60 %\r\n".encode()
     assert shown(monkeypatch, progress) == progress
 
@@ -64,3 +64,38 @@ def test_nothing_passes_wherever_it_is_cut(chunks: list[bytes]) -> None:
     assert not OBEYED.search(STYLE.sub("", found))
     styles = [style.group() for style in STYLE.finditer(found)]
     assert not styles or styles[-1].strip("\x1b[m0;:") == "", "the last style is a reset"
+
+
+class Terminal(io.BytesIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_a_hosts_errors_on_a_terminal(attack: bytes) -> None:
+    out = Terminal()
+    errors = HostErrors(out)
+    for piece in (b"gpu1: ", attack[:2], attack[2:], b" the rest\n"):
+        errors.write(piece)
+    errors.flush()
+    assert not OBEYED.search(STYLE.sub("", out.getvalue().decode()))
+
+
+def test_a_hosts_errors_in_a_file_stay_as_they_are_and_have_an_end() -> None:
+    out = io.BytesIO()
+    errors = HostErrors(out)
+    errors.write(b"\x1b[31mred\x1b[0m\n")
+    for _chunk in range(10):
+        errors.write(b"x" * (1 << 20))
+    assert out.getvalue().startswith(b"\x1b[31mred\x1b[0m\n")
+    assert len(out.getvalue()) == 1 << 22
+
+
+@pytest.mark.parametrize("style", ["8", "0;8", "1;8;31", "08"])
+def test_no_style_hides(style: str) -> None:
+    assert safe(f"\x1b[{style}mhidden") == "hidden"
+
+
+@pytest.mark.parametrize("style", ["38;5;8", "48;5;8", "1", "31"])
+def test_colours_stay(style: str) -> None:
+    assert safe(f"\x1b[{style}mseen") == f"\x1b[{style}mseen\x1b[0m"

@@ -5,6 +5,14 @@
 
 set -eu
 
+held() { # held FILE: somebody holds a lock on it; it may be a FIFO by now, which opens when somebody writes there
+  [ -f "$1" ] && [ ! -L "$1" ] || return 1
+  code=0
+  # shellcheck disable=SC2016 # the inner shell's
+  timeout 2 sh -c 'exec 9<"$1" && [ -f /dev/fd/9 ] || exit 0; flock -n 9 || exit 77' sh "$1" 2>/dev/null || code=$?
+  [ "$code" -eq 77 ]
+}
+
 used() { # used NAME STATE_FOLDER: by a process, or by a job that runs, or waits
   # the name goes by way of the input: in its arguments grep would find itself
   # shellcheck disable=SC2062 # it is no pattern
@@ -13,11 +21,11 @@ used() { # used NAME STATE_FOLDER: by a process, or by a job that runs, or waits
   fi
   # containers write there: what is no plain file is passed over, and nothing is made by looking
   for lock in "$2"/jobs/*/lock; do
-    if [ ! -f "$lock" ] || [ -L "$lock" ] || (flock -n 9) 2>/dev/null 9<"$lock"; then
+    if ! held "$lock"; then
       continue
     fi
     for file in "${lock%/*}"/*.json*; do
-      if [ -f "$file" ] && [ ! -L "$file" ] && grep -qasF -e "$1" "$file"; then
+      if [ -f "$file" ] && [ ! -L "$file" ] && timeout 5 head -c 4194304 "$file" | grep -qasF -e "$1"; then
         return 0
       fi
     done

@@ -4,11 +4,15 @@
 # taco_typed is what the user types for taco-launch with this inventory. Jobs and leases are the containers' to write: what is no plain file is passed over, and nothing is made by looking.
 
 idle_held() { # idle_held FILE: somebody holds a lock on it
-  [ -f "$1" ] && [ ! -L "$1" ] && ! (flock -n 9) 2>/dev/null 9<"$1" && [ -f "$1" ] # it may have gone meanwhile
+  [ -f "$1" ] && [ ! -L "$1" ] || return 1
+  # it may be a FIFO by now, which opens when somebody writes there
+  # shellcheck disable=SC2016 # the inner shell's
+  timeout 2 sh -c 'exec 9<"$1" && [ -f /dev/fd/9 ] || exit 0; flock -n 9 || exit 77' sh "$1" 2>/dev/null
+  [ "$?" -eq 77 ]
 }
 
 idle_record() { # idle_record FILE: what a container's agent has written there; other users may have made the file
-  [ -f "$1" ] && [ ! -L "$1" ] && [ -O "$1" ] && head -c 16384 "$1"
+  [ -f "$1" ] && [ ! -L "$1" ] && [ -O "$1" ] && timeout 2 head -c 16384 "$1"
 }
 
 idle_plain() { # idle_plain TEXT: it as a word that a terminal may show

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, NamedTuple, Optional, Tupl
 
 from taco_launch import state
 from taco_launch.agent import records
-from taco_launch.agent.bounded import bounded
 from taco_launch.agent.folders import JobFolder
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.jobs import Finding, JobSpec, JobState, RankEnd
@@ -44,6 +43,7 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: End) -
     told: Optional[Told] = None
     if job_state is JobState.FAILED:
         from taco_launch.agent import why  # noqa: PLC0415
+        from taco_launch.agent.bounded import bounded  # noqa: PLC0415
 
         first = end.started.get(0, end.here)
         ended_itself = end.cut_short is None

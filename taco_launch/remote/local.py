@@ -17,7 +17,6 @@ from taco_launch.command import Command, Result, kill, start_line
 from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, HostError
 from taco_launch.remote import session, transport
 from taco_launch.remote.access import Access
-from taco_launch.remote.terminal import HostErrors
 
 _NOBODY = Access()
 _CHUNK = 1 << 20  # no pipe holds more, unless somebody asked for it
@@ -84,6 +83,8 @@ class Local:
         """Execute a command and give its stdout while it runs: see `Transport.tail`."""
         if _needs_sudo(command):
             with self._under_sudo(command, whole=False) as (pipe, what, started):
+                from taco_launch.remote.terminal import HostErrors  # noqa: PLC0415 - few commands are followed
+
                 yield session.reader(pipe, what, started, HostErrors(sys.stderr.buffer))
             return
         with contextlib.ExitStack() as stack:

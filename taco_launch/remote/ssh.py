@@ -27,7 +27,6 @@ from taco_launch.remote.channel import ChannelPipe
 from taco_launch.remote.host_keys import Key
 from taco_launch.remote.keys import Offering, Offers
 from taco_launch.remote.ssh_config import Route
-from taco_launch.remote.terminal import HostErrors
 from taco_launch.remote.verify import Verifier
 from taco_launch.remote.wire import Wire
 
@@ -111,6 +110,8 @@ class Ssh:
     def tail(self, command: Command) -> Iterator[IO[bytes]]:
         """Execute a command and give its stdout while it runs: see `Transport.tail`."""
         with self._session(command, whole=False) as (pipe, what, started):
+            from taco_launch.remote.terminal import HostErrors  # noqa: PLC0415 - few commands are followed
+
             yield session.reader(pipe, what, started, HostErrors(sys.stderr.buffer))
 
     def close(self) -> None:

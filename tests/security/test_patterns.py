@@ -87,8 +87,8 @@ def seconds(pattern: "re.Pattern[str]", text: str) -> float:
     return took
 
 
-def slowest(pattern: str, length: int = 4000) -> float:
-    """Return the CPU time of a pattern's slowest search in what is looked at of a line, or in so many characters."""
+def is_busy(pattern: str, length: int = 4000) -> bool:
+    """Return whether a search takes too long: in what is looked at of a line, or in so many characters."""
     compiled = re.compile(pattern)
     lines = (
         head + (unit or "x") * (4000 // len(unit or "x")) + tail
@@ -96,17 +96,17 @@ def slowest(pattern: str, length: int = 4000) -> float:
         for tail in ("", "\0!")
     )
     shown = (around(line, 0, 0, len(line)) if length == 4000 else line[:length] for line in lines)
-    return max((seconds(compiled, text) for text in shown), default=0.0)
+    return any(seconds(compiled, text) > MOST for text in shown)
 
 
 @pytest.mark.parametrize("entry", [each for each in TABLE if each.pattern], ids=lambda entry: entry.name)
 def test_no_line_keeps_a_signature_busy(entry: Any) -> None:
-    assert slowest(entry.pattern) < MOST
+    assert not is_busy(entry.pattern)
 
 
 def test_a_pattern_that_was_attacked_is_found() -> None:
     pattern = r"^(?!.*(?:NCCL INFO |dlerror)).*?(?P<library>[\w.+-]+\.so[\w.]*): cannot open shared object file"
-    assert slowest(pattern, 2200) > MOST
+    assert is_busy(pattern, 2200)
 
 
 @pytest.mark.parametrize("unit", [" port 1 x", "MLNX_OFED-1", "GPU0 ", "a ", "::", "0000:"])

@@ -10,6 +10,7 @@ from typing import Callable, Iterator, List, Mapping
 
 from taco_launch.errors import NoJobError, TacoLaunchError, UsageError
 
+STATE_VARIABLE = "TACO_LAUNCH_STATE"
 # As setup/paths.py names it.
 CLUSTER_VARIABLE = "TACO_LAUNCH_CLUSTER"
 # A lock, a Unix socket and an append are not what they seem on these: the state folder has to be on a local disk.
@@ -17,11 +18,16 @@ _NOT_LOCAL = frozenset(("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "
 
 
 def state_folder(environ: Mapping[str, str], uid: int) -> Path:
-    """Give the state folder: `$TACO_LAUNCH_STATE`, root's, or the user's own by the XDG rules."""
-    if environ.get("TACO_LAUNCH_STATE"):
-        return Path(environ["TACO_LAUNCH_STATE"]).absolute()
+    """Give the state folder: `$TACO_LAUNCH_STATE`, the container's, root's, or the user's own by the XDG rules.
+
+    A container of a cluster has one of its own, which set-up mounts there (setup/paths.py): neither the host nor the
+    container of another cluster obeys what its ranks write.
+    """
+    if environ.get(STATE_VARIABLE):
+        return Path(environ[STATE_VARIABLE]).absolute()
     if uid == 0:
-        return Path("/var/lib/taco-launch")
+        cluster = environ.get(CLUSTER_VARIABLE, "")
+        return Path("/var/lib/taco-launch", *(("containers", cluster) if is_name(cluster) else ()))
     home = environ.get("HOME", "/")
     given = Path(environ.get("XDG_STATE_HOME", ""))
     # XDG Base Directory Specification: a relative path is to be ignored.
@@ -168,9 +174,7 @@ class Jobs:
     def __init__(self, state: Path) -> None:
         """Name the folder; nothing is touched."""
         self.path = state / "jobs"
-        # Two clusters with one head share its jobs, and each of them starts its own: in a container only this knows whose.
-        cluster = os.environ.get(CLUSTER_VARIABLE, "")
-        self.queue = self.path / (f".queue-{cluster}" if cluster else ".queue")
+        self.queue = self.path / ".queue"
         # One empty file for each job that may still need somebody: main.sh looks here, too.
         self._pending = self.queue / "pending"
 

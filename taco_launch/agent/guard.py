@@ -67,7 +67,7 @@ class _Guard:
         self._pulse = Pulse()
         uid = os.geteuid()
         self._place = leases.place(os.environ, folder.path.parent.parent, root=uid == 0)
-        self._leases = leases.Leases(self._place)
+        self._leases = leases.Leases(self._place, folder.path.parent)
         self._slots: Optional[occupancy.Slots] = None
         self._port = 0  # where the ranks meet, if that is here
         self._launcher = HostLauncher(folder, self._selector)
@@ -261,7 +261,7 @@ class _Guard:
 
     def _facts(self, message: Dict[str, Any]) -> Dict[str, Any]:
         try:
-            slots = occupancy.Slots(self._place, message["size"], message["gpus"])
+            slots = occupancy.Slots(self._place, self._folder.path.parent, message["size"], message["gpus"])
         except HostError as error:
             return {"error": f"{error.message}\nhint: {error.hint}"}
         self._slots = slots

@@ -1,14 +1,13 @@
 """Who has a slot of this host, or had it last: a record beside the slot's lock, `SLOT.UID`, written by that user.
 
-Every user may write into the folder of the leases, and so may a rank in its container. What is believed of a record:
+Every user may write into the folder of the leases, and so may a rank, who is root in its container and may give a file to
+any user. So nothing is ended by the word of a record: own_slots.py has what this user's jobs had. What is believed:
 
     that somebody has the slot   never: only the kernel's lock says that
-    uid                          the owner of the file, which has to be the one in its name, and the only one who may
-                                 write it; what the content says of it is not read
-    id, folder                   by processes of the same user, which end what they name. For others the id only limits
-                                 which processes of the record's own user may be left
-    since                        a finite time that is not in the future; for others, how old a process of that user
-                                 has to be
+    uid                          the owner of the file, which has to be the one in its name; what the content says of it
+                                 is not read
+    id                           it limits which processes of the record's user may be left, for who may see that
+    since                        a finite time that is not in the future: how old a process of that user has to be
     job, cluster                 as words to show; `job` by the rule for names
     owner                        of root's records (a container's processes are root's), else it is the file's owner
 """
@@ -43,16 +42,13 @@ _AHEAD_SECONDS = 86400.0
 class Holder:
     """A job, as its guard has written it.
 
-    `id` is its mark, `since` when it took the slot (seconds since the epoch), `agent` the name of its agent file, `folder`
-    its folder on this host. `uid` is the user that its processes run as, `pid` that of its guard, which has the lock;
-    both -1 where they are not known.
+    `id` is its mark, `since` when it took the slot (seconds since the epoch). `uid` is the user that its processes run as,
+    `pid` that of its guard, which has the lock; both -1 where they are not known.
     """
 
     job: str
     id: str
     since: float
-    agent: str
-    folder: str
     cluster: str = ""
     owner: str = ""
     uid: int = -1
@@ -63,28 +59,26 @@ class Holder:
         """Return what others are told of it."""
         return SlotHolder(self.job, self.id, self.since, self.cluster, self.owner)
 
-    @property
-    def is_ours(self) -> bool:
-        """Whether its processes run as the user of this process."""
-        return self.uid == os.geteuid()
-
 
 def write(folder: Path, slot: str, holder: Holder) -> None:
-    """Write this user's record of a slot, in the place of its record before.
+    """Write this user's record of a slot, in the place of its record before, where that can be done.
 
-    Raises:
-        OSError: it cannot be written; another user may have made a file of that name.
+    It is what others are shown. The folder may be full, or another user have made what is in the way: the slot is had
+    all the same.
     """
     path = _path(folder, slot, os.geteuid())
     part = folder / f".{path.name}.{os.urandom(8).hex()}"
-    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        return
     try:
         os.write(file, dump(to_json(holder)))
-        os.fchmod(file, 0o644)  # whatever the umask: others are shown who has the slot
+        os.fchmod(file, 0o644)  # whatever the umask
         part.replace(path)
     except OSError:
-        part.unlink()
-        raise
+        with contextlib.suppress(OSError):
+            part.unlink()
     finally:
         os.close(file)
 
@@ -93,20 +87,6 @@ def remove(folder: Path, slot: str, uid: Optional[int] = None) -> None:
     """Remove a user's record of a slot, by default this user's, if there is one and this user may."""
     with contextlib.suppress(OSError):
         _path(folder, slot, os.geteuid() if uid is None else uid).unlink()
-
-
-def squatter(folder: Path, slot: str) -> str:
-    """Return what is in the way of this user's record of a slot and cannot be replaced, "" for nothing.
-
-    In a sticky folder root may replace another user's file, but not a directory; another user may replace neither.
-    """
-    path = _path(folder, slot, os.geteuid())
-    try:
-        found = path.lstat()
-        foreign = found.st_uid != os.geteuid() and os.geteuid() != 0
-        return f"{path} ({untrusted.describe(path)})" if foreign or stat.S_ISDIR(found.st_mode) else ""
-    except OSError:
-        return ""
 
 
 def read(folder: Path, slots: Iterable[str]) -> Dict[str, Tuple[Holder, ...]]:

@@ -1,21 +1,24 @@
 """Leases: which job has the slots of this host, by the kernel's locks on one file a slot.
 
-The kernel frees a lock whatever dies, but processes may outlive it: a record beside the file names each user's last
-holder (holders.py: what is believed of it), and who takes the lock first ends what its own user left, and sees that
-nothing is left of others and that nobody uses the GPU. A holder that ended in order leaves no record. Whoever may use
-the host may take its slots: the files are everybody's to lock, and their content is never read.
+The kernel frees a lock whatever dies, but processes may outlive it: who takes the lock first ends what its own user's
+job has left (own_slots.py), and sees that nothing is left of others, by a record of each user's last holder beside the
+file (holders.py: what is believed of it), and that nobody uses the GPU. A holder that ended in order leaves no record.
+Whoever may use the host may take its slots: the files are everybody's to lock, and their content is never read.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.agent import gpus, holders, leftovers, untrusted
 from taco_launch.agent.folders import make_private
 from taco_launch.agent.holders import Holder
+from taco_launch.agent.own_slots import OwnSlots
 from taco_launch.errors import HostError
 from taco_launch.model.slots import is_gpu
 
@@ -27,6 +30,8 @@ _PORT = "port-"
 # So long a GPU's memory may take to be free once its processes are gone; seconds.
 _SETTLE_SECONDS = 10.0
 _PAUSE_SECONDS = 0.5
+# Who fills the folder is seen long before.
+_MOST_ENTRIES = 1 << 16
 
 
 def place(environ: Mapping[str, str], state: Path, *, root: bool) -> Path:
@@ -45,9 +50,10 @@ def port_name(port: int) -> str:
 class Leases:
     """The leases that one guard holds."""
 
-    def __init__(self, folder: Path) -> None:
-        """Hold none yet."""
+    def __init__(self, folder: Path, jobs: Path) -> None:
+        """Hold none yet; `jobs` is the folder of this user's jobs."""
         self._folder = folder
+        self._own = OwnSlots(jobs, folder)
         self._held: Dict[str, int] = {}
         self._use: Optional[Mapping[str, gpus.Use]] = None
         self.refused: Dict[str, str] = {}  # of the last try, besides those that are locked: slot, why
@@ -88,11 +94,11 @@ class Leases:
                     self.refused.setdefault(name, "another job has it")
             if len(taken) == wanted:
                 for name in taken:
+                    self._own.write(name, holder.job, holder.id)
                     holders.write(self._folder, name, holder)
                 self._held, taken = taken, {}
         except OSError as error:
-            hint = f"name a folder of your own with {VARIABLE}, or run as root"
-            raise HostError(f"no leases in {self._folder}: {error.strerror or error}", hint) from None
+            raise _no_leases(self._folder, error) from None
         finally:
             for file in taken.values():
                 os.close(file)
@@ -121,6 +127,7 @@ class Leases:
         """Let all go; `gone` says that nothing is left of the holder."""
         for name, file in self._held.items():
             if gone:
+                self._own.remove(name)
                 holders.remove(self._folder, name)
             if gone and name.startswith(_PORT):  # there may be as many as there are ports
                 with contextlib.suppress(OSError):  # another user has made it
@@ -148,26 +155,27 @@ class Leases:
             return None
 
     def _look_into(self, name: str, holder: Holder) -> None:
-        """End what the last holders left; note why the slot cannot be had all the same."""
-        ended = [
+        """End what this user's last job left, look for what others' left; note why the slot cannot be had all the same."""
+        had = self._own.read(name)
+        ours = had if had is not None and had.id != holder.id else None
+        known = {holder.id, *((had.id,) if had is not None else ())}
+        others = [
             last
             for last in holders.read(self._folder, (name,)).get(name, ())
-            if (last.uid, last.id) != (os.geteuid(), holder.id)
+            if last.uid != os.geteuid() or last.id not in known
         ]
-        left = filter(None, map(leftovers.end, ended))
-        why = next(left, "") or self._squatted(name)
+        why = self._own.end(ours) if ours is not None else ""
+        why = why or next(filter(None, map(leftovers.report, others)), "")
         if not why and is_gpu(name):
-            why = self._used(name, _SETTLE_SECONDS if any(last.is_ours for last in ended) else 0.0)
+            why = self._used(name, _SETTLE_SECONDS if ours is not None else 0.0)
         if why:
             self.refused[name] = why
             return
-        for last in ended:  # proven gone, by root also of other users, who would else be waited for again and again
+        if ours is not None:
+            self._own.remove(name)
+            holders.remove(self._folder, name)
+        for last in others:  # proven gone, by root also of other users, who would else be waited for again and again
             holders.remove(self._folder, name, last.uid)
-
-    def _squatted(self, name: str) -> str:
-        """Return why this user's record of a slot cannot be written, "" where it can."""
-        owner = holders.squatter(self._folder, name)
-        return f"its record {owner} is in the way" if owner else ""
 
     def _used(self, name: str, seconds: float) -> str:
         """Say who uses a GPU; wait for it to be free for some seconds, where something was just ended on it."""
@@ -185,6 +193,27 @@ class Leases:
                 return why
             time.sleep(_PAUSE_SECONDS)
             self._use = None
+
+
+def _no_leases(folder: Path, error: OSError) -> HostError:
+    """Return the error of a folder in which there can be no leases."""
+    why = error.strerror or str(error)
+    if error.filename and folder not in (Path(error.filename), *Path(error.filename).parents):
+        return HostError(
+            f"{error.filename}: {why}", "free some space there, or name another folder with TACO_LAUNCH_STATE"
+        )
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return HostError(f"no leases in {folder}: {why}", f"remove what fills it there: {_fillers(folder)}")
+    return HostError(f"no leases in {folder}: {why}", f"name a folder of your own with {VARIABLE}, or run as root")
+
+
+def _fillers(folder: Path) -> str:
+    """Return who has how many files in a folder: `30000 files of bob, 12 of root`."""
+    owners: Counter[int] = Counter()
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry, _number in zip(entries, range(_MOST_ENTRIES)):
+            owners[entry.stat(follow_symlinks=False).st_uid] += 1
+    return ", ".join(f"{count} files of {untrusted.user_name(uid)}" for uid, count in owners.most_common(3))
 
 
 def _make(folder: Path) -> None:

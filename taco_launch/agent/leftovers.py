@@ -1,33 +1,21 @@
-"""What the last holder of a slot has left on this host: ended where it is ours to end, reported where it is not."""
+"""What the last holder of a slot may have left on this host, where it is another's: reported, and not ended."""
 
 import os
 import time
-from pathlib import Path
 from typing import List
 
-from taco_launch.agent import processes, roots
-from taco_launch.agent.folders import JobFolder
+from taco_launch.agent import processes
 from taco_launch.agent.holders import Holder
 from taco_launch.agent.untrusted import user_name
 
 
-def end(last: Holder) -> str:
-    """End what is left of a job; return what is not proven gone, "" where all is."""
-    if not last.is_ours:
-        return others(last)
-    left = roots.end(JobFolder(Path(last.folder)), last.id)
-    pids = ", ".join(str(entry.pid) for entry in left.found)
-    told = "; ".join(filter(None, (pids and f"processes {pids} cannot be ended", left.unknown)))
-    return f"left by job {last.job}, which is not proven gone: {told}" if told else ""
+def report(last: Holder) -> str:
+    """Return what a job may have left, "" where all is gone.
 
-
-def others(last: Holder) -> str:
-    """Return what another user's job may have left, "" where all is gone; none of it is ended.
-
-    Only processes of that user count, whatever its record names. Root sees their marks. Another user does not: then every
-    process of that user which began after the job may be one of its.
+    Only processes of the record's user count, whatever else it names. Root and that user itself see their marks. Another
+    user does not: then every process of that user which began after the job may be one of its.
     """
-    if os.geteuid() == 0:
+    if os.geteuid() in (0, last.uid):
         of_job = processes.scan(last.id).found
         found, unknown = [entry.pid for entry in of_job if processes.owner(entry.pid) == last.uid], ""
     else:

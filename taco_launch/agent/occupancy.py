@@ -25,11 +25,11 @@ from taco_launch.agent import (
     locks,
     processes,
     records,
-    roots,
     untrusted,
 )
-from taco_launch.agent.folders import JobFolder, is_name, state_folder
+from taco_launch.agent.folders import STATE_VARIABLE, JobFolder, Jobs, is_name, state_folder
 from taco_launch.agent.holders import Holder
+from taco_launch.agent.own_slots import OwnSlots
 from taco_launch.agent.protocol import dump
 from taco_launch.errors import OK, HostError, TacoLaunchError
 from taco_launch.model.codec import to_json
@@ -44,13 +44,14 @@ _THOROUGH_SECONDS = 60.0
 class Slots:
     """The slots of this host, and what was last found out of them at some cost."""
 
-    def __init__(self, folder: Path, size: str, gpus_: str = AUTO) -> None:
-        """Name them: `size` is how many there are (Host.size), `gpus_` is `none` or `auto`.
+    def __init__(self, folder: Path, jobs: Path, size: str, gpus_: str = AUTO) -> None:
+        """Name them: `size` is how many there are (Host.size), `gpus_` is `none` or `auto`; `jobs` are this user's.
 
         Raises:
             HostError: nobody knows how many there are.
         """
         self._folder = folder
+        self._own = OwnSlots(jobs, folder)
         word, _, least = size.partition("+")
         listed = () if gpus_ == NO_GPUS else gpus.found(needed=size == AUTO)
         self.uuids = None if listed is None else tuple(gpu.uuid for gpu in listed)
@@ -85,7 +86,7 @@ class Slots:
         self.used_at = time.monotonic()
         self._users = tuple(filter(_lives, (each.pid for use in self.use.values() for each in use.processes)))
         self._left = {
-            slot.name: next(filter(None, (leftovers.others(last) for last in past if not last.is_ours)), "")
+            slot.name: next(filter(None, map(leftovers.report, self._others(slot.name, past))), "")
             for slot, past in self._states()
             if slot.is_free
         }
@@ -93,7 +94,7 @@ class Slots:
 
     def look(self) -> Occupancy:
         """Look at the locks, and tell of the rest what was found last."""
-        slots = tuple(self._with_foreign(slot, past) for slot, past in self._states())
+        slots = tuple(self._with_foreign(slot) for slot, _past in self._states())
         return Occupancy(socket.gethostname(), slots, self.gpus, self.models)
 
     def is_stale(self) -> bool:
@@ -114,21 +115,26 @@ class Slots:
             (_state(self._folder, name, held, recorded.get(name, ())), recorded.get(name, ())) for name in self.names
         ]
 
-    def _with_foreign(self, slot: SlotState, past: Sequence[Holder]) -> SlotState:
+    def _with_foreign(self, slot: SlotState) -> SlotState:
         if not slot.is_free:
             return slot
         foreign = self._left.get(slot.name, "")
         if not foreign and is_gpu(slot.name) and self.use is not None:
-            foreign = self._unknown or ("" if self._is_of(past, slot.name) else gpus.words(slot.name, self.use))
+            foreign = self._unknown or ("" if self._is_left_by_us(slot.name) else gpus.words(slot.name, self.use))
         return SlotState(slot.name, None, foreign)
 
-    def _is_of(self, past: Sequence[Holder], name: str) -> bool:
-        """Return whether all that is on a GPU is left by this user's last holder, and is ended when the slot is taken."""
-        last = next((holder for holder in past if holder.is_ours), None)
+    def _others(self, name: str, past: Sequence[Holder]) -> List[Holder]:
+        """Return those of a slot's records that are not of this user's last job there, which is ended when it is taken."""
+        had = self._own.read(name)
+        return [last for last in past if last.uid != os.geteuid() or had is None or last.id != had.id]
+
+    def _is_left_by_us(self, name: str) -> bool:
+        """Return whether all that is on a GPU is left by this user's last job, and is ended when the slot is taken."""
+        had = self._own.read(name)
         use = (self.use or {}).get(name)
-        if last is None or use is None or not use.processes:
+        if had is None or use is None or not use.processes:
             return False
-        found = {entry.pid for entry in roots.find(JobFolder(Path(last.folder)), last.id).found}
+        found = {entry.pid for entry in self._own.find(had).found}
         return all(process.pid in found for process in use.processes)
 
 
@@ -138,7 +144,8 @@ def look(slots: Optional[int], gpus_: str = AUTO) -> Occupancy:
     Raises:
         HostError: nobody knows how many slots there are.
     """
-    return Slots(_folder(), AUTO if slots is None else str(slots), gpus_).look_thoroughly()
+    place = state_folder(os.environ, os.geteuid())
+    return Slots(_folder(place), Jobs(place).path, AUTO if slots is None else str(slots), gpus_).look_thoroughly()
 
 
 def words(occupancy: Occupancy, jobs: Path, owner: str) -> str:
@@ -158,16 +165,21 @@ def words(occupancy: Occupancy, jobs: Path, owner: str) -> str:
 def arguments(size: Union[str, int, None], gpus_: str) -> Tuple[str, ...]:
     """Give the words for `main` on any host, of Host.size or Host.slots, and Host.gpus.
 
-    Leases lie there where this process is told that they lie.
+    Leases and jobs lie there where this process is told that they lie.
     """
-    return (AUTO if size is None else str(size), gpus_, *filter(None, [os.environ.get(leases.VARIABLE)]))
+    places = [os.environ.get(variable, "") for variable in (leases.VARIABLE, STATE_VARIABLE)]
+    return (AUTO if size is None else str(size), gpus_, *(places if any(places) else ()))
 
 
 def main(op: str, words_: Sequence[str]) -> int:
-    """Answer `slots [SIZE [GPUS [FOLDER]]]` with one line of JSON, `watch` with more as that changes, until stdin ends."""
-    size, gpus_, folder = (*words_, *(AUTO, AUTO, "")[len(words_) :])
+    """Answer `slots [SIZE [GPUS [LEASES [STATE]]]]` with one line of JSON, `watch` with more as that changes.
+
+    A watch goes on until stdin ends.
+    """
+    size, gpus_, folder, told = (*words_, *(AUTO, AUTO, "", "")[len(words_) :])
+    place = Path(told) if told else state_folder(os.environ, os.geteuid())
     try:
-        host = Slots(Path(folder) if folder else _folder(), size, gpus_)
+        host = Slots(Path(folder) if folder else _folder(place), Jobs(place).path, size, gpus_)
     except HostError as error:
         _say({"error": error.message})
         return error.exit_code
@@ -254,9 +266,8 @@ def _clock(since: float) -> str:
     return time.strftime("%H:%M" if same_day else "%Y-%m-%d %H:%M", then)
 
 
-def _folder() -> Path:
-    uid = os.geteuid()
-    return leases.place(os.environ, state_folder(os.environ, uid), root=uid == 0)
+def _folder(place: Path) -> Path:
+    return leases.place(os.environ, place, root=os.geteuid() == 0)
 
 
 def _listed(folder: Path) -> List[str]:

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import IO, Any, Dict, List, Optional, Sequence, Tuple, Union
 
+from taco_launch.agent.folders import Jobs, state_folder
 from taco_launch.agent.protocol import parsed
 from taco_launch.command import shell
 
@@ -33,8 +34,7 @@ def argv(host: str, agent: str, *words: str) -> Tuple[str, ...]:
 
 def _brought(agent: str) -> str:
     """Say where another host has an agent that was brought there: beside its jobs, by the same name."""
-    path = Path(agent)
-    return str(path.parent.parent / "jobs" / ".agents" / path.name)
+    return str(Jobs(state_folder(os.environ, os.geteuid())).path / ".agents" / Path(agent).name)
 
 
 def ask(hosts: Sequence[str], agent: str, *words: str, seconds: float) -> List[Tuple[str, Union[Dict[str, Any], str]]]:

@@ -1,9 +1,7 @@
 """How a guard takes a job's slots on its host: which are tried first, and what is told when they cannot be had."""
 
 import os
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.agent import leases, occupancy, ports
@@ -35,8 +33,6 @@ def take(
         folder.name,
         job_id,
         time.time(),
-        Path(sys.argv[0]).name,
-        str(folder.path),
         message["cluster"],
         message["owner"],
         pid=os.getpid(),

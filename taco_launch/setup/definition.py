@@ -302,7 +302,7 @@ def _hard_limits(facts: HostFacts) -> Iterator[tuple[str, int]]:
 
 def _mounts(cluster: str, container: Container) -> tuple[str, ...]:
     own = (
-        (paths.JOBS, paths.JOBS, "rw"),
+        (paths.state(cluster), paths.state(cluster), "rw"),
         (paths.AGENT, paths.AGENT, "ro"),
         (paths.folder(cluster), paths.folder(cluster), "ro"),
         (paths.LEASES, paths.LEASES, "rw"),

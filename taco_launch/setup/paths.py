@@ -2,15 +2,16 @@
 
 What the host's root runs or follows lies in /etc/taco-launch, of which no container gets anything: beside the units that
 name it, so wherever there may be a unit there may be this; /usr is read-only on image-based distributions (rpm-ostree,
-Flatcar), /usr/local with it on some. Of the state folder a container gets `jobs` to write to, and the agent and its own
+Flatcar), /usr/local with it on some. Of the state folder a container gets a state folder of its own to write to (agent/folders.py), and the agent and its own
 cluster's folder to read only. Leases are shared by all containers of a host, and theirs to write.
 """
 
 STATE = "/var/lib/taco-launch"
 AGENT = f"{STATE}/agent"
 AGENT_LINK = f"{AGENT}/current"
-JOBS = f"{STATE}/jobs"
 CLUSTERS = f"{STATE}/clusters"
+# Beside what the containers read, which goes when a cluster is taken back, while records of jobs stay.
+CONTAINERS = f"{STATE}/containers"
 HOST = "/etc/taco-launch"
 RUN = "/run/taco-launch"
 LEASES = f"{RUN}/leases"
@@ -78,6 +79,11 @@ def secrets_file(cluster: str) -> str:
 def folder(cluster: str) -> str:
     """Place what the cluster's container reads."""
     return f"{CLUSTERS}/{cluster}"
+
+
+def state(cluster: str) -> str:
+    """Place the state folder of the container: its jobs, of which no other cluster's container gets anything."""
+    return f"{CONTAINERS}/{cluster}"
 
 
 def main_script(cluster: str) -> str:

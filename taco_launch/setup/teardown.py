@@ -58,6 +58,7 @@ def plan(facts: HostFacts, cluster: str, image: str | None, added: str) -> Itera
                 paths.folder(cluster),
                 paths.host_folder(cluster),
                 paths.secrets_file(cluster),
+                paths.state(cluster),
             ),
             disrupts="container",
             seconds=_STOP_SECONDS,

@@ -22,7 +22,7 @@ Wants=docker.service
 After=docker.service openibd.service nvidia-persistenced.service nv_peer_mem.service rc-local.service remote-fs.target
 
 [Service]
-ExecStartPre=/bin/sh {wait} {seconds}{devices}
+ExecStartPre=/bin/sh {wait} {seconds} {state}{devices}
 {described}ExecStart=/bin/sh -c 'exec docker start --attach {container}'
 Restart=always
 RestartSec=5
@@ -50,6 +50,7 @@ def unit(definition: Definition) -> str:
         container=paths.container(definition.cluster),
         wait=wait_script(definition.cluster),
         seconds=DEVICE_SECONDS,
+        state=paths.state(definition.cluster),
         devices="".join(f" {device}" for device in definition.devices),
         described=_DESCRIBED if gpus.BY_CDI in definition.options else "",
         timeout=DEVICE_SECONDS + 90,
@@ -60,6 +61,6 @@ def files(definition: Definition) -> tuple[File, ...]:
     """Give what has to lie on the host for the container to start; of it the container sees main.sh alone."""
     return (
         File(paths.main_script(definition.cluster), scripts.text("main.sh").encode()),
-        File(wait_script(definition.cluster), scripts.text("wait.sh").encode()),
+        File(wait_script(definition.cluster), (scripts.text("leases.sh") + scripts.text("wait.sh")).encode()),
         File(paths.unit_file(definition.cluster), unit(definition).encode()),
     )

@@ -22,13 +22,16 @@ LEAVING = ["../x", "a/b", "/proc/x", "..", ".", "", ".hidden", "-x", "a\0b", "a\
         ({"TACO_LAUNCH_STATE": "/srv/state", "XDG_STATE_HOME": "/x", "HOME": "/h"}, 1000, "/srv/state"),
         ({"TACO_LAUNCH_STATE": "/srv/state"}, 0, "/srv/state"),
         ({"XDG_STATE_HOME": "/x", "HOME": "/root"}, 0, "/var/lib/taco-launch"),
+        ({CLUSTER_VARIABLE: "hcc"}, 0, paths.state("hcc")),  # in a container
+        ({CLUSTER_VARIABLE: "../agent"}, 0, "/var/lib/taco-launch"),
+        ({CLUSTER_VARIABLE: "hcc", "HOME": "/h"}, 1000, "/h/.local/state/taco-launch"),
         ({"XDG_STATE_HOME": "/x", "HOME": "/h"}, 1000, "/x/taco-launch"),
         ({"XDG_STATE_HOME": "", "HOME": "/h"}, 1000, "/h/.local/state/taco-launch"),
         ({"TACO_LAUNCH_STATE": "", "HOME": "/h"}, 1000, "/h/.local/state/taco-launch"),
         # XDG Base Directory Specification: a path that is not absolute is invalid and to be ignored.
         ({"XDG_STATE_HOME": "state", "HOME": "/h"}, 1000, "/h/.local/state/taco-launch"),
     ],
-    ids=["ours", "ours-for-root", "root", "xdg", "no-xdg", "ours-is-empty", "xdg-is-relative"],
+    ids=lambda value: value if isinstance(value, str) else None,
 )
 def test_state_folder(environ: dict[str, str], uid: int, expected: str) -> None:
     assert state_folder(environ, uid) == Path(expected)
@@ -78,14 +81,7 @@ def test_what_is_pending_is_marked(tmp_path: Path) -> None:
     assert jobs.pending() == ["b"]
 
 
-def test_each_cluster_with_a_container_on_this_host_has_a_queue_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Their jobs lie in one folder, and each job has to be started in the container of its cluster.
-    Jobs(tmp_path).mark("a")
-    monkeypatch.setenv(CLUSTER_VARIABLE, "hcc")
-    Jobs(tmp_path).mark("b")
-    assert Jobs(tmp_path).pending() == ["b"]
+def test_set_up_and_the_agent_name_the_variable_alike() -> None:
     assert CLUSTER_VARIABLE == paths.CLUSTER_VARIABLE
 
 

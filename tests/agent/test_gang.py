@@ -173,8 +173,8 @@ def test_hosts_are_reached_and_looked_at_while_the_heads_guard_begins(
 
 
 def test_what_never_fits_is_refused_at_once(cluster: Cluster) -> None:
-    held = Leases(cluster.root / "leases-n1")
-    assert held.take(("slot-0",), 1, Holder("x", "x", 0.0, "a", "/nowhere"), None)
+    held = Leases(cluster.root / "leases-n1", cluster.root / "jobs-held")
+    assert held.take(("slot-0",), 1, Holder("x", "x", 0.0), None)
     begin = time.monotonic()
     error = refused(cluster.gang("a", 5))
     assert error.never
@@ -200,8 +200,8 @@ def test_a_host_that_cannot_be_reached_is_left_out_where_the_others_suffice(clus
 
 def test_a_job_is_on_the_fewest_leaves(cluster: Cluster) -> None:
     one, two = (replace(host, slots=2, labels=(("leaf", leaf),)) for host, leaf in zip(HOSTS, "ab", strict=True))
-    held = Leases(cluster.root / "leases-n1")
-    assert held.take(("slot-0",), 1, Holder("x", "x", 0.0, "a", "/nowhere"), None)
+    held = Leases(cluster.root / "leases-n1", cluster.root / "jobs-held")
+    assert held.take(("slot-0",), 1, Holder("x", "x", 0.0), None)
     placement = assembled(cluster.gang("a", 2, hosts=(one, two)))
     assert [share.host for share in placement.shares] == ["n2"]
     assert placement.why.endswith("; on 1 leaf: b")
@@ -211,19 +211,22 @@ def test_a_job_is_on_the_fewest_leaves(cluster: Cluster) -> None:
 def test_what_was_taken_is_let_go_before_the_pause(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another takes a slot of the second host between the look and the lease, and lets it go while the gang pauses."""
     gang = cluster.gang("a", 4)
-    thief, passer = Leases(cluster.root / "leases-n2"), Leases(cluster.root / "leases-n1")
+    thief, passer = (
+        Leases(cluster.root / "leases-n2", cluster.root / "jobs-held"),
+        Leases(cluster.root / "leases-n1", cluster.root / "jobs-held"),
+    )
     placed, paused = gang._placed, gang._pause
     looks: list[Placement | None] = []
 
     def late(note: Any) -> Placement | None:
         found = placed(note)
         if not looks:
-            assert thief.take(("slot-1",), 1, Holder("t", "t", 0.0, "a", "/nowhere"), None)
+            assert thief.take(("slot-1",), 1, Holder("t", "t", 0.0), None)
         looks.append(found)
         return found
 
     def pause(note: Any) -> None:
-        holder = Holder("p", "p", 0.0, "a", "/nowhere")
+        holder = Holder("p", "p", 0.0)
         eventually(lambda: passer.take(("slot-0", "slot-1"), 2, holder, None), 5, "the first host to be let go")
         for each in (thief, passer):
             each.release(gone=True)

@@ -137,8 +137,8 @@ def test_slots_are_leased_by_count_and_let_go(supervisor: Mail, folder: JobFolde
     facts_ = supervisor.wait("facts")
     assert [slot["name"] for slot in facts_["occupancy"]["slots"]] == ["slot-0", "slot-1"]
     place = folder.path / "leases"
-    other = leases.Leases(place)
-    assert other.take(("slot-0",), 1, Holder("vgg16", "other", 0.0, "a", "/nowhere"), None)
+    other = leases.Leases(place, folder.path.parent)
+    assert other.take(("slot-0",), 1, Holder("vgg16", "other", 0.0), None)
     lease(supervisor, 2)
     answer = supervisor.wait("leased")
     assert answer["slots"] is None
@@ -147,7 +147,7 @@ def test_slots_are_leased_by_count_and_let_go(supervisor: Mail, folder: JobFolde
     lease(supervisor, 1)
     assert supervisor.wait("leased")["slots"] == ["slot-1"]
     told = json.loads((place / f"slot-1.{os.geteuid()}").read_text(encoding="ascii"))
-    wanted = {"job": "job", "id": family.job_id, "folder": str(folder.path), "cluster": "c", "owner": "ann"}
+    wanted = {"job": "job", "id": family.job_id, "cluster": "c", "owner": "ann"}
     assert {name: told[name] for name in wanted} == wanted
     other.release(gone=True)
     supervisor.send("unlease", look=True)
@@ -181,8 +181,8 @@ def test_what_a_job_leaves_running_is_the_next_ones_business(
     assert guard.wait(5) == 0
     assert marked.poll() is None
     assert family.job_id in (folder.path / "leases" / f"slot-0.{os.geteuid()}").read_text(encoding="ascii")
-    following = leases.Leases(folder.path / "leases")
-    assert following.take(("slot-0",), 1, Holder("next", "next", 0.0, "a", "/nowhere"), None) == ("slot-0",)
+    following = leases.Leases(folder.path / "leases", folder.path.parent)
+    assert following.take(("slot-0",), 1, Holder("next", "next", 0.0), None) == ("slot-0",)
     assert marked.wait(1) == -signal.SIGKILL
     following.release(gone=True)
 

@@ -26,10 +26,10 @@ while not (root / "go").exists():
     time.sleep(0.001)
 for turn in range(rounds):
     wanted = sorted(chance.sample(range(3), chance.randint(1, 3)))
-    holder = Holder(f"job-{number}", f"{number}-{turn}", time.time(), "agent", str(root), "c", "ann", os.geteuid(), os.getpid())
+    holder = Holder(f"job-{number}", f"{number}-{turn}", time.time(), "c", "ann", os.geteuid(), os.getpid())
     held, witnesses = [], []
     for host in wanted:
-        lease = Leases(root / f"host-{host}")
+        lease = Leases(root / f"host-{host}", root / "jobs")
         held.append(lease)
         got = lease.take(names, chance.randint(1, 4), holder, None)
         if not got:

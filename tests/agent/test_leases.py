@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -29,11 +30,16 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def make(place: Path) -> Iterator[Callable[[], Leases]]:
+def jobs(folder: JobFolder) -> Path:
+    return folder.path.parent
+
+
+@pytest.fixture
+def make(place: Path, jobs: Path) -> Iterator[Callable[[], Leases]]:
     made: list[Leases] = []
 
     def one() -> Leases:
-        made.append(Leases(place))
+        made.append(Leases(place, jobs))
         return made[-1]
 
     yield one
@@ -58,10 +64,9 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Smi:
     return found
 
 
-def holder(job_id: str, folder: JobFolder | None = None, since: float | None = None) -> Holder:
-    where = "/nowhere/job" if folder is None else str(folder.path)
+def holder(job_id: str, since: float | None = None) -> Holder:
     then = time.time() if since is None else since
-    return Holder("job", job_id, then, "agent.pyz", where, "c", "ann", pid=os.getpid())
+    return Holder("job", job_id, then, "c", "ann", pid=os.getpid())
 
 
 def take(who: Leases, count: int = 2, job_id: str = "one", names: tuple[str, ...] = FOUR) -> tuple[str, ...]:
@@ -102,7 +107,7 @@ def test_ports_are_no_other_jobs(first: Leases, second: Leases, make: Callable[[
 
 
 def test_what_the_last_holder_left_is_ended(first: Leases, second: Leases, folder: JobFolder, family: Family) -> None:
-    assert first.take(FOUR, 1, holder(family.job_id, folder), None) == ("slot-0",)
+    assert first.take(FOUR, 1, holder(family.job_id), None) == ("slot-0",)
     marked, registered = family.start(("sleep", "60"), marked=True), family.start(("sleep", "60"))
     bystander = family.start(("sleep", "60"))
     roots.keep(folder, family.job_id, [family.root(registered)])
@@ -116,7 +121,7 @@ def test_nobody_has_us_end_what_is_not_the_jobs(
     first: Leases, second: Leases, folder: JobFolder, family: Family
 ) -> None:
     """The files are everybody's to write, and may name a folder in which another user says what belongs to the job."""
-    assert first.take(FOUR, 1, holder("lie", folder), None)
+    assert first.take(FOUR, 1, holder("lie"), None)
     bystander = family.start(("sleep", "60"))
     roots.keep(folder, "lie", [family.root(bystander)])
     os.chown(folder.roots, 65534, 65534)
@@ -170,7 +175,7 @@ def test_a_file_that_was_removed_is_no_lease(first: Leases, second: Leases, plac
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="ascii")
     with pytest.raises(HostError, match=r"no leases in .*file/leases: Not a directory") as caught:
-        take(Leases(tmp_path / "file" / "leases"))
+        take(Leases(tmp_path / "file" / "leases", tmp_path))
     assert caught.value.hint == "name a folder of your own with TACO_LAUNCH_LEASES, or run as root"
 
 
@@ -178,7 +183,7 @@ def test_the_folder_for_all_is_everybodys(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(leases, "FOLDER", str(tmp_path / "run" / "leases"))
     former = os.umask(0o077)
     try:
-        who = Leases(tmp_path / "run" / "leases")
+        who = Leases(tmp_path / "run" / "leases", tmp_path)
         take(who, 1)
     finally:
         os.umask(former)
@@ -241,11 +246,11 @@ def test_when_nvidia_smi_fails_no_gpu_is_free(first: Leases, smi: Smi) -> None:
 
 
 def test_memory_of_what_was_just_ended_is_waited_for(
-    first: Leases, second: Leases, family: Family, folder: JobFolder, smi: Smi, monkeypatch: pytest.MonkeyPatch
+    first: Leases, second: Leases, family: Family, smi: Smi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = family.start(("sleep", "60"), marked=True)
     known = {uuid: gpus.Use() for uuid in GPUS}
-    assert first.take(GPUS, 1, holder(family.job_id, folder), known)
+    assert first.take(GPUS, 1, holder(family.job_id), known)
     first.release(gone=False)
     smi.gpus(GPUS, (30000,))
     pauses: list[float] = []
@@ -283,14 +288,14 @@ def _user() -> str:
 # -- two users
 
 _AS_NOBODY = """
-import os, sys, time
+import encodings.ascii, os, sys, time
 from pathlib import Path
 from taco_launch.agent.holders import Holder
 from taco_launch.agent.leases import Leases
 os.setgid(65534); os.setuid(65534)  # who may not read root's Python
 folder, count, job_id, then = sys.argv[1:5]
-holder = Holder("theirs", job_id, time.time(), "agent.pyz", "/nowhere", "c", "bob", os.geteuid(), os.getpid())
-leases = Leases(Path(folder))
+holder = Holder("theirs", job_id, time.time(), "c", "bob", os.geteuid(), os.getpid())
+leases = Leases(Path(folder), Path(folder, "jobs"))
 print(*leases.take(("slot-0", "slot-1"), int(count), holder, None), flush=True)
 print(*leases.refused.values(), flush=True)
 if then == "leave":
@@ -309,9 +314,7 @@ def shared() -> Iterator[Path]:
     folder.mkdir()
     folder.chmod(0o1777)
     yield folder
-    for path in folder.iterdir():
-        path.unlink()
-    folder.rmdir()
+    shutil.rmtree(folder)
 
 
 def nobody(family: Family, folder: Path, count: int, then: str = "hold") -> "tuple[str, str, subprocess.Popen[bytes]]":
@@ -325,13 +328,13 @@ def nobody(family: Family, folder: Path, count: int, then: str = "hold") -> "tup
 
 
 @needs_root
-def test_two_users_share_the_slots(family: Family, shared: Path) -> None:
-    ours = Leases(shared)
+def test_two_users_share_the_slots(family: Family, shared: Path, jobs: Path) -> None:
+    ours = Leases(shared, jobs)
     assert take(ours, 1, names=FOUR[:2]) == ("slot-0",)
     theirs, refused, process = nobody(family, shared, 1)
     assert (theirs, refused) == ("slot-1", "")
     assert nobody(family, shared, 1)[0] == ""
-    other = Leases(shared)
+    other = Leases(shared, jobs)
     assert take(other, 1, "three", FOUR[:2]) == ()
     process.kill()
     process.wait()
@@ -341,11 +344,11 @@ def test_two_users_share_the_slots(family: Family, shared: Path) -> None:
 
 
 @needs_root
-def test_what_another_user_left_is_told_and_the_slot_not_given(family: Family, shared: Path) -> None:
+def test_what_another_user_left_is_told_and_the_slot_not_given(family: Family, shared: Path, jobs: Path) -> None:
     theirs, _refused, process = nobody(family, shared, 1, "leave")
     assert theirs == "slot-0"
     assert process.wait(5) == 0
-    ours = Leases(shared)
+    ours = Leases(shared, jobs)
 
     def refused() -> str:  # until it executes another program the fork has the lock
         assert take(ours, 1, names=FOUR[:1]) == ()
@@ -358,9 +361,9 @@ def test_what_another_user_left_is_told_and_the_slot_not_given(family: Family, s
 
 
 @needs_root
-def test_who_cannot_see_marks_takes_later_processes_for_them(family: Family, shared: Path) -> None:
+def test_who_cannot_see_marks_takes_later_processes_for_them(family: Family, shared: Path, jobs: Path) -> None:
     """As another user; root's own leftovers cannot be looked into there."""
-    ours = Leases(shared)
+    ours = Leases(shared, jobs)
     gone = holder("gone", since=time.time() + 3600)
     assert ours.take(FOUR[:1], 1, gone, None)
     ours.release(gone=False)

@@ -62,6 +62,7 @@ def script(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     made.write_text(text)
     made.chmod(0o755)
     monkeypatch.setenv("PATH", f"{made.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(folder / "state"))
     return made
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from taco_launch.agent import locks, occupancy
-from taco_launch.agent.folders import JobFolder, Jobs
+from taco_launch.agent.folders import Jobs
 from taco_launch.agent.gpus import Use
 from taco_launch.agent.holders import Holder
 from taco_launch.agent.leases import Leases
@@ -30,6 +30,7 @@ SINCE = time.mktime((2026, 3, 4, 14, 2, 0, 0, 0, -1))
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TACO_LAUNCH_LEASES", str(tmp_path / "leases"))
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
     return tmp_path / "leases"
 
 
@@ -37,9 +38,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def hold(place: Path) -> Iterator[Callable[..., Leases]]:
     held: list[Leases] = []
 
-    def one(job: str, *wanted: str, job_id: str = "", folder: str = "/nowhere") -> Leases:
-        holder = Holder(job, job_id or job, SINCE, "agent.pyz", folder, "hcc", "ann", pid=os.getpid())
-        held.append(Leases(place))
+    def one(job: str, *wanted: str, job_id: str = "") -> Leases:
+        holder = Holder(job, job_id or job, SINCE, "hcc", "ann", pid=os.getpid())
+        held.append(Leases(place, place.parent / "state" / "jobs"))
         assert held[-1].take(wanted, len(wanted), holder, dict.fromkeys(GPUS, Use())) == wanted
         return held[-1]
 
@@ -73,13 +74,13 @@ def test_names(uuids: tuple[str, ...], slots: int, expected: tuple[str, ...]) ->
 def test_how_many_slots_there_are(smi: Smi, tmp_path: Path) -> None:
     cores = max(2, len(os.sched_getaffinity(0)))
     sizes = {"3": 3, "auto": 4, "auto+3": 4, "auto+6": 6, "0": 0}
-    assert {size: len(Slots(tmp_path, size).names) for size in sizes} == sizes
-    assert len(Slots(tmp_path, "auto", "none").names) == cores
-    assert len(Slots(tmp_path, "auto+99", "none").names) == 99
+    assert {size: len(Slots(tmp_path, tmp_path, size).names) for size in sizes} == sizes
+    assert len(Slots(tmp_path, tmp_path, "auto", "none").names) == cores
+    assert len(Slots(tmp_path, tmp_path, "auto+99", "none").names) == 99
     smi.fail()
-    assert Slots(tmp_path, "auto+3").names == names((), 3)  # who says how many ranks a host takes says it all
+    assert Slots(tmp_path, tmp_path, "auto+3").names == names((), 3)  # who says how many ranks a host takes says it all
     with pytest.raises(HostError, match="GPU is lost"):
-        Slots(tmp_path, "auto")
+        Slots(tmp_path, tmp_path, "auto")
 
 
 def test_what_is_refused_besides_is_told() -> None:
@@ -142,7 +143,7 @@ def test_before_slots_are_taken_locks_are_read_only_where_there_is_a_record(
         return read()
 
     monkeypatch.setattr(locks, "read", counted)
-    slots = occupancy.Slots(place, "2")
+    slots = occupancy.Slots(place, NOWHERE, "2")
     assert slots.look_thoroughly(before_taking=True).free == 2
     assert not reads
     hold("vgg16", "slot-0")
@@ -224,10 +225,10 @@ def test_a_gpu_that_others_use_is_not_free(smi: Smi, hold: Callable[..., Leases]
 
 @pytest.mark.usefixtures("place")
 def test_what_the_last_holder_left_on_a_gpu_is_not_foreign(
-    smi: Smi, hold: Callable[..., Leases], folder: JobFolder, family: Family
+    smi: Smi, hold: Callable[..., Leases], family: Family
 ) -> None:
     left, stranger = family.start(("sleep", "60"), marked=True), family.start(("sleep", "60"))
-    hold("gone", GPUS[0], GPUS[1], job_id=family.job_id, folder=str(folder.path)).release(gone=False)
+    hold("gone", GPUS[0], GPUS[1], job_id=family.job_id).release(gone=False)
     smi.gpus(GPUS, (9000, 9000))
     smi.processes((GPUS[0], left.pid, "sleep"), (GPUS[1], left.pid, "sleep"), (GPUS[1], stranger.pid, "sleep"))
     assert [slot.is_free for slot in occupancy.look(2).slots] == [True, False]
@@ -235,7 +236,7 @@ def test_what_the_last_holder_left_on_a_gpu_is_not_foreign(
 
 @pytest.mark.usefixtures("place")
 def test_without_nvidia_smis_answer_no_gpu_is_free(smi: Smi, hold: Callable[..., Leases]) -> None:
-    slots = Slots(Path(os.environ["TACO_LAUNCH_LEASES"]), "4")
+    slots = Slots(Path(os.environ["TACO_LAUNCH_LEASES"]), NOWHERE, "4")
     assert slots.look_thoroughly().free == 4
     hold("vgg16", GPUS[2])
     smi.fail()
@@ -268,7 +269,7 @@ class Watch:
     """`agent watch`, as the scheduler has it run."""
 
     def __init__(self, agent: Path, family: Family, place: Path, *words: str) -> None:
-        env = {"TACO_LAUNCH_LEASES": str(place), "PATH": os.environ["PATH"]}
+        env = {"TACO_LAUNCH_LEASES": str(place), "TACO_LAUNCH_STATE": str(place.parent), "PATH": os.environ["PATH"]}
         self.process = family.start((*PYTHON, str(agent), "watch", *words), stdin=subprocess.PIPE, env=env)
 
     def line(self) -> Any:
@@ -322,4 +323,4 @@ def test_slots_is_one_line(agent: Path, family: Family, hold: Callable[..., Leas
         process = family.start((*PYTHON, str(agent), "slots", *argv), env={"HOME": "/nowhere"})
         out, _ = process.communicate(timeout=10)
         held = {slot["name"]: slot["holder"] and slot["holder"]["job"] for slot in json.loads(out)["slots"]}
-        assert held == {"slot-0": "vgg16" if len(argv) == 3 else None, "slot-1": None}
+        assert held == {"slot-0": "vgg16" if len(argv) == 4 else None, "slot-1": None}

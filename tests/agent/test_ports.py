@@ -61,14 +61,16 @@ def test_a_port_that_is_taken_in_ipv6_alone_is_not_free() -> None:
 
 
 def test_a_port_that_a_job_has_is_no_other_jobs_and_leaves_no_file(tmp_path: Path) -> None:
-    one, other = Leases(tmp_path), Leases(tmp_path)
+    place = tmp_path / "leases"
+    place.mkdir()
+    one, other = Leases(place, tmp_path), Leases(place, tmp_path)
     assert not other.is_leased(41000)
-    assert list(tmp_path.iterdir()) == []
-    assert one.take((), 0, Holder("vgg16", "id", 0.0, "a", "/nowhere"), None, (41000,))
+    assert list(place.iterdir()) == []
+    assert one.take((), 0, Holder("vgg16", "id", 0.0), None, (41000,))
     assert (other.is_leased(41000), other.holder(41000), other.holder(41001)) == (True, "job vgg16", "")
     one.release(gone=True)
     assert not other.is_leased(41000)
-    assert list(tmp_path.iterdir()) == []
+    assert list(place.iterdir()) == []
 
 
 def test_a_port_of_a_host_that_is_reached_refuses() -> None:

@@ -15,6 +15,7 @@ CONTENT = bytes(range(256)) * 40
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An agent that is there until the other host, which is this one, is asked to take it."""
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path))
     found = tmp_path / "there" / "agent.pyz"
     found.parent.mkdir()
     found.write_bytes(CONTENT)

@@ -44,9 +44,9 @@ def gpus(placement: Placement) -> dict[str, str]:
 
 
 def hold(cluster: Cluster, host: str, *indices: int) -> Leases:
-    held = Leases(cluster.root / f"leases-{host}")
+    held = Leases(cluster.root / f"leases-{host}", cluster.root / "jobs-held")
     names = [UUIDS[index] for index in indices]
-    assert held.take(names, len(names), Holder("x", "x", 0.0, "a", "/nowhere"), dict.fromkeys(names, Use()))
+    assert held.take(names, len(names), Holder("x", "x", 0.0), dict.fromkeys(names, Use()))
     return held
 
 
@@ -172,7 +172,7 @@ def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever has it, or whatever the last holder has left there, which a look does not tell."""
-    slots = Slots(tmp_path, "auto")
+    slots = Slots(tmp_path, tmp_path / "jobs", "auto")
     slots.look_thoroughly()
     message: dict[str, Any] = {
         "rendezvous": None,
@@ -188,9 +188,9 @@ def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
     looks = iter((before, before))  # at what a job may have, and at what is free
     real = slots.look
     monkeypatch.setattr(slots, "look", lambda: next(looks, None) or real())
-    other = Leases(tmp_path)
-    assert other.take((UUIDS[3],), 1, Holder("x", "x", 0.0, "a", "/nowhere"), {UUIDS[3]: Use()})
-    held = Leases(tmp_path)
+    other = Leases(tmp_path, tmp_path / "jobs")
+    assert other.take((UUIDS[3],), 1, Holder("x", "x", 0.0), {UUIDS[3]: Use()})
+    held = Leases(tmp_path, tmp_path / "jobs")
     taken = taking.take(JobFolder(tmp_path / "state/jobs/a"), "a-1", held, slots, message)
     assert (taken["slots"], taken["choice"]["gpus"]) == ([*UUIDS[4:]], [4, 5, 6, 7])
     held.release(gone=True)

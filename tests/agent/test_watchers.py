@@ -144,6 +144,7 @@ def test_a_host_that_has_not_got_the_agent_is_given_it(
     script.write_text(f"#!/bin/sh\nfor last; do :; done\n{full}{run}")
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
     found, wish = Watched(here), WISH._replace(host="n2")
     try:
         if broken:

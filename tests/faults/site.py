@@ -19,7 +19,9 @@ SLOTS = 2
 LOSS_SECONDS = 15
 # What is given after a fault on an idle machine: until then the job has its true state, and nothing of it is left anywhere.
 SETTLED_SECONDS = LOSS_SECONDS + 30
-JOBS = "/var/lib/taco-launch/jobs"
+# The jobs of both clusters: as pgrep matches a command line, and as a shell finds what is on a host.
+JOBS = "/var/lib/taco-launch/containers/[^/]+/jobs"
+KEPT = "/var/lib/taco-launch/containers/*/jobs"
 
 # What a host has of any job: processes with a mark or of our own, mpirun and its daemons, leases and places that somebody
 # has locked. No program of ours is asked. A process may end while it is looked at.
@@ -160,7 +162,7 @@ class Site:
 def of_job(left: Sequence[str], job: Mapping[str, Any]) -> list[str]:
     """Return which of the lines of `Site.left` are of one job."""
     slots = {(share["host"], slot) for share in job["shares"] for slot in share["slots"]}
-    words = (f" of {job['id']}", f"{JOBS}/{job['name']} ", f'"id":"{job["id"]}')
+    words = (f" of {job['id']}", f"/jobs/{job['name']} ", f'"id":"{job["id"]}')
     locked = tuple(f"{host}: locked /run/taco-launch/leases/{slot}:" for host, slot in slots)
     return [line for line in left if any(word in line for word in words) or line.startswith(locked) or "twice" in line]
 

@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import eventually
 from tests.faults import witness
 from tests.faults.fates import ends, lives, started
-from tests.faults.site import HOSTS, JOBS, SETTLED_SECONDS, Site, told
+from tests.faults.site import HOSTS, KEPT, SETTLED_SECONDS, Site, told
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600), pytest.mark.usefixtures("quiet")]
 
@@ -38,7 +38,7 @@ def test_disk_full(site: Site) -> None:
         assert refused.returncode not in (0, 125), refused
         assert "No space left on device" in refused.stderr
         assert "Traceback" not in refused.stderr
-        assert site.inside("gpu1", f"ls -d {JOBS}/{other}") == ""
+        assert site.inside("gpu1", f"ls -d {KEPT}/{other}") == ""
         assert site.one.job(name)["state"] == "RUNNING"
         _ends_now(site, name, "gpu1", "gpu3")  # while there is no room for that
     lives(site, name, time.monotonic())

@@ -5,7 +5,7 @@ import pytest
 from tests.conftest import eventually
 from tests.faults.conftest import Wave
 from tests.faults.fates import KILLED, ends, lives, started
-from tests.faults.site import JOBS, SETTLED_SECONDS, Site
+from tests.faults.site import JOBS, KEPT, SETTLED_SECONDS, Site
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
@@ -39,7 +39,7 @@ def scheduler(site: Site) -> None:
     # others come and go while jobs begin and end: one that is not there any more is not the one that watches gpu4
     eventually(lambda: site.inside("gpu1", "pkill -KILL -f '[p]yz schedule' && echo done"), 10, "a scheduler")
     since = site.let_end(before, "gpu4")
-    events = f"grep -c '\"ended\"' {JOBS}/{behind}/events.jsonl"
+    events = f"grep -c '\"ended\"' {KEPT}/{behind}/events.jsonl"
     eventually(lambda: site.inside("gpu1", events) == "1", SETTLED_SECONDS, f"{behind} to end after {before}")
     for name in (before, behind):
         lives(site, name, since)

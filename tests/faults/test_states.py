@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.site import HOSTS, JOBS, SETTLED_SECONDS, Site, of_job, told
+from tests.faults.site import HOSTS, JOBS, KEPT, SETTLED_SECONDS, Site, of_job, told
 from tests.patience import patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600), pytest.mark.usefixtures("quiet")]
@@ -125,7 +125,7 @@ def _each(site: Site, verb: str, names: Iterable[str]) -> None:
 def _nothing_left(site: Site) -> None:
     site.is_quiet()
     assert site.one.jobs() == []
-    left = {host: site.inside(host, f"ls {JOBS}") for host in HOSTS}
+    left = {host: site.inside(host, f"ls -d {KEPT}/*") for host in HOSTS}
     assert not any(left.values()), left
 
 

@@ -241,7 +241,7 @@ def test_the_first_rank_that_fails_stands_at_the_end(hosts: Hosts, launcher: str
     done = hosts("run", "--name", f"fails-{launcher}", *job, "--", "sh", "-c", script)
     assert done.returncode == 7, done.stderr
     lines = [f"  line {number}" for number in range(11, 31)]
-    log = f"gpu2:/var/lib/taco-launch/jobs/fails-{launcher}/logs/rank-3.0.log"
+    log = f"gpu2:/var/lib/taco-launch/containers/{hosts.lab.name}/jobs/fails-{launcher}/logs/rank-3.0.log"
     *_, reason = [line for line in done.stderr.splitlines() if line.startswith(f"job fails-{launcher}: FAILED after ")]
     assert ": rank 3 on gpu2 exited with code 7" in reason
     assert done.stderr.splitlines()[-22:] == [

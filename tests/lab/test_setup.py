@@ -226,7 +226,8 @@ def test_what_setup_made_is_taken_back_and_nothing_else(bare: Lab) -> None:
             host,
             "sh",
             "-c",
-            "ls -d /etc/taco-launch /etc/systemd/system/taco* /var/lib/taco-launch/[!j]* /run/taco-launch/leases",
+            "ls -d /etc/taco-launch /etc/systemd/system/taco* /var/lib/taco-launch/[!c]* /var/lib/taco-launch/clusters "
+            "/run/taco-launch/leases*",
         )
         assert left.stdout == ""
         assert image in bare.sh(host, "docker images --format '{{.Repository}}:{{.Tag}}'")

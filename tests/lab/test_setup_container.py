@@ -15,7 +15,7 @@ from tests.lab.rig import Done, Lab, made
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 NAME = "taco-launch-c"
-LOCK = "/var/lib/taco-launch/jobs/train-1/lock"
+LOCK = "/var/lib/taco-launch/containers/c/jobs/train-1/lock"
 # Some megabytes with what main.sh calls, and programs that only have the right names.
 IMAGES = """
 rm -rf /srv/image
@@ -110,19 +110,26 @@ def test_a_rank_does_not_become_the_hosts_root(engine: Engine) -> None:
 def test_the_container_writes_to_jobs_and_leases_alone(engine: Engine) -> None:
     engine.ready(env={"TOKEN": "ge heim#1"})
     state = "/var/lib/taco-launch"
-    script = f"for folder in {state}/jobs /run/taco-launch/leases {state}/agent {state}/clusters/c; do (: >$folder/probe); done"
+    script = f"for folder in {state}/containers/c /run/taco-launch/leases {state}/agent {state}/clusters/c; do (: >$folder/probe); done"
     said = engine.lab.inside("gpu1", "docker", "exec", NAME, "sh", "-c", f"{script}; ls {state}; ls /etc/taco-launch")
-    assert said.stdout.split() == ["agent", "clusters", "jobs"]
-    engine.sh(f"rm {state}/jobs/probe /run/taco-launch/leases/probe")
+    assert said.stdout.split() == ["agent", "clusters", "containers"]
+    engine.sh(f"mkdir -p {state}/jobs/of-the-host {state}/containers/other")
+    assert engine.sh(f"docker exec {NAME} ls {state} {state}/containers").split() == [
+        *(f"{state}:", "agent", "clusters", "containers"),
+        *(f"{state}/containers:", "c"),
+    ]
+    engine.sh(f"rm -r {state}/jobs {state}/containers/other {state}/containers/c/probe /run/taco-launch/leases/probe")
+    # who fills it does not fill the host's /run
+    assert engine.sh("findmnt -n -o FSTYPE,SOURCE /run/taco-launch/leases").split() == ["tmpfs", "taco-launch"]
     assert engine.sh(f"find {state} /run/taco-launch -name probe") == ""
     unit = engine.sh(f"cat /etc/systemd/system/{NAME}.service; ls /etc/taco-launch/c")
     assert "/bin/sh /etc/taco-launch/c/wait.sh" in unit
-    assert state not in unit
+    assert state not in unit.replace(f" {state}/containers/c\n", "")
     # what a variable holds is told by the engine alone, to whom may ask it
     told = json.loads(engine.sh(f"docker container inspect {NAME}"))[0]["Config"]
     assert "TOKEN=ge heim#1" in told["Env"]
     assert "ge heim" not in json.dumps(told["Labels"])
-    assert engine.sh("ls /run/taco-launch") == "leases\nsetup.lock"
+    assert engine.sh("ls /run/taco-launch") == "leases\nleases.lock\nsetup.lock"
     engine.ready()
 
 

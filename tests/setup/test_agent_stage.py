@@ -113,8 +113,9 @@ def test_one_that_a_process_runs_stays(state: Path) -> None:
     assert agents(state) == {NEW}
 
 
-def test_one_that_a_running_job_names_stays(state: Path) -> None:
-    job = state / "jobs" / "train"
+@pytest.mark.parametrize("jobs", ["jobs", "containers/hcc/jobs"])
+def test_one_that_a_running_job_names_stays(state: Path, jobs: str) -> None:
+    job = state / jobs / "train"
     job.mkdir(parents=True)
     (job / "events.jsonl").write_text('{"agent": "agent-2.pyz"}\n')
     lock = os.open(job / "lock", os.O_CREAT | os.O_RDWR)
@@ -126,12 +127,13 @@ def test_one_that_a_running_job_names_stays(state: Path) -> None:
     assert agents(state) == {NEW}
 
 
-@pytest.mark.parametrize("queue", [".queue", ".queue-hcc"])
+@pytest.mark.parametrize("queue", ["jobs/.queue", "containers/hcc/jobs/.queue"])
 def test_one_that_a_waiting_job_begins_with_stays(state: Path, queue: str) -> None:
+    jobs = (state / queue).parent
     for name, file in (("waits", "agent-2.pyz"), ("ended", "agent-1.pyz")):
-        (state / "jobs" / name).mkdir(parents=True)
-        (state / "jobs" / name / "agent.pyz").symlink_to(state / "agent" / file)
-    pending = state / "jobs" / queue / "pending"
+        (jobs / name).mkdir(parents=True)
+        (jobs / name / "agent.pyz").symlink_to(state / "agent" / file)
+    pending = state / queue / "pending"
     pending.mkdir(parents=True)
     for name in ("waits", "gone"):
         (pending / name).touch()

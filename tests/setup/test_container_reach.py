@@ -16,11 +16,11 @@ def test_nothing_that_the_hosts_root_runs_is_in_a_mount() -> None:
     made = defined(ready())
     sources = [option.split("source=")[1].split(",")[0] for option in made.options if option.startswith("--mount=")]
     writable = [option.split("source=")[1].split(",")[0] for option in made.options if option.startswith("--mount=") and "readonly" not in option]  # fmt: skip
-    assert writable == [paths.JOBS, paths.LEASES]
+    assert writable == [paths.state("hcc"), paths.LEASES]
     run = [word for file in unit.files(made) if file.path.endswith(".service") for word in file.data.decode().split()]
     ours = [word for word in run if word.startswith(("/var/lib", "/run", "/etc/taco-launch"))]
-    assert ours == [unit.wait_script("hcc")]
-    hidden = (*ours, paths.host_folder("hcc"), paths.secrets_file("hcc"))
+    assert ours == [unit.wait_script("hcc"), paths.state("hcc")]
+    hidden = (unit.wait_script("hcc"), paths.host_folder("hcc"), paths.secrets_file("hcc"))
     assert not [(path, source) for path in hidden for source in sources if f"{path}/".startswith(f"{source}/")]
 
 

@@ -92,10 +92,10 @@ def marked(fakes: Fakes, folder: Path) -> Path:
     agent = folder.parent.parent / "agent" / "agent-1.pyz"
     agent.parent.mkdir()
     agent.touch()
-    jobs = folder.parent.parent / "jobs"
+    jobs = folder.parent.parent / "containers" / "hcc" / "jobs"
     (jobs / "vgg").mkdir(parents=True)
     (jobs / "vgg" / "agent.pyz").symlink_to(agent)
-    pending = jobs / ".queue-hcc" / "pending"
+    pending = jobs / ".queue" / "pending"
     pending.mkdir(parents=True)
     (pending / "gone").touch()
     (pending / "vgg").touch()
@@ -107,7 +107,7 @@ def marked(fakes: Fakes, folder: Path) -> Path:
 def test_the_queue_goes_on_after_a_boot(fakes: Fakes, folder: Path) -> None:
     fakes.make("sleep", "exec /bin/sleep 0.1")
     agent = folder.parent.parent / "agent" / "agent-1.pyz"
-    env = fakes.env({"TACO_LAUNCH_CLUSTER": "hcc", "folder": "its own"})
+    env = fakes.env({"folder": "its own"})
     with subprocess.Popen((*fakes.sh, str(folder / "main.sh")), env=env) as process:
         # now and then, in the environment of the container
         eventually(lambda: fakes.calls.count(f"python3 -I -S {agent} schedule") >= 2, 10)
@@ -122,8 +122,7 @@ def test_the_queue_goes_on_after_a_boot(fakes: Fakes, folder: Path) -> None:
 def test_where_no_job_is_left_nothing_is_started(fakes: Fakes, folder: Path, marked: Path) -> None:
     fakes.make("sleep", "exec /bin/sleep 0.1")
     (marked / "vgg").unlink()
-    env = fakes.env({"TACO_LAUNCH_CLUSTER": "hcc"})
-    with subprocess.Popen((*fakes.sh, str(folder / "main.sh")), env=env) as process:
+    with subprocess.Popen((*fakes.sh, str(folder / "main.sh")), env=fakes.env()) as process:
         eventually(lambda: sum(call.startswith("sleep 60") for call in fakes.calls) >= 2, 10)
         process.terminate()
         assert process.wait(5) == 0
@@ -197,25 +196,39 @@ def test_a_locked_root_is_opened_for_keys(fakes: Fakes, folder: Path, *, locked:
 
 def wait(fakes: Fakes, *args: str) -> "subprocess.CompletedProcess[str]":
     """Run it as the unit does, which does not end it at a command that fails."""
-    if not (fakes.folder / "chmod").exists():
-        fakes.make("chmod")
-    argv = (*fakes.sh, "-c", scripts.text("wait.sh"), "wait.sh", *args)
+    for name in ("chmod", "mount"):
+        if not (fakes.folder / name).exists():
+            fakes.make(name)
+    run = fakes.folder.parent / "run"
+    run.mkdir(exist_ok=True)
+    text = (scripts.text("leases.sh") + scripts.text("wait.sh")).replace("/run/taco-launch", str(run))
+    argv = (*fakes.sh, "-c", text, "wait.sh", args[0], "/var/state", *args[1:])
     return subprocess.run(argv, env=fakes.env(), capture_output=True, text=True, timeout=30, check=False)
 
 
 def test_nothing_to_wait_for_takes_no_word(fakes: Fakes, tmp_path: Path) -> None:
     done = wait(fakes, "300", str(tmp_path))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert fakes.calls == [
-        "mkdir -p /run/taco-launch/leases /var/lib/taco-launch/jobs",
-        "chmod 0711 /run/taco-launch",
-        "chmod 1777 /run/taco-launch/leases",
-    ]
+    run = tmp_path / "run"
+    limits = "mode=1777,size=64m,nr_inodes=65536,nosuid,nodev,noexec"
+    made = [f"mkdir {run}/leases", f"mount -t tmpfs -o {limits} taco-launch {run}/leases"]
+    first, last = [f"mkdir -p {run}", f"chmod 0711 {run}"], [f"chmod 1777 {run}/leases", "mkdir -p /var/state"]
+    assert fakes.calls == [*first, *made, *last]
+    (run / "leases").mkdir()
+    assert wait(fakes, "300").returncode == 0
+    assert fakes.calls == [*first, *made, *last, *first, *last]  # a mount would hide the locks that jobs hold
+
+
+def test_without_a_file_system_of_their_own_there_are_leases_all_the_same(fakes: Fakes) -> None:
+    fakes.make("mount", "exit 32")
+    done = wait(fakes, "300")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "the leases share the file system of /run: a user who fills it fills that\n"
 
 
 def test_a_late_device_is_waited_for_and_named(fakes: Fakes, tmp_path: Path) -> None:
     device = tmp_path / "uverbs0"
-    fakes.make("sleep", f"[ $(wc -l <{fakes.folder}.calls) -lt 6 ] || : >{device}")
+    fakes.make("sleep", f"[ $(wc -l <{fakes.folder}.calls) -lt 9 ] || : >{device}")
     done = wait(fakes, "300", str(tmp_path), str(device))
     assert (done.returncode, done.stdout) == (0, f"waiting for {device}\n{device} is there\n")
     assert fakes.calls.count("sleep 1") == 3
@@ -258,7 +271,7 @@ def test_a_job_that_begins_while_it_is_made_keeps_the_old_one(fakes: Fakes, tmp_
     looks = (
         f'looks={tmp_path}/looks; idle() {{ echo >>"$looks"; [ "$(wc -l <"$looks")" -ne {busy} ]; }}\nlook() {{ :; }}\n'
     )
-    text = looks + scripts.text("create.sh").replace("/run/taco-launch", str(tmp_path))
+    text = looks + "make_leases() { :; }\n" + scripts.text("create.sh")
     text = text.replace("/var/lib/taco-launch", str(tmp_path))
     variables = tmp_path / "hcc.env"
     variables.write_text("TOKEN=geheim\n")
@@ -267,6 +280,7 @@ def test_a_job_that_begins_while_it_is_made_keeps_the_old_one(fakes: Fakes, tmp_
         "taco-launch-hcc.service",
         "hcc",
         str(tmp_path),
+        f"{tmp_path}/containers/hcc",
         str(variables),
         "t:1",
         "mpirun",
@@ -295,13 +309,15 @@ def test_a_job_that_begins_while_it_is_made_keeps_the_old_one(fakes: Fakes, tmp_
 
 
 @pytest.mark.parametrize("fakes", ["dash"], indirect=True)
-@pytest.mark.parametrize("link", ["jobs", "agent", "clusters/hcc/ssh"])
+@pytest.mark.parametrize("link", ["containers", "containers/hcc", "agent", "clusters/hcc/ssh"])
 def test_nothing_is_shared_by_way_of_a_link(fakes: Fakes, tmp_path: Path, link: str) -> None:
     (tmp_path / "clusters/hcc").mkdir(parents=True)
+    (tmp_path / link).parent.mkdir(exist_ok=True)
     (tmp_path / link).symlink_to("/etc")
     fakes.make("docker", "exit 1")
     text = "look() { :; }\n" + scripts.text("create.sh").replace("/var/lib/taco-launch", str(tmp_path))
-    args = ("c", "c.service", "hcc", f"{tmp_path}/clusters/hcc", f"{tmp_path}/env", "t:1", "mpirun", "0", "t:1")
+    places = (f"{tmp_path}/clusters/hcc", f"{tmp_path}/containers/hcc", f"{tmp_path}/env")
+    args = ("c", "c.service", "hcc", *places, "t:1", "mpirun", "0", "t:1")
     argv = (*fakes.sh, "-euc", text, "setup", *args)
     done = subprocess.run(argv, env=fakes.env(), capture_output=True, text=True, timeout=20, check=False)
     assert done.returncode == 1
@@ -313,7 +329,7 @@ def test_nothing_is_shared_by_way_of_a_link(fakes: Fakes, tmp_path: Path, link: 
 def test_a_path_to_be_mounted_that_is_not_there_is_named_before_anything_is_done(fakes: Fakes, tmp_path: Path) -> None:
     fakes.make("docker", "exit 1")
     (tmp_path / "a b").mkdir()
-    front = ("c", "c.service", "hcc", str(tmp_path), f"{tmp_path}/env", "t:1", "mpirun")
+    front = ("c", "c.service", "hcc", str(tmp_path), f"{tmp_path}/jobs", f"{tmp_path}/env", "t:1", "mpirun")
     text = "look() { echo looked; exit 3; }\n" + scripts.text("create.sh")
 
     def told(*sources: str) -> tuple[int, str]:

@@ -96,7 +96,7 @@ def test_a_cluster_that_came_meanwhile_keeps_what_it_shares(fakes: Fakes, tmp_pa
     assert (tmp_path / "etc/daemon.json").read_text() == "old\n"
 
 
-@pytest.mark.parametrize("lock", ["run/leases/slot-0", "state/jobs/night/lock"])
+@pytest.mark.parametrize("lock", ["run/leases/slot-0", "state/jobs/night/lock", "state/containers/c/jobs/night/lock"])
 def test_a_job_keeps_agent_and_leases(fakes: Fakes, tmp_path: Path, lock: str) -> None:
     file = tmp_path / lock
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -111,16 +111,22 @@ def test_a_job_keeps_agent_and_leases(fakes: Fakes, tmp_path: Path, lock: str) -
     assert (tmp_path / "state/agent").is_dir()
 
 
-def test_a_container_that_was_not_finished_goes_too(fakes: Fakes, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_container_that_was_not_finished_goes_too(fakes: Fakes, tmp_path: Path, *, kept: bool) -> None:
     names = (paths.container("c"), paths.unfinished("c"))
     gone = [tmp_path / each for each in ("state/clusters/c", "etc/ours/c", "run/c.env")]
     for folder in gone[:2]:
         folder.mkdir(parents=True)
     gone[2].write_text("TOKEN=geheim\n")
     where = map(str, gone)
-    done = run(fakes, "teardown.sh", "c", *names, "c.service", f"{tmp_path}/c.service", *where)
+    jobs = tmp_path / "state/containers/c/jobs"
+    for each in (".agents", ".slots", *(("train",) if kept else ())):
+        (jobs / each).mkdir(parents=True)
+    done = run(fakes, "teardown.sh", "c", *names, "c.service", f"{tmp_path}/c.service", *where, str(jobs.parent))
     assert (done.returncode, done.stderr) == (0, "")
     assert not [each for each in (*gone, tmp_path / "etc/ours") if each.exists()]
+    assert [*(tmp_path / "state").glob("containers/c/jobs/*")] == ([jobs / "train"] if kept else [])
+    assert (tmp_path / "state/containers").exists() == kept
     assert [call for call in fakes.calls if " rm " in call] == [f"docker rm --force --volumes {name}" for name in names]
 
 

@@ -18,7 +18,7 @@ def definition(cluster: str = "hcc", devices: tuple[str, ...] = ()) -> Definitio
 def test_it_waits_for_the_devices_and_then_starts_the_container() -> None:
     text = unit.unit(definition(devices=("/dev/infiniband/uverbs0", "/dev/nvidia0")))
     lines = text.splitlines()
-    wait = "/bin/sh /etc/taco-launch/hcc/wait.sh 300 /dev/infiniband/uverbs0 /dev/nvidia0"
+    wait = "/bin/sh /etc/taco-launch/hcc/wait.sh 300 /var/lib/taco-launch/containers/hcc /dev/infiniband/uverbs0 /dev/nvidia0"
     assert f"ExecStartPre={wait}" in lines
     assert "ExecStart=/bin/sh -c 'exec docker start --attach taco-launch-hcc'" in lines
     assert "Restart=always" in lines

@@ -20,7 +20,7 @@ used() { # used NAME STATE_FOLDER: by a process, or by a job that runs, or waits
     return 0
   fi
   # containers write there: what is no plain file is passed over, and nothing is made by looking
-  for lock in "$2"/jobs/*/lock; do
+  for lock in "$2"/jobs/*/lock "$2"/containers/*/jobs/*/lock; do
     if ! held "$lock"; then
       continue
     fi
@@ -31,8 +31,8 @@ used() { # used NAME STATE_FOLDER: by a process, or by a job that runs, or waits
     done
   done
   # nothing of a job that waits runs: it begins with the agent that it was submitted with
-  for mark in "$2"/jobs/.queue*/pending/*; do
-    link=$(readlink "$2/jobs/${mark##*/}/agent.pyz") || continue
+  for mark in "$2"/jobs/.queue/pending/* "$2"/containers/*/jobs/.queue/pending/*; do
+    link=$(readlink "${mark%/.queue/*}/${mark##*/}/agent.pyz") || continue
     [ "${link##*/}" != "$1" ] || return 0
   done
   return 1

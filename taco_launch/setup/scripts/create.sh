@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes the training container anew; look.sh and idle.sh stand in front of this.
+# Makes the training container anew; look.sh, idle.sh and leases.sh stand in front of this.
 #
-# usage: create.sh CONTAINER UNIT CLUSTER FOLDER VARIABLES IMAGE MPIRUN NUMBER SOURCE... OPTION...
+# usage: create.sh CONTAINER UNIT CLUSTER FOLDER STATE VARIABLES IMAGE MPIRUN NUMBER SOURCE... OPTION...
 #
 # SOURCE... are NUMBER paths of the user's that are mounted, and have to be there. OPTION... are the arguments of `docker create`, without a name. VARIABLES, where they name it, is a file that holds
 # secrets, and goes. What was there of the cluster goes only once the new one is made, and not while a job runs in it. What
@@ -12,16 +12,17 @@ container=$1
 unit=$2
 cluster=$3
 folder=$4
-variables=$5
-image=$6
-mpirun=$7
-sources=$8
-shift 8
+state=$5
+variables=$6
+image=$7
+mpirun=$8
+sources=$9
+shift 9
 
 trap 'rm -f "$variables"' EXIT
 trap 'exit 143' TERM INT HUP # else dash ends without the one above
 
-state=/var/lib/taco-launch
+shared=/var/lib/taco-launch
 new=taco-launch_$cluster # no cluster's container can have this name
 
 ours() { # ours CONTAINER: it is there, and of this cluster
@@ -44,13 +45,14 @@ fi
 look "$image" "$mpirun"
 umask 077
 # mounted files and folders have to be there, and themselves: an earlier version let containers write here
-for each in "$state/jobs" "$state/agent" "$state/clusters" "$folder" "$folder/ssh" "$folder/hosts" "$folder/ssh/ssh_config"; do
+for each in "${state%/*}" "$state" "$shared/agent" "$shared/clusters" "$folder" "$folder/ssh" "$folder/hosts" "$folder/ssh/ssh_config"; do
   if [ -L "$each" ]; then
     echo "error: $each is a symbolic link, and what it leads to would be shared: look who made it, and remove it" >&2
     exit 1
   fi
 done
-mkdir -p /run/taco-launch/leases "$state/jobs" "$state/agent" "$folder/ssh"
+make_leases
+mkdir -p "$state" "$shared/agent" "$folder/ssh"
 # what is in them is the business of ssh_mesh, which rewrites them in place
 for file in "$folder/hosts" "$folder/ssh/ssh_config"; do
   if [ ! -e "$file" ]; then

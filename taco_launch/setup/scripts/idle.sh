@@ -20,7 +20,7 @@ idle_plain() { # idle_plain TEXT: it as a word that a terminal may show
 }
 
 idle() { # idle CONTAINER: fails, and names the job, where one runs
-  for lock in /var/lib/taco-launch/jobs/*/lock; do
+  for lock in /var/lib/taco-launch/jobs/*/lock /var/lib/taco-launch/containers/*/jobs/*/lock; do
     if idle_held "$lock"; then
       job=${lock%/lock}
       job=$(idle_plain "${job##*/}")

@@ -41,9 +41,9 @@ if grep -q '^root:!' /etc/shadow 2>/dev/null; then
   usermod -p '*' root
 fi
 
-jobs=${folder%/clusters/*}/jobs
+jobs=${folder%/clusters/*}/containers/${folder##*/}/jobs
 schedule() { # by the agent of any job that is not over; it ends at once where there is nothing to do, or somebody does it
-  for mark in "$jobs/.queue-${TACO_LAUNCH_CLUSTER:-}/pending"/*; do
+  for mark in "$jobs/.queue/pending"/*; do
     [ -f "$jobs/${mark##*/}/agent.pyz" ] || continue
     (
       set -- "$(readlink -f "$jobs/${mark##*/}/agent.pyz")"

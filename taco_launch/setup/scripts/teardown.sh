@@ -1,7 +1,7 @@
 #!/bin/sh
 # Takes back a cluster's container, unit and files; idle.sh and reload.sh stand in front of this.
 #
-# usage: teardown.sh CLUSTER CONTAINER UNFINISHED UNIT UNIT_FILE FOLDER HOST_FOLDER SECRETS
+# usage: teardown.sh CLUSTER CONTAINER UNFINISHED UNIT UNIT_FILE FOLDER HOST_FOLDER SECRETS STATE
 #
 # UNFINISHED is the container's name while it is made. FOLDER is what the container reads, HOST_FOLDER what the host runs;
 # SECRETS is a file that a set-up left that was cut off.
@@ -16,6 +16,7 @@ unit_file=$5
 folder=$6
 host_folder=$7
 secrets=$8
+state=$9
 
 idle "$container"
 if [ -e "$unit_file" ]; then
@@ -32,4 +33,6 @@ for name in "$container" "$unfinished"; do
 done
 rm -rf "$folder" "$host_folder"
 rm -f "$secrets"
-rmdir "${host_folder%/*}" 2>/dev/null || : # other clusters
+# what the head's container copied here, and who had which slot; records of jobs stay
+rm -rf "$state/jobs/.agents" "$state/jobs/.slots"
+rmdir "$state/jobs" "$state" "${state%/*}" "${host_folder%/*}" 2>/dev/null || : # jobs, other clusters

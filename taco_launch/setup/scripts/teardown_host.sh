@@ -54,5 +54,6 @@ fi
 if root=$(docker info --format '{{.DockerRootDir}}' 2>/dev/null) && [ -n "$root" ]; then
   rm -rf "$root"/tmp/taco-launch-image* # of a copy that was cut off
 fi
-rm -rf "$leases" "$state/agent" "$state/jobs/.agents" "$state/docker" # .agents: what the head's container copied here
+umount "$leases" 2>/dev/null || : # it may be a plain folder
+rm -rf "$leases" "$leases.lock" "$state/agent" "$state/jobs/.agents" "$state/jobs/.slots" "$state/docker"
 rmdir "$state/jobs" "$state/clusters" "$state" 2>/dev/null || : # other clusters, or jobs

@@ -1,19 +1,19 @@
 #!/bin/sh
-# Makes ready what a container's start needs: the folder of leases, gone with every boot, that of jobs, and the devices of
-# drivers that come late. Run by the container's systemd unit. Slots are leased by all users of the host, each of whom may
-# make a file there that only its owner removes.
+# Makes ready what a container's start needs: the folder of leases, the container's state folder, and the devices of
+# drivers that come late. Run by the container's systemd unit; leases.sh stands in front of this.
 #
-# usage: wait.sh SECONDS DEVICE...
+# usage: wait.sh SECONDS STATE DEVICE...
 #
 # A device that has not come after SECONDS is named, and the start is tried all the same: the engine says what it lacks,
 # and the unit tries again.
 
 set -u
 left=$1
-shift
+state=$2
+shift 2
 umask 077
-mkdir -p /run/taco-launch/leases /var/lib/taco-launch/jobs || exit
-chmod 0711 /run/taco-launch && chmod 1777 /run/taco-launch/leases || exit
+make_leases || exit
+mkdir -p "$state" || exit
 case "$*" in
   */dev/nvidia*) # their files are made by the first to ask, where nvidia-persistenced is not there to do so
     if command -v nvidia-smi >/dev/null; then

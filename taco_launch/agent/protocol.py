@@ -24,6 +24,8 @@ def header(op: str, agent: str) -> Dict[str, Any]:
 
 # A line is a row of a table, a job with its events, or what is known of a host.
 LINE_BYTES = 1 << 23
+# What follows a message of the agent's processes: a piece of a log.
+DATA_BYTES = 1 << 24
 # Each value of a line takes up to a hundred bytes in memory: `[[],[],...` is short as text.
 LINE_VALUES = 1 << 19
 
@@ -121,7 +123,7 @@ class Line:
         """Give the messages that have come, None when the other side is gone. Call it when the socket is readable.
 
         What follows a message with `bytes` is its `data`. A line that is no message (what a login script says) is one
-        of op `noise`.
+        of op `noise`. Who sends a line without an end is taken to be gone.
         """
         try:
             data = self.sock.recv(1 << 18, socket.MSG_DONTWAIT)
@@ -136,7 +138,7 @@ class Line:
         while True:
             line, newline, rest = self._rest.partition(b"\n")
             if not newline:
-                return messages
+                return messages if len(self._rest) <= LINE_BYTES else None
             message = _message(line)
             count = message.get("bytes", 0)
             if len(rest) < count:
@@ -166,5 +168,8 @@ def parsed(line: bytes) -> Optional[Dict[str, Any]]:
 
 
 def _message(line: bytes) -> Dict[str, Any]:
-    message = parsed(line)
-    return message if message is not None and "op" in message else {"op": "noise", "text": repr(line)}
+    message = parsed(line) if values(line) <= LINE_VALUES else None
+    if message is None or not isinstance(message.get("op"), str):
+        return {"op": "noise", "text": repr(line)}
+    size = message.get("bytes", 0)
+    return message if type(size) is int and 0 <= size <= DATA_BYTES else {"op": "noise", "text": repr(line)}

@@ -7,7 +7,7 @@ import time
 from typing import AbstractSet, Dict, Iterable, List, NamedTuple, Optional
 
 from taco_launch.agent import occupancy, program, ssh, wake
-from taco_launch.agent.protocol import parsed
+from taco_launch.agent.protocol import LINE_BYTES, parsed
 from taco_launch.model.codec import from_json
 from taco_launch.model.slots import Occupancy
 
@@ -110,6 +110,9 @@ class _Watch:
                 self._ended("")
                 return
         *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > LINE_BYTES:
+            self._ended(f"said a line of more than {LINE_BYTES} bytes")
+            return
         for line in lines:
             told = parsed(line)
             if told is None:

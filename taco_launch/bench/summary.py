@@ -259,7 +259,9 @@ def _cause(one: Difference) -> str:
 
 
 def _plain(text: str) -> str:
-    return _MARKS.sub(r"\\\1", " ".join(text.split()))
+    """Return a text as it stands in Markdown: on one line, without marks and control characters."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
+    return _MARKS.sub(r"\\\1", shown)
 
 
 def _at(moment: float) -> str:

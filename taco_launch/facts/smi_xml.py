@@ -52,7 +52,12 @@ def read_xml(text: str) -> Found[Gpus]:
                 _text(process, "process_name"),
                 _size(_text(process, "used_memory")),
             )
-            if _text(process, "type") != "G" and isinstance(pid, str) and pid.isdigit() and isinstance(uuid, str):
+            if (
+                _text(process, "type") != "G"
+                and isinstance(pid, str)
+                and re.fullmatch("[0-9]{1,10}", pid)
+                and isinstance(uuid, str)
+            ):
                 processes.append(
                     GpuProcess(
                         uuid,

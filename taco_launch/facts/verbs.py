@@ -161,7 +161,7 @@ def _devices(text: str) -> Union[Tuple[Seen, ...], Unknown]:
         key, value = match.groups()
         if key == "hca_id":
             hca, port = value, 0
-        elif key == "port" and value.isdigit():
+        elif key == "port" and re.fullmatch("[0-9]{1,3}", value):
             port = int(value)
             if verbose:
                 seen.append(Seen(hca, port, None, "gids", True, "ibv_devinfo"))

@@ -22,6 +22,8 @@ _WORDS = "text/plain; charset=utf-8"
 # How long a client may take to ask, and to take the answer; the time between, in which we collect, is ours.
 ASK_SECONDS, ANSWER_SECONDS = 10.0, 30.0
 MOST_CLIENTS = 32
+# Of one address: others than it are served still.
+MOST_OF_ONE = 8
 _BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 5\r\n\r\n"
 
 
@@ -44,6 +46,7 @@ class Server(ThreadingHTTPServer):
         own = socket.gethostname()
         self._names = {name.lower() for name in ("localhost", own, own.partition(".")[0], *names)}
         self._due: dict[socket.socket, float] = {}  # by when each client has to have asked, or taken its answer
+        self._whose: dict[socket.socket, object] = {}  # its address
         super().__init__((address, port), _Handler)
 
     @property
@@ -77,18 +80,21 @@ class Server(ThreadingHTTPServer):
     def process_request(self, request: "socket.socket | tuple[bytes, socket.socket]", client_address: object) -> None:
         """Serve a client by a thread of its own, unless there are too many."""
         assert isinstance(request, socket.socket)
-        if len(self._due) >= MOST_CLIENTS:
+        whose = client_address[0] if isinstance(client_address, tuple) else client_address
+        if len(self._due) >= MOST_CLIENTS or list(self._whose.values()).count(whose) >= MOST_OF_ONE:
             with contextlib.suppress(OSError):
                 request.setblocking(False)
                 request.send(_BUSY)
             self.shutdown_request(request)
             return
+        self._whose[request] = whose
         self.due(request, ASK_SECONDS)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: "socket.socket | tuple[bytes, socket.socket]") -> None:
         """Close a client's connection."""
         self._due.pop(request, None)  # type: ignore[arg-type]  # of TCP it is a socket
+        self._whose.pop(request, None)  # type: ignore[arg-type]
         super().shutdown_request(request)
 
     def service_actions(self) -> None:

@@ -45,7 +45,7 @@ class Local:
         try:
             start_line(command, whole=True)  # what cannot travel to a host is refused here too
             with self._popen(command.argv, command.env, stderr=subprocess.PIPE, whole=True) as process:
-                out, err = _read(process, command)
+                out, err = _read(self.name, process, command)
         except FileNotFoundError as error:
             return _not_run(self.name, command, NOT_FOUND, error)
         except OSError as error:
@@ -235,11 +235,12 @@ def _not_run(name: str, command: Command, code: int, error: OSError) -> Result:
     return Result(name, command, code, b"", f"{command.argv[0]}: {error.strerror}\n".encode(), 0.0)
 
 
-def _read(process: subprocess.Popen[bytes], command: Command) -> tuple[bytes, bytes]:
+def _read(name: str, process: subprocess.Popen[bytes], command: Command) -> tuple[bytes, bytes]:
     """Give what a process says until it ends; a child that stays, and holds the pipes open, is not waited for.
 
     Raises:
         subprocess.TimeoutExpired: it takes longer than the command's timeout.
+        HostError: it says more than is read.
     """
     pipe, out, err = _Pipe(process), bytearray(), bytearray()
     _send(process, command.stdin, last=True)
@@ -250,6 +251,8 @@ def _read(process: subprocess.Popen[bytes], command: Command) -> tuple[bytes, by
         if arrived is not None:
             out += arrived[0]
             err += arrived[1]
+        if len(out) + len(err) > session.ANSWER_BYTES:
+            raise session.too_much(name, command)
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         if ended or arrived is None:
             process.wait(left)

@@ -123,6 +123,9 @@ class _Begin:
         """
         self._out.take(out)
         self._err.take(err)
+        if len(self._out.said) + len(self._err.said) > ANSWER_BYTES:
+            what = self._what
+            raise too_much(what.host, what.command, hint=f"see what it prints: {ssh_line(what.login, 'true')}")
         asked = self._out.asked + self._err.asked
         if asked == self._asked or not self._what.command.sudo:
             return b""
@@ -247,10 +250,7 @@ def finish(pipe: Pipe, what: Plan, started: Started, begun: float) -> Result:
         out.take(arrived[0])
         err.take(arrived[1])
         if out.size + err.size > ANSWER_BYTES:
-            raise HostError(
-                f"{what.host}: the answer of {program} is larger than {ANSWER_BYTES >> 20} MiB",
-                hint=f"see what it prints: {ssh_line(what.login, 'uptime')}",
-            )
+            raise too_much(what.host, what.command, hint=f"see what it prints: {ssh_line(what.login, 'uptime')}")
         if what.tty and out.ended:
             err.take(out.behind())
     seconds = time.monotonic() - begun
@@ -259,6 +259,11 @@ def finish(pipe: Pipe, what: Plan, started: Started, begun: float) -> Result:
     except ValueError as error:
         raise HostError(f"{what.host}: the answer of {program} ends in no exit code: {error}") from None
     return Result(what.host, what.command, code, out.content(), err.content(), seconds)
+
+
+def too_much(host: str, command: Command, hint: str = "") -> HostError:
+    """Return the error of a command that answers more than is read."""
+    return HostError(f"{host}: the answer of {command.argv[0]} is larger than {ANSWER_BYTES >> 20} MiB", hint=hint)
 
 
 def _seen(said: bytes) -> str:

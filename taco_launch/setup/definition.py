@@ -34,6 +34,8 @@ _OPTIONS_LABEL = "taco-launch.options"
 _ENV = "--env="
 # For the environment of the image, of which Linux lets a program have a few MiB at most (execve(2)).
 _RUN_BYTES = 16 << 20
+# Of the other containers of a host.
+_MOST_NAMED = 4
 # What `--privileged` gives, and some containers and virtual machines cannot (capabilities(7)).
 _OF_PRIVILEGED = ("SYS_ADMIN", "SYS_MODULE", "SYS_RAWIO", "SYS_RESOURCE")
 
@@ -108,7 +110,7 @@ def define(inventory: Inventory, container: Container, facts: HostFacts) -> Defi
     if image is None:
         return None
     gpu_options, gpus, gpu_remarks = _gpus(inventory, container, facts)
-    privileges, rdma, remarks = _privileges(container, facts)
+    privileges, rdma, remarks = _privileges(inventory.cluster, container, facts)
     limits, limit_remarks = _limits(container, facts)
     options = (
         "--entrypoint=/bin/sh",
@@ -247,7 +249,9 @@ def _gpus(
     return tuple(options), _devices(facts, _GPU_DEVICE) or ("/dev/nvidiactl",), (told,)
 
 
-def _privileges(container: Container, facts: HostFacts) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def _privileges(
+    cluster: str, container: Container, facts: HostFacts
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Give the options, the devices of RDMA, and what is to be said."""
     rdma = _devices(facts, _RDMA_DEVICE)
     if container.privileged:
@@ -261,16 +265,28 @@ def _privileges(container: Container, facts: HostFacts) -> tuple[tuple[str, ...]
         # Relabelling what is mounted would change the user's own files.
         options.append("--security-opt=label=disable")
         remarks.append("SELinux does not confine it (label=disable)")
-    return tuple(options), rdma, (*remarks, *_unconfined(container, facts, given))
+    return tuple(options), rdma, (*remarks, *_unconfined(cluster, container, facts, given))
 
 
-def _unconfined(container: Container, facts: HostFacts, given: Sequence[str]) -> Iterator[str]:
-    """Say what a rank may do to the host where neither AppArmor nor user namespaces keep it from that (SECURITY.md)."""
-    security = facts.docker.security if isinstance(facts.docker, Docker) else None
-    confined = not isinstance(security, tuple) or {"apparmor", "userns", "rootless"} & {*security}
-    if container.pid == "host" and not confined:
+def _unconfined(cluster: str, container: Container, facts: HostFacts, given: Sequence[str]) -> Iterator[str]:
+    """Say what a rank may do to others, whose processes it sees, as far as nothing keeps it from that (SECURITY.md).
+
+    AppArmor's docker-default lets processes that it confines signal each other, whichever container they are in (moby's
+    profiles/apparmor/template.go: `signal (send,receive) peer=docker-default`).
+    """
+    docker = facts.docker if isinstance(facts.docker, Docker) else None
+    security = {*docker.security} if docker is not None and isinstance(docker.security, tuple) else {"apparmor"}
+    if container.pid != "host" or {"userns", "rootless"} & security:
+        return
+    if "apparmor" not in security:
         able = "become its root (container.sys_ptrace)" if _TRACE in given else "signal any of its processes"
         yield f"AppArmor is off here: who runs a rank on this host can {able}; container.pid: own prevents it"
+        return
+    there = docker.containers if docker is not None and isinstance(docker.containers, tuple) else ()
+    others = sorted(each.name for each in there if dict(each.labels).get(paths.CLUSTER_LABEL) != cluster)
+    if others:
+        named = ", ".join(others[:_MOST_NAMED]) + (", ..." if len(others) > _MOST_NAMED else "")
+        yield f"who runs a rank on this host can signal what runs in its other containers ({named}); container.pid: own prevents it"
 
 
 def _limits(container: Container, facts: HostFacts) -> tuple[tuple[str, ...], tuple[str, ...]]:

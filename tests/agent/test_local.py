@@ -168,3 +168,9 @@ def test_names_that_cannot_travel_to_a_host_are_refused_here_too(name: str) -> N
         LOCAL.run(command)
     with pytest.raises(UsageError, match="no shell can export it"), LOCAL.tail(command):
         raise AssertionError
+
+
+def test_what_a_command_says_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taco_launch.remote.session.ANSWER_BYTES", 1 << 20)
+    with pytest.raises(HostError, match=r"^localhost: the answer of yes is larger than 1 MiB"):
+        LOCAL.run(Command(("yes",), timeout=60))

@@ -175,3 +175,25 @@ def test_nothing_has_come() -> None:
         assert line.fileno() == ours.fileno()
         assert line.send({"a": 1})
         assert theirs.recv(100) == b'{"a":1}\n'
+
+
+@pytest.mark.parametrize("size", [b"-1", b'"8"', b"true", b"1.5", b"null", b"99999999999999"])
+def test_a_size_that_is_none_is_noise(size: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b'{"op":"log","bytes":' + size + b'}\n{"op":"beat"}\n')
+        line, found = Line(ours), list[dict[str, Any]]()
+        while len(found) < 2:
+            found += line.receive() or ()
+        assert [message["op"] for message in found] == ["noise", "beat"]
+
+
+def test_who_sends_a_line_without_an_end_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "LINE_BYTES", 1 << 12)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        line = Line(ours)
+        theirs.sendall(b"x" * (1 << 12))
+        assert line.receive() == []
+        theirs.sendall(b"x")
+        assert line.receive() is None

@@ -165,3 +165,15 @@ def test_a_host_that_says_nothing(watched: Watched) -> None:
     assert watched.watchers.down() == {}
     watched.step(WISH, ahead=60)
     assert watched.watchers.down() == {HERE: "said nothing within 40 s"}
+
+
+def test_a_line_without_an_end_ends_a_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taco_launch.agent.watchers.LINE_BYTES", 1 << 12)
+    (tmp_path / "lines").write_text("x" * (1 << 16) + "\n")
+    found = Watched(tmp_path)
+    write_agent(tmp_path / "agent.pyz", AGENT.replace("print(line, flush=True)", "print(line, end='', flush=True)"))
+    try:
+        eventually(lambda: found.free(WISH) is None and found.watchers.down())
+        assert found.watchers.down() == {HERE: "said a line of more than 4096 bytes"}
+    finally:
+        found.watchers.close()

@@ -92,6 +92,7 @@ def test_no_name_or_reason_breaks_what_is_written(name: str, why: str, host: str
         notes=(why,),
     )
     assert len(line(night, "x").splitlines()) == 1
+    assert markdown(night).replace("\n", "").isprintable()  # L6 of the second attack: it is read on a terminal, too
     rows = [row for row in markdown(night).split("\n") if row.startswith("|")]
     columns = [len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) for row in rows]
     assert columns == [5, 5, 5, 6, 6, 6]

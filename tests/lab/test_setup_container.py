@@ -82,7 +82,7 @@ def test_it_is_made_once_and_runs(engine: Engine) -> None:
     assert "export LD_LIBRARY_PATH='/opt/lib'" in environment
     assert "export TACO_LAUNCH_CLUSTER='c'" in environment
     folders = engine.sh("stat -c %a /run/taco-launch /run/taco-launch/* /var/lib/taco-launch/clusters/c/ssh")
-    assert folders.split() == ["711", "1777", "600", "700"]
+    assert folders.split() == ["711", "1777", "600", "600", "700"]
     told = json.loads(engine.sh(f"docker container inspect {NAME}"))[0]["HostConfig"]
     assert (told["NetworkMode"], told["PidMode"], told["ShmSize"], told["Privileged"]) == (
         "host",

@@ -175,3 +175,13 @@ def test_of_what_stands_before_the_start_only_the_end_is_kept() -> None:
         begin.take(piece, b"")
     begin.take(b"", marker + b":start 42\n")
     assert begin.started() == session.Started(42, b"out", b"")
+
+
+def test_what_arrives_between_the_markers_of_two_streams_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """L2 of the second attack: a host that marks the start on one stream alone, and goes on there."""
+    monkeypatch.setattr(session, "ANSWER_BYTES", 1 << 20)
+    begin = session._Begin(Played([]).plan, NOBODY)
+    begin.take(begin._what.marker.encode() + b":start 42\n", b"")
+    begin.take(b"y\n" * (1 << 18), b"")
+    with pytest.raises(HostError, match=r"the answer of \S+ is larger than 1 MiB"):
+        begin.take(b"y\n" * (1 << 18), b"")

@@ -231,7 +231,7 @@ def test_a_full_disk_keeps_nobody_from_slots_that_were_had_before(
     held.release(gone=True)
     with pytest.raises(HostError, match=rf"^no leases in {shared}: {os.strerror(code)}") as caught:
         Leases(shared, jobs(shared)).take(("slot-2",), 1, Holder("mine", "mine", 0.0), None)
-    assert caught.value.hint.startswith(
+    assert (caught.value.hint or "").startswith(
         f"remove what fills it there: 300 files of {user_name(ATTACKER)}, 2 files of root"
     )
 

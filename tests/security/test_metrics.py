@@ -66,7 +66,16 @@ def test_its_own_names_are_served(server: Server, host: str | None) -> None:
 def test_clients_that_say_nothing_or_little_are_cut_off(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listen, "ASK_SECONDS", 5.0)
     with ExitStack() as open_:
-        idle = [open_.enter_context(socket.create_connection(port_of(server))) for _ in range(listen.MOST_CLIENTS)]
+
+        def ask(own: str) -> socket.socket:
+            return open_.enter_context(socket.create_connection(port_of(server), source_address=(own, 0)))
+
+        greedy = [ask("127.0.0.9") for _ in range(listen.MOST_OF_ONE)]
+        eventually(lambda: len(server._due) == len(greedy))
+        assert ask("127.0.0.9").recv(100).startswith(b"HTTP/1.0 503 "), "at most so many of one address"
+        assert serves(server), "while others are served"
+        rest = listen.MOST_CLIENTS - listen.MOST_OF_ONE
+        idle = [ask(f"127.0.1.{number // listen.MOST_OF_ONE + 1}") for number in range(rest)]
         eventually(lambda: len(server._due) == listen.MOST_CLIENTS)
         assert not serves(server), "at most so many at once"
 

@@ -195,6 +195,28 @@ def test_what_a_rank_can_do_where_no_profile_confines_it(container: dict[str, An
     assert ("--cap-add=SYS_PTRACE" in made.options) == container.get("sys_ptrace", False)
 
 
+@pytest.mark.parametrize(
+    ("container", "names", "said"),
+    [
+        ({}, (), ""),
+        ({}, ("web", "db"), "can signal what runs in its other containers (db, web); container.pid: own prevents it"),
+        ({}, ("a", "b", "c", "d", "e"), "(a, b, c, d, ...)"),
+        ({"pid": "own"}, ("web",), ""),
+    ],
+)
+def test_what_a_rank_can_do_to_other_containers_is_said(
+    container: dict[str, Any], names: tuple[str, ...], said: str
+) -> None:
+    """H3 of the second attack: docker-default lets the processes that it confines signal each other."""
+    facts = ready()
+    assert isinstance(facts.docker, Docker)
+    ours = ContainerState(NAME, "train:1", "running", (("taco-launch.cluster", "hcc"),))
+    others = (ContainerState(name, "web:1", "running", ()) for name in names)
+    docker = replace(facts.docker, security=("apparmor", "seccomp"), containers=(ours, *others))
+    remarks = [each for each in defined(replace(facts, docker=docker), **container).remarks if "signal" in each]
+    assert (bool(remarks), said in "".join(remarks)) == (bool(said), True)
+
+
 def test_gpus_take_the_toolkit() -> None:
     facts = ready(devices=("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"))
     assert "--gpus=all" not in options(facts)

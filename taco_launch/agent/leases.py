@@ -1,7 +1,7 @@
 """Leases: which job has the slots of this host, by the kernel's locks on one file a slot.
 
 The kernel frees a lock whatever dies, but processes may outlive it: who takes the lock first ends what its own user's
-job has left (own_slots.py), and sees that nothing is left of others, by a record of each user's last holder beside the
+job has left (leftovers.py), and sees that nothing is left of others, by a record of each user's last holder beside the
 file (holders.py: what is believed of it), and that nobody uses the GPU. A holder that ended in order leaves no record.
 Whoever may use the host may take its slots: the files are everybody's to lock, and their content is never read.
 """
@@ -18,7 +18,6 @@ from typing import Dict, Mapping, Optional, Sequence, Tuple
 from taco_launch.agent import gpus, holders, leftovers, untrusted
 from taco_launch.agent.folders import make_private
 from taco_launch.agent.holders import Holder
-from taco_launch.agent.own_slots import OwnSlots
 from taco_launch.errors import HostError
 from taco_launch.model.slots import is_gpu
 
@@ -53,7 +52,7 @@ class Leases:
     def __init__(self, folder: Path, jobs: Path) -> None:
         """Hold none yet; `jobs` is the folder of this user's jobs."""
         self._folder = folder
-        self._own = OwnSlots(jobs, folder)
+        self._own = leftovers.OwnSlots(jobs, folder)
         self._held: Dict[str, int] = {}
         self._use: Optional[Mapping[str, gpus.Use]] = None
         self.refused: Dict[str, str] = {}  # of the last try, besides those that are locked: slot, why

@@ -1,12 +1,73 @@
-"""What the last holder of a slot may have left on this host, where it is another's: reported, and not ended."""
+"""What the last holders of a slot have left on this host: ended where it is this user's, reported where it is another's.
 
+Which of this user's jobs had a slot lies with these jobs, where no other user writes and no container of another cluster.
+The folder of the leases is everybody's, so what stands there ends nothing (holders.py).
+"""
+
+import contextlib
 import os
 import time
-from typing import List
+import zlib
+from pathlib import Path
+from typing import List, NamedTuple, Optional
 
-from taco_launch.agent import processes
+from taco_launch.agent import processes, records, roots, untrusted
+from taco_launch.agent.folders import JobFolder, is_name, make_private
 from taco_launch.agent.holders import Holder
-from taco_launch.agent.untrusted import user_name
+from taco_launch.model import codec
+
+_FOLDER = ".slots"
+_MOST_BYTES = 1 << 12
+
+
+class Had(NamedTuple):
+    """The job that had a slot last, and its mark."""
+
+    job: str
+    id: str
+
+
+class OwnSlots:
+    """The slots of one folder of leases, as the user who owns a folder of jobs has had them."""
+
+    def __init__(self, jobs: Path, leases: Path) -> None:
+        """Name the folder; nothing is touched. Hosts that are tried on one machine have leases of their own."""
+        self._jobs = jobs
+        self._folder = jobs / _FOLDER / f"{zlib.crc32(str(leases).encode('utf-8', 'surrogateescape')):08x}"
+
+    def write(self, slot: str, job: str, job_id: str) -> None:
+        """Note which job has a slot.
+
+        Raises:
+            OSError: nothing can be written there.
+        """
+        make_private(self._folder)
+        records.write_json(self._folder / slot, {"job": job, "id": job_id})
+
+    def read(self, slot: str) -> Optional[Had]:
+        """Return the job that had a slot last and did not end in order, None where there is none."""
+        try:
+            told = codec.load(untrusted.read(self._folder / slot, _MOST_BYTES))
+            had = Had(told["job"], told["id"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return had if isinstance(had.id, str) and isinstance(had.job, str) and is_name(had.job) else None
+
+    def remove(self, slot: str) -> None:
+        """Note that nothing is left of the job that had a slot last."""
+        with contextlib.suppress(OSError):
+            (self._folder / slot).unlink()
+
+    def find(self, had: Had) -> processes.Scan:
+        """Find what is left of a job on this host."""
+        return roots.find(JobFolder(self._jobs / had.job), had.id)
+
+    def end(self, had: Had) -> str:
+        """End what is left of a job; return what is not proven gone, "" where all is."""
+        left = roots.end(JobFolder(self._jobs / had.job), had.id)
+        pids = ", ".join(str(entry.pid) for entry in left.found)
+        told = "; ".join(filter(None, (pids and f"processes {pids} cannot be ended", left.unknown)))
+        return f"left by job {had.job}, which is not proven gone: {told}" if told else ""
 
 
 def report(last: Holder) -> str:
@@ -23,7 +84,7 @@ def report(last: Holder) -> str:
     if not found and not unknown:
         return ""
     told = unknown or f"its may be the process{'es' if len(found) > 1 else ''} {', '.join(map(str, found))}"
-    return f"left by job {last.job} of {user_name(last.uid)}, which is not proven gone: {told}"
+    return f"left by job {last.job} of {untrusted.user_name(last.uid)}, which is not proven gone: {told}"
 
 
 def _since(last: Holder) -> List[int]:

@@ -29,7 +29,6 @@ from taco_launch.agent import (
 )
 from taco_launch.agent.folders import STATE_VARIABLE, JobFolder, Jobs, is_name, state_folder
 from taco_launch.agent.holders import Holder
-from taco_launch.agent.own_slots import OwnSlots
 from taco_launch.agent.protocol import dump
 from taco_launch.errors import OK, HostError, TacoLaunchError
 from taco_launch.model.codec import to_json
@@ -51,7 +50,7 @@ class Slots:
             HostError: nobody knows how many there are.
         """
         self._folder = folder
-        self._own = OwnSlots(jobs, folder)
+        self._own = leftovers.OwnSlots(jobs, folder)
         word, _, least = size.partition("+")
         listed = () if gpus_ == NO_GPUS else gpus.found(needed=size == AUTO)
         self.uuids = None if listed is None else tuple(gpu.uuid for gpu in listed)

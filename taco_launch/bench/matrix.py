@@ -2,11 +2,13 @@
 
 import enum
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from dataclasses import field
+from typing import Literal
 
 from taco_launch.bench.runs import Cell
 from taco_launch.errors import Fault, SpecError
 from taco_launch.frozen import dataclass
+from taco_launch.model.job_request import JobRequest
 
 # A size: a number of ranks, or as many as the hosts have slots.
 ALL: Literal["all"] = "all"
@@ -41,18 +43,14 @@ class Workload:
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to run a workload: `args` go behind its command, the rest is what a job file says (`JobFile`).
+    """A way to run a workload: `args` go behind its command, `job` is what else its jobs are to be.
 
-    The keys that the matrix gives for all its variants are among them already.
+    What the matrix gives for all its variants is among that already.
     """
 
     name: str
     args: tuple[str, ...] = ()
-    options: tuple[tuple[str, Any], ...] = ()
-    env: tuple[tuple[str, str | None], ...] = ()
-    knobs: tuple[tuple[str, str], ...] = ()
-    mca: tuple[tuple[str, str], ...] = ()
-    image: str = ""
+    job: JobRequest = field(default_factory=JobRequest)
 
 
 @dataclass(frozen=True)

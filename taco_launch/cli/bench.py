@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taco_launch.cli import history, history_files, measuring, render
+from taco_launch.cli.job_options import JobCommand, job_options, request_of, spec_of
 from taco_launch.cli.ladder import ladder
 from taco_launch.cli.log_files import read_log
 from taco_launch.cli.options import (
@@ -19,7 +20,6 @@ from taco_launch.cli.options import (
     settings_of,
     talk_options,
 )
-from taco_launch.cli.spec import JobCommand, job_options, spec_of
 from taco_launch.cli.workload import workload_of, workload_option
 from taco_launch.errors import FAILED
 
@@ -98,12 +98,12 @@ def run(
     from taco_launch.bench.history import LadderKind, open_history
     from taco_launch.bench.ladder import order
     from taco_launch.bench.runs import Cell
-    from taco_launch.flows import job_names
     from taco_launch.flows import ladder as flow
     from taco_launch.flows.surroundings import Surroundings
+    from taco_launch.request import job_names
 
     settings = settings_of(ctx)
-    spec = spec_of(settings, command, options)
+    spec = spec_of(settings, request_of(settings, command, options), sized=False)
     if repeats > 1:
         require()
     name = job_names.stem(command) if options["name"] is None else spec.name

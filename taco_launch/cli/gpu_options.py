@@ -1,12 +1,9 @@
 """The options that say which hosts and which of their GPUs a job may have."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from taco_launch.cli.options import add_option
-
-if TYPE_CHECKING:
-    from taco_launch.model.hosts import Host, Inventory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,29 +47,3 @@ def gpu_options(function: F) -> F:
     for option in reversed(options):
         function = option(function)
     return function
-
-
-def narrowed(inventory: "Inventory", hosts: "Sequence[Host]", options: Mapping[str, Any]) -> "tuple[Host, ...]":
-    """Give those of the hosts that a job may be placed on, with the terms for their GPUs.
-
-    Raises:
-        SpecError: an option is wrong, or leaves no host.
-    """
-    asked = {name: options.get(name) for name in ("gpu_ids", "exclude", "selectors", "gpu_models", "gputopology")}
-    gpus = options.get("gpus") is not None
-    if not gpus and not any(value not in (None, ()) for value in asked.values()):
-        return tuple(hosts)
-    from taco_launch.inventory.narrow import Narrowing, narrow
-
-    return narrow(
-        inventory,
-        hosts,
-        Narrowing(
-            gpu_ids=asked["gpu_ids"],
-            exclude=tuple(asked["exclude"] or ()),
-            selectors=tuple(asked["selectors"] or ()),
-            models=tuple(asked["gpu_models"] or ()),
-            topology=asked["gputopology"],
-            gpus=gpus,
-        ),
-    )

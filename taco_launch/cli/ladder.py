@@ -86,12 +86,12 @@ def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bo
     """
     settings = settings_of(ctx)
     if schema:
-        from taco_launch.inventory.matrix_schema import json_schema
+        from taco_launch.request.matrix_schema import json_schema
 
         render.data(json_schema(), "json")
         return 0
     if name is None:
-        from taco_launch.inventory.matrix_file import shipped
+        from taco_launch.request.matrix_file import shipped
 
         raise click.UsageError(f"Missing the MATRIX: a file, or one of {', '.join(shipped())}", ctx)
     return _measured(settings, name, dry_run=dry_run, options=options)
@@ -101,7 +101,7 @@ def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str
     from taco_launch.bench.estimates import require
     from taco_launch.bench.history import LadderKind, open_history
     from taco_launch.flows import ladder as flow
-    from taco_launch.inventory.matrix_file import load
+    from taco_launch.request.matrix_file import load
 
     matrix = _with(load(name, os.environ), options)
     if matrix.repeats > 1:

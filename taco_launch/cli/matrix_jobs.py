@@ -4,13 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from taco_launch.cli import render
-from taco_launch.cli.from_file import check_image, merged
+from taco_launch.cli.job_options import spec_of
 from taco_launch.cli.options import Settings
-from taco_launch.cli.run import run
-from taco_launch.cli.spec import spec_of
 from taco_launch.errors import UsageError
 from taco_launch.frozen import dataclass
 
@@ -68,17 +64,17 @@ def prepared(
 
 def _jobs(settings: Settings, matrix: "Matrix", hosts: tuple[str, ...]) -> "dict[_Way, JobSpec]":
     """Give the job of each workload in each variant, whatever its size."""
-    from taco_launch.inventory.matrix_file import job_of
+    from taco_launch.model.job_request import JobRequest
+    from taco_launch.request.matrix_file import request_of
+    from taco_launch.request.overlay import over
 
-    context = run.make_context("run", ["--", "true"], parent=click.get_current_context())
-    options = {**context.params, "hosts": hosts}
+    line = JobRequest(host=",".join(hosts) or None, written={"host": "-H"})
     found = {}
     for workload in matrix.workloads:
         for variant in matrix.variants:
-            file = job_of(matrix, workload.name, variant.name)
+            request = over(request_of(matrix, workload.name, variant.name), line)
             try:
-                spec = spec_of(settings, file.command, merged(file, options, {"hosts"} if hosts else set()))
-                check_image(file, spec)
+                spec = spec_of(settings, request, sized=False)
             except UsageError as error:
                 where = f"{matrix.source}: {workload.name} in variant {variant.name}"
                 raise UsageError(f"{where}: {error.message}", error.hint) from None

@@ -1,47 +1,15 @@
-"""A launcher as the command of a job: refused where ours would start it for each rank, with the line as it is typed here."""
+"""A launcher as the command of a job, which is refused: the same job as it is typed here."""
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 from taco_launch.command import BARE, shell
-from taco_launch.errors import UsageError
-
-if TYPE_CHECKING:
-    from taco_launch.model.jobs import JobSpec
 
 # In a context's `meta`: the options of the command line, but for the inventory.
 OWN = "taco_launch.own"
 _LAUNCHER = "--launcher"
 _PER_HOST = "--per-host"
 _SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus"))
-
-
-def refuse(spec: "JobSpec", verb: str, own: Sequence[str], options: Mapping[str, Any]) -> None:
-    """Refuse a command that is a launcher where that cannot be meant.
-
-    `verb` is how the command is typed up to its options, `own` are these, `options` all that was asked for, also by a file.
-
-    Raises:
-        UsageError: with the same job as it is typed here.
-    """
-    from taco_launch.launch.inner import clashes, inner
-
-    found = inner(spec.command)
-    if found is None or not clashes(spec, found):
-        return
-    each = "host" if spec.per_host else "rank"
-    itself = spec.launcher == "mpirun" and found.kind == "mpirun"
-    lines = [
-        f"the command is a launcher itself: each {each} would start the whole line of {found.name}"
-        + (", and mpirun refuses to be started by mpirun" if itself else ", a job of its own each time")
-    ]
-    if found.kind == "torch":
-        lines.append("its line once on each host, where RANK and WORLD_SIZE count hosts: --launcher env --per-host")
-    lines.append(f"the line as it stands, for each {each}: sh -c '...'")
-    names = ("np", "host_count", "slots_per_host", "workers", "gpus")
-    sized = "np" not in options or any(options.get(name) is not None for name in names)
-    raise UsageError("\n  ".join(lines), hint=line(verb, own, spec.command, sized=sized, launcher=spec.launcher))
 
 
 def line(
@@ -51,9 +19,9 @@ def line(
 
     `sized`: how many ranks there are is said elsewhere; `launcher` is ours.
     """
-    from taco_launch.inventory.launcher_line import read
-    from taco_launch.inventory.mpirun_line import UnclearError
     from taco_launch.launch.inner import inner
+    from taco_launch.request.launcher_line import read
+    from taco_launch.request.mpirun_line import UnclearError
 
     found = inner(command)
     if found is None:

@@ -81,7 +81,7 @@ def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | No
     from taco_launch.bench.estimates import require
     from taco_launch.flows.night_install import check_name
     from taco_launch.flows.night_record import Last, folder
-    from taco_launch.inventory.matrix_file import load
+    from taco_launch.request.matrix_file import load
 
     settings = settings_of(ctx)
     require()
@@ -237,8 +237,8 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
       taco-launch nightly baseline show taco
     """
     from taco_launch.bench.history import open_history
-    from taco_launch.inventory.matrix_file import load
     from taco_launch.model.codec import to_json
+    from taco_launch.request.matrix_file import load
 
     settings = settings_of(ctx)
     name = load(matrix, os.environ).name if Path(matrix).is_file() else matrix

@@ -236,7 +236,7 @@ def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
     """
     from taco_launch.bench.estimates import require
     from taco_launch.flows import night_check as flow
-    from taco_launch.inventory.matrix_file import load
+    from taco_launch.request.matrix_file import load
 
     settings = settings_of(ctx)
     require()
@@ -255,7 +255,7 @@ def _asked(options: dict[str, Any]) -> "Asked":
     """Give what the options ask for; the matrix is read, so that its faults are told before anything is shown."""
     from taco_launch.bench import schedule
     from taco_launch.flows.night_install import Asked, check_name
-    from taco_launch.inventory import matrix_file
+    from taco_launch.request import matrix_file
 
     try:
         hour, minute = schedule.parse_time(options["at"])

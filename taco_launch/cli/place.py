@@ -14,7 +14,7 @@ from taco_launch.cli.options import add_option, output_options, settings_of, tal
 def _indices(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
     if value is None:
         return None
-    from taco_launch.inventory.narrow import indices
+    from taco_launch.request.selection import indices
 
     return indices(value, "--free")
 

@@ -1,15 +1,11 @@
-"""The options that say when a job may begin, how it is ended and what happens then; and the Policy that they amount to."""
+"""The options that say when a job may begin, how it is ended and what happens then."""
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from taco_launch.cli.options import Seconds, add_option
-from taco_launch.errors import UsageError
-
-if TYPE_CHECKING:
-    from taco_launch.model.jobs import Policy, Restart
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Kubernetes' Job, spec.backoffLimit.
@@ -17,18 +13,6 @@ _RETRIES = 6
 _MOST_RETRIES = 1_000_000
 # Kubernetes' PriorityClass: what users may give.
 _MOST_PRIORITY = 1_000_000_000
-_SAME = (
-    "grace",
-    "timeout",
-    "stall_timeout",
-    "host_loss_timeout",
-    "log_max_bytes",
-    "queue",
-    "priority",
-    "queue_timeout",
-    "backoff",
-    "ttl",
-)
 
 
 def ending_options(function: F) -> F:
@@ -115,55 +99,6 @@ def queue_options(function: F) -> F:
             help="Time before it is tried again the first time, twice as long each time after. Default: 10s.",
         ),
     )
-
-
-def policy_of(options: Mapping[str, Any], host_loss_timeout: float | None) -> "Policy":
-    """Build the policy from what was given; `host_loss_timeout` is the inventory's.
-
-    Raises:
-        UsageError: options contradict each other.
-        SpecError: the queue's name is none.
-    """
-    from taco_launch.inventory import names
-    from taco_launch.model.jobs import CleanUp, Policy
-
-    given = {name: value for name, value in options.items() if value is not None and value is not False}
-    same = {name: given[name] for name in _SAME if name in given}
-    if "queue" in same:
-        names.word(same["queue"], "a queue name", "--queue")
-    if host_loss_timeout is not None:
-        same.setdefault("host_loss_timeout", host_loss_timeout)
-    if "no_wait" in given:
-        _refuse_waiting(given)
-        same["queue_timeout"] = 0.0
-    if "clean_up" in given:
-        same["clean_up"] = CleanUp(given["clean_up"])
-    restart, limit = _restart(given)
-    return Policy(**same, suspend="suspend" in given, restart=restart, backoff_limit=limit)
-
-
-def _refuse_waiting(given: Mapping[str, Any]) -> None:
-    for name, option in (("queue_timeout", "--queue-timeout"), ("suspend", "--suspend")):
-        if given.get(name):
-            raise UsageError(f"--no-wait and {option}: a job either waits or not", hint="leave one of them out")
-
-
-def _restart(given: Mapping[str, Any]) -> "tuple[Restart, int]":
-    """Give after which failures the job is tried again, and how many times."""
-    from taco_launch.model.jobs import Restart
-
-    limit = given.get("backoff_limit")
-    restart = Restart(given["restart"]) if "restart" in given else Restart.ON_FAILURE if limit else Restart.NEVER
-    if restart is not Restart.NEVER:
-        return restart, _RETRIES if limit is None else limit
-    for name in ("backoff_limit", "backoff"):
-        if given.get(name):
-            never = " and --restart never: " if "restart" in given else ": "
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(
-                f"{option}{never}the job is never tried again", hint="add --restart on-failure, or --restart exit-code"
-            )
-    return restart, 0
 
 
 def _with(function: F, *options: Callable[[F], F]) -> F:

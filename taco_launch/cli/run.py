@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taco_launch.cli import render
-from taco_launch.cli.from_file import Asked, file_option
+from taco_launch.cli.job_options import JobCommand, file_option, job_options, request_of, spec_of
 from taco_launch.cli.options import (
     Settings,
     access_of,
@@ -22,7 +22,6 @@ from taco_launch.cli.options import (
 )
 from taco_launch.cli.policy import queue_options
 from taco_launch.cli.sizes import size_options
-from taco_launch.cli.spec import JobCommand, job_options, spec_of
 from taco_launch.errors import SIGNAL_BASE, TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
@@ -90,9 +89,7 @@ def run(
     if not dry_run and (explain or out or settings.output != "table"):
         asked = "--explain" if explain else "--out" if out else f"--json (or -o {settings.output})"
         raise UsageError(f"{asked} goes with --dry-run", hint="add --dry-run, which starts nothing")
-    wish = Asked(settings, command, options)
-    spec = spec_of(settings, wish.command, wish.options)
-    wish.check(spec)
+    spec = spec_of(settings, request_of(settings, command, options))
     if spec.policy.suspend and not dry_run:
         raise UsageError("a job that is suspended has nothing to follow", hint="submit it")
     if dry_run:
@@ -130,16 +127,14 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
     """
     settings = settings_of(ctx)
     if schema:
-        from taco_launch.inventory.job_schema import json_schema
+        from taco_launch.request.job_schema import json_schema
 
         render.data(json_schema(), "json")
         return 0
     from taco_launch.flows import jobs
     from taco_launch.queue import why
 
-    wish = Asked(settings, command, options)
-    spec = spec_of(settings, wish.command, wish.options)
-    wish.check(spec)
+    spec = spec_of(settings, request_of(settings, command, options))
     job = jobs.submit(settings.head(access_of(options)), spec, os.environ)
     _require_started(job)
     render.waits(settings, job.spec.name, why(job.record, job.spec.name))

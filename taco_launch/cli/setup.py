@@ -1,5 +1,6 @@
 """setup: hosts as the inventory says; the plan first, then stage by stage, then the proof."""
 
+import os
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,6 @@ from taco_launch.cli.options import (
     settings_of,
     talk_options,
 )
-from taco_launch.cli.spec import profile_of
 from taco_launch.errors import DRIFT, FAILED, HOST_FAILED, OK, UsageError
 from taco_launch.setup import STAGES, Stage
 
@@ -110,6 +110,7 @@ def setup(
     from taco_launch.flows.setup import Ask, Setup
     from taco_launch.inventory.select import named
     from taco_launch.remote.fanout import connect
+    from taco_launch.request.resolve import profile_of
 
     settings = settings_of(ctx)
     if check and dry_run:
@@ -118,7 +119,7 @@ def setup(
     chosen = named(inventory, () if hosts is None else (hosts,))
     progress = steps.Progress(settings)
     ask = Ask(
-        profile_of(inventory, None),
+        profile_of(inventory, None, os.environ),
         stages,
         more.pop("disrupt") or "nothing",
         more.pop("pull"),

@@ -1,22 +1,15 @@
 """The options that say how many ranks a job has, and where they may be: as ranks, as hosts, or as Arena's workers."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
 from taco_launch.cli.options import add_option
-from taco_launch.errors import UsageError
-from taco_launch.inventory.host_counts import parse_range
+from taco_launch.request.host_counts import parse_range
 
 F = TypeVar("F", bound=Callable[..., Any])
-# Each of these groups says how many ranks there are: option by option's name in the code.
-_WAYS = (
-    {"np": "--np"},
-    {"host_count": "--hosts", "slots_per_host": "--slots-per-host"},
-    {"workers": "--workers", "gpus": "--gpus"},
-)
 _RANGE = re.compile(r"\d*:\d*")
 
 
@@ -46,7 +39,6 @@ def size_options(function: F) -> F:
         add_option(
             "--procs-per-gpu",
             type=click.IntRange(min=1),
-            default=1,
             metavar="N",
             help="With --launcher env: start COMMAND N times for each slot. Each sees its GPU alone, and has --process_index I "
             "--process_num N behind its own arguments (and PROCESS_INDEX, PROCESS_NUM); RANK and WORLD_SIZE count slots.",
@@ -83,49 +75,3 @@ def size_options(function: F) -> F:
     ):
         function = option(function)
     return function
-
-
-def sizes_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what a JobSpec says of its size, out of the options; those that a command does not have say nothing.
-
-    Raises:
-        UsageError: two options say how many ranks there are, or the launcher cannot do what is asked.
-    """
-    _refuse_two(options)
-    shared = _shared(options)
-    workers, gpus = options.get("workers"), options.get("gpus")
-    if workers is None and gpus is None:
-        sizes = {name: options.get(name) for name in ("np", "host_count", "slots_per_host")}
-        if sizes["np"] is not None:
-            sizes["most_per_host"] = sizes.pop("slots_per_host")
-        if isinstance(sizes["host_count"], tuple):
-            sizes["least_hosts"], sizes["host_count"] = sizes["host_count"]
-        return {**sizes, **shared}
-    workers, gpus = workers or 1, gpus or 1
-    if options["per_host"]:
-        return {"host_count": workers, "slots_per_host": gpus, **shared}
-    return {"np": workers * gpus, "slots_per_worker": gpus, **shared}
-
-
-def _refuse_two(options: Mapping[str, Any]) -> None:
-    given = [[option for name, option in way.items() if options.get(name) is not None] for way in _WAYS]
-    said = [found[0] for found in given if found]
-    if said == ["--np", "--slots-per-host"]:
-        return
-    if len(said) > 1:
-        raise UsageError(f"{' and '.join(said)}: each says how many ranks there are", hint="leave one of them out")
-
-
-def _shared(options: Mapping[str, Any]) -> dict[str, Any]:
-    count, mps = options.get("procs_per_gpu", 1), options.get("mps", False)
-    if mps and count == 1:
-        raise UsageError("--mps: a GPU of a job is shared only by --procs-per-gpu N", hint="add it, or leave --mps out")
-    if count > 1 and options["launcher"] != "env":
-        why = f"--launcher {options['launcher']} gives each slot one rank"
-        raise UsageError(f"--procs-per-gpu: {why}", hint="add --launcher env, or leave it out")
-    if count > 1 and options["per_host"]:
-        raise UsageError(
-            "--procs-per-gpu and --per-host: one starts several processes for a slot, the other one for all of a host's",
-            hint="leave one of them out",
-        )
-    return {"procs_per_gpu": count, "mps": mps}

@@ -30,7 +30,8 @@ def workload_of(text: str) -> "Workload":
         SpecError: the matrix is wrong.
     """
     from taco_launch.bench.matrix import Kind, Workload
-    from taco_launch.inventory import matrix_file, names
+    from taco_launch.inventory import names
+    from taco_launch.request import matrix_file
 
     if text in KINDS:
         return Workload(text, Kind(text), ())

@@ -147,9 +147,19 @@ def parse_env(text: str, path: str = "-x", source: str = COMMAND_LINE) -> tuple[
         SpecError: the name is none, or no environment can hold the value. The value, which may be a secret, is not shown.
     """
     name, equals, value = text.partition("=")
+    env(name, value if equals else None, path, source)
+    return name, value if equals else None
+
+
+def env(name: str, value: str | None, path: str = "-x", source: str = COMMAND_LINE) -> None:
+    """Check an environment variable; None is the caller's value.
+
+    Raises:
+        SpecError: the name is none, or no environment can hold the value. The value, which may be a secret, is not shown.
+    """
     env_name(name, path, source)
-    if not equals:
-        return name, None
+    if value is None:
+        return
     if "\0" in value:
         raise _refused(name, "its value holds a NUL byte, which no environment can hold", path, source)
     try:
@@ -159,7 +169,6 @@ def parse_env(text: str, path: str = "-x", source: str = COMMAND_LINE) -> tuple[
     if size > MAX_STRING_BYTES:
         problem = f"name and value have {size} bytes; Linux allows {MAX_STRING_BYTES} (execve(2))"
         raise _refused(name, problem, path, source, "hand over a file and its name in the variable")
-    return name, value
 
 
 def is_profile_path(text: str) -> bool:

@@ -177,7 +177,7 @@ class _Reader:
     def _check_name(self, words: tuple[str, ...], loc: Loc) -> None:
         """Refuse a variable or parameter that -x or --mca would refuse."""
         # Needed only where the cache has nothing.
-        from taco_launch.inventory.asked import LET_THROUGH, env_fault, mca_fault  # noqa: PLC0415
+        from taco_launch.inventory.variable_names import LET_THROUGH, env_fault, mca_fault  # noqa: PLC0415
 
         kind, name = _option(words).key
         problem = hint = ""

@@ -19,9 +19,9 @@ import taco_launch
 from taco_launch.cli import verbs
 from taco_launch.cli.main import cli, main
 from taco_launch.facts import SUBJECTS
-from taco_launch.flows.job_names import default_name
 from taco_launch.inventory.names import job_name
 from taco_launch.model.jobs import JobSpec
+from taco_launch.request.job_names import default_name
 from tests.conftest import Taco
 
 

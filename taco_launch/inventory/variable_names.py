@@ -1,0 +1,71 @@
+"""The names of variables and MCA parameters: which a job may have, and what is meant by those that it may not."""
+
+import re
+
+from taco_launch.inventory import names
+from taco_launch.launch import knobs
+from taco_launch.launch.knob_lists import FINE
+
+MCA_NAME = re.compile(r"[A-Za-z0-9_]+")
+ENV_LIST = "mca_base_env_list"
+BESIDE_X = ("cannot stand beside -x, which the line has: mpirun takes one of the two", "use -x NAME=VALUE")
+LET_THROUGH = "--allow-unknown-knobs lets it through"
+
+
+def env_fault(name: str, value: str | None, *, allow_unknown: bool = False) -> tuple[str, str]:
+    """Give what is wrong with the name of a variable for `-x`, as (problem, hint), two empty texts where nothing is.
+
+    `name` is that of an environment variable (`names.env_name`), and `value` goes into a hint where it may be shown.
+    """
+    knob = knobs.find(name)
+    if knob and knob.mca:
+        return (
+            "is an MCA parameter of mpirun, and -x sets variables",
+            f"write --mca {name} {shown_value(name, value or '')}",
+        )
+    if (bare := knobs.parameter(name)) != name:
+        problem = "reaches the ranks alone, not mpirun, and there it stands against what mpirun's line says"
+        return problem, f"write --mca {bare} {shown_value(bare, value or '')}"
+    return FINE if allow_unknown else unknown(name)
+
+
+def mca_fault(name: str, value: str, *, allow_unknown: bool = False) -> tuple[str, str]:
+    """Give what is wrong with the name of an MCA parameter, as `env_fault` does; a value is wrong where it is none."""
+    knob = knobs.find(name)
+    if (bare := knobs.parameter(name)) != name and MCA_NAME.fullmatch(bare):
+        return prefixed(name, bare), f"write --mca {bare} {shown_value(bare, value)}"
+    if not MCA_NAME.fullmatch(name):
+        return "is not the name of an MCA parameter: letters, digits and '_'", ""
+    if not value:
+        return "has no value", f"write --mca {name} VALUE"
+    if "\0" in value:
+        return "its value holds a NUL byte, which no command line can hold", ""
+    if (knob and not knob.mca) or knobs.strict(name):
+        return "is an environment variable, not an MCA parameter", f"write -x {name}=VALUE"
+    if name == ENV_LIST:
+        return BESIDE_X
+    return FINE if allow_unknown else unknown(name)
+
+
+def unknown(name: str) -> tuple[str, str]:
+    """Refuse a name that is nearly one of the table; another one may be a newer library's, which the plan says."""
+    if knobs.find(name):
+        return FINE
+    strict = knobs.strict(name)
+    nearest = knobs.near(name) if strict else knobs.slip(name)
+    if nearest:
+        what = "no such knob" if strict else "nearly the name of another"
+        return what, f"did you mean {names.shown(nearest)}? {LET_THROUGH}"
+    return FINE
+
+
+def prefixed(name: str, bare: str) -> str:
+    """Return what is wrong with a parameter's name that has the prefix of an environment variable."""
+    return f"begins with {name[: -len(bare)]}, which is for environment variables only"
+
+
+def shown_value(name: str, value: str) -> str:
+    """Give a value as a message may show it: that of a known name, harmless and no secret, else the word VALUE."""
+    knob = knobs.find(name)
+    harmless = bool(value) and names.plain(value) == value and not any(map(str.isspace, value))
+    return value if knob and not knob.secret and harmless else "VALUE"

@@ -1,0 +1,70 @@
+"""When a job may begin, how it is ended and what happens then: the Policy that a request amounts to."""
+
+from typing import Any
+
+from taco_launch.errors import UsageError
+from taco_launch.inventory import names
+from taco_launch.model.job_request import JobRequest
+from taco_launch.model.jobs import Policy, Restart
+
+# Kubernetes' Job, spec.backoffLimit.
+RETRIES = 6
+_SAME = (
+    "grace",
+    "timeout",
+    "stall_timeout",
+    "host_loss_timeout",
+    "log_max_bytes",
+    "queue",
+    "priority",
+    "queue_timeout",
+    "backoff",
+    "ttl",
+    "clean_up",
+)
+
+
+def policy(request: JobRequest, host_loss_timeout: float | None) -> Policy:
+    """Return the policy that is asked for; `host_loss_timeout` is the inventory's.
+
+    Raises:
+        UsageError: fields contradict each other.
+        SpecError: the queue's name is none.
+    """
+    same: dict[str, Any] = {
+        name: value for name in _SAME if (value := getattr(request, name)) is not None and value is not False
+    }
+    if request.queue is not None:
+        names.word(request.queue, "a queue name", request.called("queue"))
+    if host_loss_timeout is not None:
+        same.setdefault("host_loss_timeout", host_loss_timeout)
+    if request.no_wait:
+        _refuse_waiting(request)
+        same["queue_timeout"] = 0.0
+    restart, limit = _restart(request)
+    return Policy(**same, suspend=request.suspend, restart=restart, backoff_limit=limit)
+
+
+def _refuse_waiting(request: JobRequest) -> None:
+    for name in ("queue_timeout", "suspend"):
+        if getattr(request, name):
+            both = f"{request.called('no_wait')} and {request.called(name)}"
+            raise UsageError(f"{both}: a job either waits or not", hint="leave one of them out")
+
+
+def _restart(request: JobRequest) -> tuple[Restart, int]:
+    """Return after which failures the job is tried again, and how many times."""
+    limit, restart = request.backoff_limit, request.restart
+    if restart is None:
+        restart = Restart.ON_FAILURE if limit else Restart.NEVER
+    if restart is not Restart.NEVER:
+        return restart, RETRIES if limit is None else limit
+    called = request.called("restart")
+    for name in ("backoff_limit", "backoff"):
+        if getattr(request, name):
+            never = f" and {called} never: " if request.restart is not None else ": "
+            raise UsageError(
+                f"{request.called(name)}{never}the job is never tried again",
+                hint=f"add {called} on-failure, or {called} exit-code",
+            )
+    return restart, 0

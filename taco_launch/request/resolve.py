@@ -1,0 +1,219 @@
+"""A request, an inventory and its caller -> the JobSpec that a head can run, or everything that is wrong with the request."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from taco_launch.errors import Fault, SpecError, TacoLaunchError, UsageError, quoted
+from taco_launch.frozen import dataclass
+from taco_launch.inventory import names, profile, select
+from taco_launch.inventory.load import SHIPPED
+from taco_launch.launch.inner import clashes, inner
+from taco_launch.model.hosts import Host, Inventory
+from taco_launch.model.job_request import JobRequest
+from taco_launch.model.jobs import Asked, JobSpec, Policy
+from taco_launch.model.profiles import Profile
+from taco_launch.request import job_names, policy, sizes
+
+# Of a line in quotes, no more letters than these.
+_MOST_SHOWN = 60
+T = TypeVar("T")
+# (name, value) of environment variables, and of MCA parameters.
+_Variables = tuple[tuple[tuple[str, str | None], ...], tuple[tuple[str, str], ...]]
+
+
+class NestedLauncherError(UsageError):
+    """The command of a job, which is `spec`, is a launcher itself."""
+
+    def __init__(self, message: str, spec: JobSpec) -> None:
+        """Keep the job."""
+        super().__init__(message)
+        self.spec = spec
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks, and from where: the folder that the ranks start in, the environment, the user, this machine's names."""
+
+    folder: str
+    environ: Mapping[str, str]
+    user: str
+    local_names: Callable[[], frozenset[str]]
+    is_program: Callable[[str], bool]
+
+
+def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpec:
+    """Return the job that is asked for, with all that the inventory says of it.
+
+    Raises:
+        NestedLauncherError: the command is a launcher, which ours would start for each rank.
+        UsageError: parts of the request contradict each other, there is no command, or it is a line in quotes.
+        SpecError: a value of the request, the inventory or the profile is wrong; or several things are, then all of them.
+    """
+    problems: list[TacoLaunchError] = []
+
+    def each(read: Callable[[], T], otherwise: T) -> T:
+        """Return what `read` does, and keep its error, so that the others are found, too."""
+        try:
+            return read()
+        except (UsageError, SpecError) as error:
+            problems.append(error)
+            return otherwise
+
+    nothing: dict[str, Any] = {}
+    no_variables: _Variables = (), ()
+    nobody: tuple[Host, ...] = ()
+    each(lambda: _check_command(request.command, caller), None)
+    size = each(lambda: sizes.sizes(request), nothing)
+    name = each(lambda: _name(request), "")
+    env, mca = each(lambda: _variables(request, caller.environ), no_variables)
+    hosts = each(lambda: _hosts(request, inventory, caller), nobody)
+    launcher = each(lambda: _launcher(request), "")
+    asked = each(lambda: _asked(request), Asked())
+    options = each(lambda: profile_of(inventory, request.profile, caller.environ), Profile())
+    rules = each(lambda: policy.policy(request, inventory.host_loss_timeout), Policy())
+    each(lambda: _check_image(request, inventory), None)
+    if problems:
+        raise _one(problems, request)
+    spec = JobSpec(
+        name=name,
+        command=request.command,
+        hosts=hosts,
+        launcher=launcher,
+        per_host=request.per_host,
+        head=_head(inventory, hosts),
+        env=env,
+        mca=mca,
+        asked=asked,
+        profile=options,
+        network=inventory.network,
+        container=inventory.container,
+        versions=inventory.versions,
+        cwd=caller.folder,
+        mpirun=inventory.mpirun,
+        cluster=inventory.cluster,
+        owner=caller.user,
+        policy=rules,
+        exclusive=request.exclusive,
+        **size,
+    )
+    _refuse_a_launcher(spec)
+    return spec
+
+
+def _one(problems: Sequence[TacoLaunchError], request: JobRequest) -> TacoLaunchError:
+    """Return the error of all that is wrong."""
+    if len(problems) == 1:
+        return problems[0]
+    faults: list[Fault] = []
+    for problem in problems:
+        if isinstance(problem, SpecError):
+            other = "" if problem.source in (names.COMMAND_LINE, request.source) else problem.source
+            faults += [fault._replace(path=": ".join(filter(None, (other, fault.path)))) for fault in problem.faults]
+        else:
+            faults.append(Fault("", "", problem.message, problem.hint or ""))
+    return SpecError(request.source or names.COMMAND_LINE, tuple(faults))
+
+
+def _check_command(command: tuple[str, ...], caller: Caller) -> None:
+    """Refuse no command, and a whole line as one word, as ranks would: no program has such a name."""
+    if not command:
+        raise UsageError("the command is missing", hint="it stands behind --, or in the job file")
+    program, *words = command
+    if not words and len(program.split()) > 1 and not caller.is_program(program):
+        shown = repr(program if len(program) <= _MOST_SHOWN else f"{program[:_MOST_SHOWN]}...")
+        raise UsageError(f"no program has the name {shown}", hint=quoted(program))
+
+
+def _refuse_a_launcher(spec: JobSpec) -> None:
+    found = inner(spec.command)
+    if found is None or not clashes(spec, found):
+        return
+    each = "host" if spec.per_host else "rank"
+    itself = spec.launcher == "mpirun" and found.kind == "mpirun"
+    lines = [
+        f"the command is a launcher itself: each {each} would start the whole line of {found.name}"
+        + (", and mpirun refuses to be started by mpirun" if itself else ", a job of its own each time")
+    ]
+    if found.kind == "torch":
+        lines.append("its line once on each host, where RANK and WORLD_SIZE count hosts: --launcher env --per-host")
+    lines.append(f"the line as it stands, for each {each}: sh -c '...'")
+    raise NestedLauncherError("\n  ".join(lines), spec)
+
+
+def _name(request: JobRequest) -> str:
+    if request.name is None:
+        return job_names.default_name(request.command or ("job",))
+    return names.job_name(request.name, request.called("name"))
+
+
+def _launcher(request: JobRequest) -> str:
+    name = request.launcher or "mpirun"
+    if request.per_host and name != "env":
+        per_host, launcher = request.called("per_host"), request.called("launcher")
+        hint = f"add {launcher} env, or leave it out"
+        raise UsageError(f"{per_host}: {launcher} {name} starts a process for each rank", hint=hint)
+    return name
+
+
+def _asked(request: JobRequest) -> Asked:
+    interface = request.interface
+    return Asked(
+        transport=request.transport,
+        interface=interface if interface is None else names.interface(interface, request.called("interface")),
+        gdr=request.gdr,
+        light=bool(request.light),
+    )
+
+
+def _variables(request: JobRequest, environ: Mapping[str, str]) -> _Variables:
+    """Return the variables and MCA parameters; the table of knobs is loaded only for some."""
+    if not (request.env or request.knobs or request.mca):
+        return (), ()
+    from taco_launch.request import variables  # noqa: PLC0415 - the table of knobs is large
+
+    found = variables.check(request.env, request.knobs, request.mca, environ, allow_unknown=request.allow_unknown_knobs)
+    return found.env, found.mca
+
+
+def _hosts(request: JobRequest, inventory: Inventory, caller: Caller) -> tuple[Host, ...]:
+    if request.host is None:
+        hosts = inventory.hosts
+    elif inventory.source == SHIPPED:
+        hosts = select.hosts_of(request.host, caller.local_names())
+    else:
+        hosts = select.choose(inventory, request.host)
+    narrowing = (request.gpu_ids, request.gpus, request.gpu_topology) != (None, None, None)
+    if not narrowing and not (request.exclude or request.selectors or request.gpu_models):
+        return tuple(hosts)
+    from taco_launch.request.selection import narrow  # noqa: PLC0415 - few jobs ask for it
+
+    return narrow(request, inventory, hosts)
+
+
+def profile_of(inventory: Inventory, wanted: str | None, environ: Mapping[str, str]) -> Profile:
+    """Return the profile that was asked for, or the inventory's, a path in which counts from the inventory's folder."""
+    name = wanted or inventory.profile
+    if wanted is None and names.is_profile_path(name):
+        name = str(Path(inventory.source).parent / Path(name).expanduser())
+    return profile.load(name, inventory.source, environ)
+
+
+def _head(inventory: Inventory, hosts: tuple[Host, ...]) -> str:
+    """Return the host that mpirun runs on; this machine may go under another name that -H gave it."""
+    if inventory.container is not None or any(host.name == inventory.head for host in hosts):
+        return inventory.head
+    return next((host.name for host in hosts if host.connection == "local"), inventory.head)
+
+
+def _check_image(request: JobRequest, inventory: Inventory) -> None:
+    """Refuse a job whose containers are of another image than it asks for, or that has none."""
+    container = inventory.container
+    if not request.image or (container is not None and container.image == request.image):
+        return
+    have = f"is made from {container.image}" if container is not None else "there is none"
+    where = f"{request.source}: " if request.source else ""
+    raise UsageError(
+        f"{where}{request.called('image')}: {request.image}: the training container of the inventory: {have}",
+        hint="name the image in the inventory (container: {image: ...}), then: taco-launch -i FILE setup",
+    )

@@ -2,17 +2,15 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.cli import arena, foreign, nested
 from taco_launch.cli.completion import complete_host_list
 from taco_launch.cli.gpu_options import gpu_options
-from taco_launch.cli.options import Settings, add_option, complete_file, local_names
-from taco_launch.cli.person import person
+from taco_launch.cli.options import Settings, add_option, complete_file, local_names, person
 from taco_launch.cli.policy import ending_options
 from taco_launch.errors import UsageError
 from taco_launch.model.jobs import LAUNCHERS
@@ -23,6 +21,8 @@ if TYPE_CHECKING:
     from taco_launch.request.resolve import Caller
 
 _STDIN = "-"
+# In a context's `meta`: the options of the command line, but for the inventory.
+_OWN = "taco_launch.own"
 # Fields of a JobRequest and the parameters of click that hold them: as they are, ...
 _SAME = {
     **{
@@ -66,12 +66,8 @@ class JobCommand(click.Command):
         before, behind = [flag for word in args[:split] if (flag := self._flag(word)) is not None], args[split + 1 :]
         args = [*before, *args[split:]]
         if not ctx.resilient_parsing:
-            foreign.refuse(ctx, before)
-            ctx.meta[nested.OWN] = self._words(ctx, before, lax=True, without="inventory")[0]
-        if any(param.name == "host_count" for param in self.params) and not ctx.resilient_parsing:
-            slip = arena.slip(ctx.command_path, *self._words(ctx, before, lax=True), behind, alone=len(args) == 1)
-            if slip is not None:
-                raise click.UsageError(slip, ctx)
+            self._refuse_others(ctx, before, behind, alone=len(args) == 1)
+            ctx.meta[_OWN] = self._words(ctx, before, lax=True, without="inventory")[0]
         if split < len(args):
             own, stray = self._words(ctx, before)
             if stray and "" in own:
@@ -83,6 +79,20 @@ class JobCommand(click.Command):
                     ctx,
                 )
         return super().parse_args(ctx, args)
+
+    def _refuse_others(self, ctx: click.Context, before: list[str], behind: list[str], *, alone: bool) -> None:
+        """Refuse what other tools take: mpirun's long options with one dash, and Arena's words and options."""
+        if any(word.startswith("-") and not word.startswith("--") and len(word) > 2 for word in before):
+            from taco_launch.cli import foreign
+
+            foreign.refuse(ctx, before)
+        own, words = self._words(ctx, before, lax=True)
+        if words and any(param.name == "host_count" for param in self.params):
+            from taco_launch.cli import arena
+
+            slip = arena.slip(ctx.command_path, own, words, behind, alone=alone)
+            if slip is not None:
+                raise click.UsageError(slip, ctx)
 
     def _flag(self, word: str) -> str | None:
         """Give a flag without the value that Arena's flags take (--gputopology=true); None where that leaves none."""
@@ -288,10 +298,12 @@ def spec_of(settings: Settings, request: "JobRequest", *, sized: bool = True) ->
     try:
         return resolve(request, settings.load(), caller())
     except NestedLauncherError as error:
+        from taco_launch.cli import nested
+
         context = click.get_current_context()
         verb = context.command_path.partition(" ")[2]
         said = not sized or any(getattr(request, name) is not None for name in _SIZES)
-        own = context.meta.get(nested.OWN, ())
+        own = context.meta.get(_OWN, ())
         typed = nested.line(f"{settings.typed} {verb}", own, request.command, sized=said, launcher=error.spec.launcher)
         raise UsageError(error.message, hint=typed) from None
 

@@ -13,10 +13,10 @@ from taco_launch.cli.options import (
     access_options,
     add_option,
     inventory_option,
+    person,
     settings_of,
     talk_options,
 )
-from taco_launch.cli.person import person
 from taco_launch.errors import NO_JOB, HostError, TacoLaunchError
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ def _jobs(settings: Settings, matrix: "Matrix", hosts: tuple[str, ...]) -> "dict
     found = {}
     for workload in matrix.workloads:
         for variant in matrix.variants:
-            request = over(request_of(matrix, workload.name, variant.name), line)
+            request = replace(over(request_of(matrix, workload.name, variant.name), line), source="")
             try:
                 spec = spec_of(settings, request, sized=False)
             except UsageError as error:

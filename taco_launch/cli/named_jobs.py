@@ -8,8 +8,7 @@ import click
 
 from taco_launch.cli import render
 from taco_launch.cli.completion import complete_job
-from taco_launch.cli.options import add_option
-from taco_launch.cli.person import person
+from taco_launch.cli.options import add_option, person
 from taco_launch.errors import TacoLaunchError, UsageError
 
 if TYPE_CHECKING:

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 
 from taco_launch.command import BARE, shell
 
-# In a context's `meta`: the options of the command line, but for the inventory.
-OWN = "taco_launch.own"
 _LAUNCHER = "--launcher"
 _PER_HOST = "--per-host"
 _SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus"))

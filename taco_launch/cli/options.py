@@ -81,6 +81,14 @@ def local_names() -> frozenset[str]:
     return frozenset((socket.gethostname(), socket.getfqdn()))
 
 
+def person() -> str:
+    """Return the user who typed the command; for root by sudo that is who called sudo (sudo(8): SUDO_USER)."""
+    import getpass
+
+    behind = os.environ.get("SUDO_USER") if os.geteuid() == 0 else None
+    return behind or getpass.getuser()
+
+
 def this_machine() -> "Head":
     """Return the head that is this machine, the same for all of a command."""
     from taco_launch.remote.head import Head

@@ -17,10 +17,10 @@ from taco_launch.cli.options import (
     add_option,
     inventory_option,
     output_options,
+    person,
     settings_of,
     talk_options,
 )
-from taco_launch.cli.person import person
 from taco_launch.errors import UsageError
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from typing import Any
 import click
 
 from taco_launch.cli import named_jobs
-from taco_launch.cli.options import access_of, access_options, inventory_option, settings_of, talk_options
-from taco_launch.cli.person import person
+from taco_launch.cli.options import access_of, access_options, inventory_option, person, settings_of, talk_options
 
 
 @click.command()

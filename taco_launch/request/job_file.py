@@ -145,7 +145,7 @@ def request_of(job: JobDocument, source: str) -> JobRequest:
         clean_up=None if policy.cleanPodPolicy is None else _CLEAN_UP[policy.cleanPodPolicy],
         restart=None if policy.restartPolicy is None else _RESTART[policy.restartPolicy],
         source=source,
-        written={field: f"{source}: {key}" for key, field in _WRITTEN.items()},
+        written={field: key for key, field in _WRITTEN.items()},
     )
 
 

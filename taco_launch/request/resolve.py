@@ -104,7 +104,9 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
 def _one(problems: Sequence[TacoLaunchError], request: JobRequest) -> TacoLaunchError:
     """Return the error of all that is wrong."""
     if len(problems) == 1:
-        return problems[0]
+        problem = problems[0]
+        where = f"{request.source}: " if request.source and isinstance(problem, UsageError) else ""
+        return UsageError(where + problem.message, problem.hint) if where else problem
     faults: list[Fault] = []
     for problem in problems:
         if isinstance(problem, SpecError):
@@ -212,8 +214,7 @@ def _check_image(request: JobRequest, inventory: Inventory) -> None:
     if not request.image or (container is not None and container.image == request.image):
         return
     have = f"is made from {container.image}" if container is not None else "there is none"
-    where = f"{request.source}: " if request.source else ""
     raise UsageError(
-        f"{where}{request.called('image')}: {request.image}: the training container of the inventory: {have}",
+        f"{request.called('image')}: {request.image}: the training container of the inventory: {have}",
         hint="name the image in the inventory (container: {image: ...}), then: taco-launch -i FILE setup",
     )

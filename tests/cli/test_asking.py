@@ -240,7 +240,7 @@ def test_a_profile_lies_beside_its_file(submit: Submit, tmp_path: Path, monkeypa
 
 
 def test_an_mpijob(submit: Submit) -> None:
-    guide = Path(__file__).parents[1] / "inventory" / "jobs" / "good_mpijob_of_the_guide.yaml"
+    guide = Path(__file__).parents[1] / "request" / "jobs" / "good_mpijob_of_the_guide.yaml"
     spec, result = submit("-f", str(guide))
     assert spec.command[:2] == ("python", "scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py")
     assert (spec.name, spec.host_count, spec.slots_per_host) == ("tensorflow-benchmarks", 1, 2)

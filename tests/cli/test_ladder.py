@@ -92,7 +92,7 @@ def test_the_order_is_that_of_the_seed_and_all_is_every_slot(ladder: Any) -> Non
     [
         ((), {"sizes": "[8, 16]"}, 2, "the hosts have 4 slots, and the smallest size is 8 ranks"),
         ((), {"other": "image: 'other:1'"}, 2, "loop in variant other: "),
-        ((), {"other": "perHost: true"}, 2, "loop in variant other: --per-host: --launcher mpirun starts a process"),
+        ((), {"other": "perHost: true"}, 2, "loop in variant other: perHost: launcher mpirun starts a process"),
         ((), {"other": "transprot: tcp"}, 2, "transprot"),
         (("-H", "n9"), {}, 2, "n9"),
         (("--repeats", "0"), {}, 2, "--repeats"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from taco_launch.cli.person import person
+from taco_launch.cli.options import person
 from taco_launch.errors import UsageError
 from taco_launch.flows import seeing
 from taco_launch.model.codec import to_json

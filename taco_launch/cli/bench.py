@@ -116,7 +116,7 @@ def run(
         history.begin(one)
         steps = order(tuple(specs), repeats, 0, seed)
         plan = flow.Plan(one, steps, specs, _read_rate, measuring.ladders_folder() / one.id)
-        return measuring.measure(settings, plan, history, around, settings.head(access), "", _show)
+        return measuring.measure(settings, plan, history, around, settings.backend(access), "", _show)
 
 
 def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":

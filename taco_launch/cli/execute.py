@@ -36,14 +36,13 @@ def exec_(ctx: click.Context, /, name: str, command: tuple[str, ...], *, rank: i
       taco-launch exec vgg16 -- nvidia-smi
       taco-launch exec vgg16 --rank 8 -- sh -c 'env | grep NCCL; ls -l /dev/infiniband'
     """
-    from taco_launch.flows import seeing
     from taco_launch.model.jobs import JobState
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
-    head = settings_of(ctx).head(access_of(access))
-    named_jobs.agree(head, name, "run a command in", "entered", lambda state: state is JobState.RUNNING, yes=yes)
-    return seeing.execute(head, name, rank, command, _to(sys.stdout.buffer), _to(sys.stderr.buffer))
+    backend = settings_of(ctx).backend(access_of(access))
+    named_jobs.agree(backend, name, "run a command in", "entered", lambda state: state is JobState.RUNNING, yes=yes)
+    return backend.execute(name, rank, command, _to(sys.stdout.buffer), _to(sys.stderr.buffer))
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:

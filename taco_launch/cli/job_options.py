@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 from taco_launch.cli.completion import complete_host_list
 from taco_launch.cli.gpu_options import gpu_options
-from taco_launch.cli.options import Settings, add_option, complete_file, local_names, person
+from taco_launch.cli.options import Settings, add_option, complete_file
 from taco_launch.cli.policy import ending_options
 from taco_launch.errors import UsageError
 from taco_launch.model.jobs import LAUNCHERS
@@ -18,7 +18,6 @@ from taco_launch.model.jobs import LAUNCHERS
 if TYPE_CHECKING:
     from taco_launch.model.job_request import JobRequest
     from taco_launch.model.jobs import JobSpec
-    from taco_launch.request.resolve import Caller
 
 _STDIN = "-"
 # In a context's `meta`: the options of the command line, but for the inventory.
@@ -293,10 +292,11 @@ def spec_of(settings: Settings, request: "JobRequest", *, sized: bool = True) ->
         UsageError: parts of it contradict each other, or the command is a launcher: then with the line to type.
         SpecError: something in it, the inventory or the profile is wrong.
     """
+    from taco_launch.request.caller import here
     from taco_launch.request.resolve import NestedLauncherError, resolve
 
     try:
-        return resolve(request, settings.load(), caller())
+        return resolve(request, settings.load(), here(os.environ))
     except NestedLauncherError as error:
         from taco_launch.cli import nested
 
@@ -306,28 +306,6 @@ def spec_of(settings: Settings, request: "JobRequest", *, sized: bool = True) ->
         own = context.meta.get(_OWN, ())
         typed = nested.line(f"{settings.typed} {verb}", own, request.command, sized=said, launcher=error.spec.launcher)
         raise UsageError(error.message, hint=typed) from None
-
-
-def caller() -> "Caller":
-    """Return who types, and from where.
-
-    Raises:
-        UsageError: the current folder is gone.
-    """
-    from taco_launch.request.resolve import Caller
-
-    try:
-        folder = os.getcwd()  # noqa: PTH109 - bytes that are no UTF-8 stay as they are
-    except FileNotFoundError:
-        raise UsageError("the current folder is gone", hint="cd to one that exists") from None
-    return Caller(folder, os.environ, person(), local_names, _is_program)
-
-
-def _is_program(word: str) -> bool:
-    import shutil
-
-    # Path.is_file raises where no file can have such a name: a line in quotes may be longer than any.
-    return shutil.which(word) is not None or os.path.isfile(word)  # noqa: PTH113
 
 
 def _complete_knob(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

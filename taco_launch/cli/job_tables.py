@@ -15,7 +15,7 @@ from taco_launch.queue import why
 from taco_launch.state import FOR_SLOTS, PLACED, RESTARTING, SUSPENDED, most_attempts, past
 
 if TYPE_CHECKING:
-    from taco_launch.flows.seeing import Node
+    from taco_launch.backend import Node
     from taco_launch.model.choices import GpuChoice
     from taco_launch.remote.answers import Job
 
@@ -76,7 +76,7 @@ def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
 
 def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
     """Give the table of `top node`. Where no host has a GPU it counts slots."""
-    from taco_launch.flows.seeing import held
+    from taco_launch.model.slots import describe_holders
 
     gpus = any(node.occupancy is not None and node.occupancy.gpus for node in nodes)
     unit, words = ("GPU", "GPUs") if gpus else ("SLOT", "Slots")
@@ -92,14 +92,19 @@ def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
         status = "notready" if node.occupancy is None else "ready"
         line = [node.host.name, node.host.address, "head" if node.is_head else "<none>", status]
         cells.append(
-            [*line, str(len(counted)), str(taken), *([held(node.occupancy) if node.occupancy else ""] if wide else [])]
+            [
+                *line,
+                str(len(counted)),
+                str(taken),
+                *([describe_holders(node.occupancy) if node.occupancy else ""] if wide else []),
+            ]
         )
     percent = round(100 * allocated / total) if total else 0
     footer = (_RULE, f"Allocated/Total {words} In Cluster:", f"{allocated}/{total} ({percent}%)")
     others = [
         f"{node.host.name}: {other}"
         for node in nodes
-        if not wide and node.occupancy is not None and (other := held(node.occupancy, jobs=False))
+        if not wide and node.occupancy is not None and (other := describe_holders(node.occupancy, jobs=False))
     ]
     block = ("", f"{words} In Use Outside of Jobs:", *others) if others else ()
     return "\n".join((columns(header + more, cells), *footer, *block))

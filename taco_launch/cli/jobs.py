@@ -13,14 +13,14 @@ from taco_launch.cli.options import (
     access_options,
     add_option,
     inventory_option,
-    person,
     settings_of,
     talk_options,
 )
 from taco_launch.errors import NO_JOB, HostError, TacoLaunchError
+from taco_launch.request.caller import person
 
 if TYPE_CHECKING:
-    from taco_launch.remote.head import Head
+    from taco_launch.backend import Backend
 
 
 _name = click.argument("name", shell_complete=complete_job)
@@ -39,21 +39,16 @@ def wait(ctx: click.Context, /, name: str, **access: Any) -> int:
     Example:
       taco-launch wait vgg16 && echo trained
     """
-    from taco_launch.flows import jobs
-    from taco_launch.flows.follow import Follow
+    from taco_launch.backend import LogQuery, Watch
 
     settings = settings_of(ctx)
     try:
         with render.waiting(settings.quiet, name) as status:
-            head = settings.head(access_of(access))
-            job = jobs.follow(
-                head,
-                Follow(name, tail=0),
-                lambda _data: None,
-                status.state,
-                settings.talk,
-                lambda words: render.waits(settings, name, words),
+            watch = Watch(
+                state=status.state, waits=lambda words: render.waits(settings, name, words), say=settings.talk
             )
+            backend = settings.backend(access_of(access))
+            job = backend.follow(LogQuery(name, tail=0), lambda _data: None, watch)
     except HostError:
         raise
     except TacoLaunchError as error:
@@ -81,11 +76,11 @@ def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, 
       taco-launch stop vgg16 resnet50
     """
     settings = settings_of(ctx)
-    head = settings.head(access_of(access))
+    backend = settings.backend(access_of(access))
 
     def one(name: str) -> None:
-        named_jobs.agree(head, name, "stop", "stopped", lambda state: not state.is_terminal, yes=yes)
-        settings.talk(f"{name}: {_stop(head, name, grace)}")
+        named_jobs.agree(backend, name, "stop", "stopped", lambda state: not state.is_terminal, yes=yes)
+        settings.talk(f"{name}: {_stop(backend, name, grace)}")
 
     return named_jobs.each(names, one)
 
@@ -106,30 +101,27 @@ def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
     Example:
       taco-launch delete vgg16
     """
-    from taco_launch.flows import jobs
-
     settings = settings_of(ctx)
-    head = settings.head(access_of(access))
+    backend = settings.backend(access_of(access))
 
     def one(name: str) -> None:
-        named_jobs.agree(head, name, "delete", "deleted", yes=yes)
-        _stop(head, name, None)
-        for warning in jobs.delete(head, name):
+        named_jobs.agree(backend, name, "delete", "deleted", yes=yes)
+        _stop(backend, name, None)
+        for warning in backend.delete(name):
             render.warning(settings, warning)
         settings.talk(f"{name}: deleted")
 
     return named_jobs.each(names, one)
 
 
-def _stop(head: "Head", name: str, grace: float | None) -> str:
+def _stop(backend: "Backend", name: str, grace: float | None) -> str:
     """Stop a job, wait for its end, say how it ended."""
-    from taco_launch.flows import jobs
-    from taco_launch.flows.follow import Follow
+    from taco_launch.backend import LogQuery
 
     by = f"taco-launch stop of {person()}"
-    job = jobs.stop(head, name, by, signal.SIGTERM, grace)
+    job = backend.stop(name, by, signal.SIGTERM, grace)
     if not job.record.state.is_terminal:
-        job = jobs.follow(head, Follow(name, tail=0), lambda _data: None)
+        job = backend.follow(LogQuery(name, tail=0), lambda _data: None)
     elif job.record.reason != f"stopped by {by}":  # one that waited ends at once
         return f"it had ended: {job.record.state.value}"
     return f"{job.record.state.value}: {job.record.reason}"

@@ -123,7 +123,7 @@ def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str
         plan = flow.Plan(one, steps, specs, matrix_jobs.reader(matrix), logs, matrix.time_budget)
         again = shell(("bench", "ladder", name, *_typed(options)))
         return measuring.measure(
-            settings, plan, history, made.around, settings.head(access), f"{settings.typed} {again}"
+            settings, plan, history, made.around, settings.backend(access), f"{settings.typed} {again}"
         )
 
 
@@ -174,15 +174,14 @@ def _begun(
 def _print_dry_run(settings: Settings, matrix: "Matrix", specs: "dict[Cell, JobSpec]", access: "Access") -> None:
     """Show the runs in their order, and the line of each workload and variant at its largest size."""
     from taco_launch.cli import plan_tables
-    from taco_launch.cli.run import planned
 
     seed = measuring.new_seed() if matrix.seed is None else matrix.seed
     steps = _steps(matrix, tuple(specs), seed)
     largest = {(cell.workload, cell.variant): cell for cell in sorted(specs, key=lambda cell: cell.ranks)}
     shown = measuring.Shown(settings, tuple(specs))
-    lines = []
+    cluster, lines = settings.cluster(access), []
     for cell in largest.values():
-        found = planned(settings, replace(specs[cell], name=matrix.name), access)
+        found = cluster.plan_of(replace(specs[cell], name=matrix.name))
         for warning in found.plan.warnings:
             render.warning(settings, f"{shown.cell(cell)}: {warning}")
         for note in found.notes:

@@ -86,8 +86,7 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
       taco-launch logs -t 20 --rank 0 vgg16
       taco-launch logs --instance vgg16-worker-1 --since 10m --timestamps vgg16
     """
-    from taco_launch.flows import jobs
-    from taco_launch.flows.follow import Follow
+    from taco_launch.backend import LogQuery, Watch
 
     given = [f"--{option}" for option in _WHOSE if options[option] is not None]
     if len(given) > 1:
@@ -95,13 +94,12 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
     settings = settings_of(ctx)
     out = render.LogOutput(sys.stdout.buffer, colour=options["rank"] is None)
     asked = {option: options[option] for option in (*_WHOSE, "attempt", "tail", "timestamps")}
-    what = Follow(name, follow=follow, **asked, **when)
+    query = LogQuery(name, follow=follow, **asked, **when)
 
     def waits(words: "Words") -> None:
         render.waits(settings, name, words)
 
-    head = settings.head(access_of(options))
-    job = jobs.follow(head, what, out.write, say=settings.talk, on_wait=waits)
+    job = settings.backend(access_of(options)).follow(query, out.write, Watch(waits=waits, say=settings.talk))
     if follow:
         render.ending(settings, job)
     elif job.record.state.waits:

@@ -63,7 +63,7 @@ class _Verbs(click.Group):
         if isinstance(command, verbs.Verb):
             op = verbs.ahead(command.name or "", rest)
             if op and settings_of(ctx).source is None and not ctx.resilient_parsing:
-                this_machine().ahead(op)
+                this_machine().backend.ahead(op)
             command = self.commands[command.name or ""] = command.load()
         return name, command, rest
 

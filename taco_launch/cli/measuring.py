@@ -17,12 +17,12 @@ from taco_launch.errors import FAILED, HOST_FAILED, INTERRUPTED, HostError, Taco
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from taco_launch.backend import Backend
     from taco_launch.bench.history import History, Ladder, LadderKind
     from taco_launch.bench.ladder import Step
     from taco_launch.bench.runs import Cell, Run
     from taco_launch.flows.ladder import Measured, Plan, Progress, Teller
     from taco_launch.flows.surroundings import Surroundings
-    from taco_launch.remote.head import Head
 
 F = TypeVar("F", bound="Callable[..., Any]")
 _SEED_BITS = 31
@@ -163,7 +163,7 @@ def measure(
     plan: "Plan",
     history: "History",
     around: "Surroundings",
-    head: "Head",
+    backend: "Backend",
     go_on: str,
     show: "Callable[[Settings, Plan, Measured], None] | None" = None,
 ) -> int:
@@ -178,7 +178,7 @@ def measure(
 
     with endings(), Shown(settings, tuple(plan.specs)).teller() as teller:
         try:
-            measured = flow.run(head, plan, history, around, os.environ, teller)
+            measured = flow.run(backend, plan, history, around, os.environ, teller)
         except HostError:
             if not go_on or not history.runs(plan.ladder.id):
                 history.end(plan.ladder.id, flow.HEAD_LOST)

@@ -102,12 +102,12 @@ def metrics(
     if names and place is None:
         raise UsageError("--allow-host: nobody asks by a name without --listen")
     settings = settings_of(ctx)
-    head, inventory = settings.head(access_of(access)), settings.load()
+    backend, inventory = settings.backend(access_of(access)), settings.load()
 
     if place is not None:
-        _serve(settings, place, names, flow.Collector(head, inventory))
+        _serve(settings, place, names, flow.Collector(backend, inventory))
         return
-    found, warnings = flow.collect(head, inventory)
+    found, warnings = flow.collect(backend, inventory)
     for warning in warnings:
         render.warning(settings, warning)
     if textfile is not None:

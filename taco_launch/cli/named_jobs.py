@@ -8,12 +8,13 @@ import click
 
 from taco_launch.cli import render
 from taco_launch.cli.completion import complete_job
-from taco_launch.cli.options import add_option, person
+from taco_launch.cli.options import add_option
 from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.request.caller import person
 
 if TYPE_CHECKING:
+    from taco_launch.backend import Backend
     from taco_launch.model.jobs import JobState
-    from taco_launch.remote.head import Head
 
 names_argument = click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_job)
 yes_option = add_option("--yes", is_flag=True, help="Do not ask, also where the job is somebody else's.")
@@ -32,7 +33,13 @@ def each(names: tuple[str, ...], act: Callable[[str], None]) -> int:
 
 
 def agree(
-    head: "Head", name: str, verb: str, done: str, can: "Callable[[JobState], bool]" = lambda _state: True, *, yes: bool
+    backend: "Backend",
+    name: str,
+    verb: str,
+    done: str,
+    can: "Callable[[JobState], bool]" = lambda _state: True,
+    *,
+    yes: bool,
 ) -> None:
     """Go on with one's own job, with another's only after a question: `verb` (stop) says what is to be `done` (stopped).
 
@@ -43,11 +50,9 @@ def agree(
         TacoLaunchError: the answer is no.
         NoJobError: there is none of that name.
     """
-    from taco_launch.flows import jobs
-
     if yes:
         return
-    job = jobs.get(head, name)
+    job = backend.get(name)
     owner = job.spec.owner
     if owner in ("", person()) or not can(job.record.state):
         return

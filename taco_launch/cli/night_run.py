@@ -133,8 +133,8 @@ def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[s
         if cleared:
             settings.talk(f"logs of {cleared} nights were removed")
         try:
-            head = settings.head(access)
-            return nightly.run(head, inventory, plan, asked, history, around, os.environ, teller)
+            backend = settings.backend(access)
+            return nightly.run(backend, inventory, plan, asked, history, around, os.environ, teller)
         except HostError as error:
             return nightly.unfit(plan, asked, error.message)
 

@@ -244,7 +244,7 @@ def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
     inventory = settings.load()
     history = measuring.history_path(db)
     flow.open_once(history)
-    host = flow.reach(settings.head(access_of({})))
+    host = flow.reach(settings.backend(access_of({})))
     click.echo(
         f"the head {host} of {inventory.cluster} answers, the matrix {found.name} has no faults, the history is {history}"
     )

@@ -16,9 +16,10 @@ from taco_launch.frozen import dataclass
 from taco_launch.inventory.durations import parse_duration
 
 if TYPE_CHECKING:
+    from taco_launch.api import Cluster
+    from taco_launch.backend import Backend
     from taco_launch.model.hosts import Inventory
     from taco_launch.remote.access import Access
-    from taco_launch.remote.head import Head
 
 
 class Seconds(click.types.FloatParamType):
@@ -74,32 +75,15 @@ def colour_wanted() -> bool:
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def local_names() -> frozenset[str]:
-    """Give this machine's names; asking for the whole one may take seconds (DNS)."""
-    import socket
-
-    return frozenset((socket.gethostname(), socket.getfqdn()))
-
-
-def person() -> str:
-    """Return the user who typed the command; for root by sudo that is who called sudo (sudo(8): SUDO_USER)."""
-    import getpass
-
-    behind = os.environ.get("SUDO_USER") if os.geteuid() == 0 else None
-    return behind or getpass.getuser()
-
-
-def this_machine() -> "Head":
-    """Return the head that is this machine, the same for all of a command."""
-    from taco_launch.remote.head import Head
-    from taco_launch.remote.local import Local
-    from taco_launch.remote.seat import here
+def this_machine() -> "Cluster":
+    """Return this machine as a cluster, the same for all of a command."""
+    from taco_launch.api import Cluster
 
     context = click.get_current_context(silent=True)
     meta: dict[str, Any] = {} if context is None else context.meta
-    head: Head = meta.get(_THIS_MACHINE) or Head(Local(), here(os.environ, os.geteuid()))
-    meta[_THIS_MACHINE] = head
-    return head
+    cluster: Cluster = meta.get(_THIS_MACHINE) or Cluster()
+    meta[_THIS_MACHINE] = cluster
+    return cluster
 
 
 @dataclass(frozen=True)
@@ -114,19 +98,14 @@ class Settings:
     registry_password: str | None = field(default=None, repr=False)
 
     def load(self) -> "Inventory":
-        """Give the inventory that was named, or the default; it is read once."""
+        """Return the inventory that was named, or the default; it is read once."""
         return self._inventory
 
     @functools.cached_property
     def _inventory(self) -> "Inventory":
-        from taco_launch.inventory.load import load
+        from taco_launch.api import Cluster
 
-        source = self.source
-        if source is not None and source.partition(":")[0] == "lab":
-            from taco_launch.lab.inventory import load as load_lab
-
-            return load_lab(source, os.environ)
-        return load(self.inventory, os.environ, local_names)
+        return Cluster(self.inventory).inventory
 
     @property
     def source(self) -> str | None:
@@ -154,14 +133,21 @@ class Settings:
         head = next(host for host in found.hosts if host.name == found.head)
         return found.container is not None or head.connection != "local"
 
-    def head(self, access: "Access") -> "Head":
-        """Reach the head: the inventory's, else this machine. What is opened is closed at the command's end."""
+    def cluster(self, access: "Access") -> "Cluster":
+        """Return the cluster: the inventory's, else this machine. What is opened is closed at the command's end."""
         if self.source is None:
-            return this_machine()
-        from taco_launch.remote.head import reach
+            cluster = this_machine()
+            cluster.say = self.talk
+            return cluster
+        from taco_launch.api import Cluster
 
-        context = click.get_current_context()
-        return context.with_resource(reach(self.load(), access, os.environ, self.typed))
+        cluster = Cluster(self.load(), access=access, typed=self.typed, say=self.talk)
+        click.get_current_context().call_on_close(cluster.close)
+        return cluster
+
+    def backend(self, access: "Access") -> "Backend":
+        """Return what keeps the cluster's jobs."""
+        return self.cluster(access).backend
 
     def talk(self, message: str) -> None:
         """Say something on stderr, unless -q was given."""

@@ -25,14 +25,12 @@ from taco_launch.cli.sizes import size_options
 from taco_launch.errors import SIGNAL_BASE, TacoLaunchError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from taco_launch.flows.plan import Planned
-    from taco_launch.model.facts import HostFacts
+    from taco_launch.backend import Backend
     from taco_launch.model.jobs import JobSpec
     from taco_launch.remote.access import Access
     from taco_launch.remote.answers import Job
-    from taco_launch.remote.head import Head
 
 
 @click.command(cls=JobCommand)
@@ -97,7 +95,7 @@ def run(
             settings.talk(f"note: job {spec.name} is suspended: it would wait for `taco-launch resume`")
         _print_plan(settings, spec, access_of(options), out or "", explain=explain)
         return 0
-    return _run(settings, settings.head(access_of(options)), spec).record.exit_code or 0
+    return _run(settings, settings.backend(access_of(options)), spec).record.exit_code or 0
 
 
 @click.command(cls=JobCommand)
@@ -131,11 +129,10 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
 
         render.data(json_schema(), "json")
         return 0
-    from taco_launch.flows import jobs
     from taco_launch.queue import why
 
     spec = spec_of(settings, request_of(settings, command, options))
-    job = jobs.submit(settings.head(access_of(options)), spec, os.environ)
+    job = settings.backend(access_of(options)).submit(spec, os.environ)
     _require_started(job)
     render.waits(settings, job.spec.name, why(job.record, job.spec.name))
     for warning in job.record.warnings:
@@ -160,41 +157,11 @@ def _require_started(job: "Job") -> None:
         raise error
 
 
-def planned(
-    settings: Settings, spec: "JobSpec", access: "Access", out: str = "", *, explain: bool = False
-) -> "Planned":
-    """Plan a job as the head would, were all of its hosts free; what nobody declared is asked of the hosts."""
-    from taco_launch.launch.needs import needs
-
-    head = None
-    if settings.source is None and needs(spec):
-        head = settings.head(access)
-        head.ahead("facts")  # it loads what it needs while this process does
-    from taco_launch.flows import plan
-
-    def ask(missing: tuple[str, ...]) -> "Mapping[str, Any]":
-        settings.talk(f"asking the head for: {', '.join(missing)}")
-        path = os.environ.get("PATH", os.defpath)
-        count_slots = any(host.slots is None for host in spec.hosts)
-        return (head or settings.head(access)).one(
-            "facts", mpirun=spec.mpirun, path=path, count_slots=count_slots, topology=explain
-        )
-
-    def look(missing: tuple[str, ...]) -> "tuple[tuple[HostFacts, ...], tuple[str, ...]]":
-        from taco_launch.flows.facts import job_hosts
-
-        count = "one host" if len(spec.hosts) == 1 else f"{len(spec.hosts)} hosts"
-        settings.talk(f"asking {count} for: {', '.join(missing)}")
-        return job_hosts(settings.load(), spec.hosts, access, topology=explain or plan.may_choose(spec))
-
-    return plan.dry_run(spec, os.environ, ask, look, root=os.geteuid() == 0, folder=out, explain=explain)
-
-
 def _print_plan(settings: Settings, spec: "JobSpec", access: "Access", out: str, *, explain: bool) -> None:
     from taco_launch.cli import plan_tables
     from taco_launch.flows import plan
 
-    found = planned(settings, spec, access, out, explain=explain)
+    found = settings.cluster(access).plan_of(spec, folder=out, explain=explain)
     launch = found.plan
     for warning in launch.warnings:
         render.warning(settings, warning)
@@ -210,11 +177,11 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Access", out: str,
     )
 
 
-def _run(settings: Settings, head: "Head", spec: "JobSpec") -> "Job":
+def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "Job":
     """Start a job, follow it to its end, say how it ended."""
-    from taco_launch.flows import jobs
+    from taco_launch.backend import Watch
 
-    signals = _Signals(head, spec.name)
+    signals = _Signals(backend, spec.name)
 
     def placed(job: "Job") -> None:
         _require_started(job)
@@ -227,14 +194,14 @@ def _run(settings: Settings, head: "Head", spec: "JobSpec") -> "Job":
 
     with render.waiting(settings.quiet, spec.name) as wait:
         out = render.LogOutput(sys.stdout.buffer, wait.hide)
-        watch = jobs.Watch(
+        watch = Watch(
             accepted=signals.job_started,
             job=placed,
             state=wait.state,
             waits=lambda words: render.waits(settings, spec.name, words),
             say=settings.talk,
         )
-        job = jobs.run(head, spec, os.environ, _until_closed(out.write), watch)
+        job = backend.run(spec, os.environ, _until_closed(out.write), watch)
     _require_started(job)
     render.ending(settings, job)
     return job
@@ -262,8 +229,8 @@ class _Signals:
     What is said goes by os.write: the signal may have come in the middle of a buffered write.
     """
 
-    def __init__(self, head: "Head", name: str) -> None:
-        self._head = head
+    def __init__(self, backend: "Backend", name: str) -> None:
+        self._backend = backend
         self._name = name
         self._presses = 0
         self._number = signal.SIGINT
@@ -284,7 +251,9 @@ class _Signals:
         self._number = signal.Signals(number)
         again = "Ctrl-C" if number == signal.SIGINT else self._number.name
         if self._presses > 2:
-            os.write(2, f"\nleaving job {self._name} to its supervisor: {self._head.typed} get {self._name}\n".encode())
+            os.write(
+                2, f"\nleaving job {self._name} to its supervisor: {self._backend.typed} get {self._name}\n".encode()
+            )
             os._exit(SIGNAL_BASE + number)
         how = (
             f"stopping job {self._name} ({again} again kills it)" if self._presses == 1 else f"killing job {self._name}"
@@ -298,14 +267,12 @@ class _Signals:
         threading.Thread(target=self._ask, args=(None if self._presses == 1 else 0.0,), daemon=True).start()
 
     def _ask(self, grace: float | None) -> None:
-        from taco_launch.flows import jobs
-
         try:
             by = "Ctrl-C" if self._number == signal.SIGINT else self._number.name
-            jobs.stop(self._head, self._name, by, self._number, grace)
+            self._backend.stop(self._name, by, self._number, grace)
         except TacoLaunchError as error:
             os.write(2, f"job {self._name} is not told: {error.message}\n".encode(errors="backslashreplace"))
 
     def _on_leave(self, number: int, _frame: object) -> None:
-        os.write(2, f"\njob {self._name} goes on: {self._head.typed} logs -f {self._name}\n".encode())
+        os.write(2, f"\njob {self._name} goes on: {self._backend.typed} logs -f {self._name}\n".encode())
         os._exit(SIGNAL_BASE + number)

@@ -17,14 +17,14 @@ from taco_launch.cli.options import (
     add_option,
     inventory_option,
     output_options,
-    person,
     settings_of,
     talk_options,
 )
 from taco_launch.errors import UsageError
+from taco_launch.request.caller import person
 
 if TYPE_CHECKING:
-    from taco_launch.flows.seeing import Node
+    from taco_launch.backend import Node
     from taco_launch.model.rows import JobRow
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -80,15 +80,14 @@ def list_(
       taco-launch list --mine --state QUEUED --state RUNNING
     """
     from taco_launch.cli import job_tables
-    from taco_launch.flows import seeing
     from taco_launch.model.codec import to_json
 
     settings = settings_of(ctx)
-    head = settings.head(access_of(access))
+    backend = settings.backend(access_of(access))
     owner = person() if mine else None
 
     def look() -> "tuple[Sequence[JobRow], Sequence[str]]":
-        rows, warnings = seeing.rows(head)
+        rows, warnings = backend.list()
         wanted = [row for row in rows if (not states or row.state.value in states) and queue in (None, row.queue)]
         return [row for row in wanted if owner in (None, row.owner)], warnings
 
@@ -120,14 +119,13 @@ def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None
       taco-launch get vgg16 -o yaml
     """
     from taco_launch.cli import job_tables
-    from taco_launch.flows import jobs
 
     settings = settings_of(ctx)
-    head = settings.head(access_of(access))
+    backend = settings.backend(access_of(access))
     wide = settings.output == "wide"
     _show(
         settings,
-        lambda: (jobs.get(head, name), ()),
+        lambda: (backend.get(name), ()),
         lambda job: job_tables.one_job(job, time.time(), wide=wide),
         job_tables.job_data,
         watch=watch,
@@ -157,13 +155,12 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
       taco-launch -i hosts.yaml top node -w
     """
     from taco_launch.cli import job_tables
-    from taco_launch.flows import seeing
 
     settings = settings_of(ctx)
-    head = settings.head(access_of(access))
+    backend = settings.backend(access_of(access))
 
     def look() -> "tuple[Sequence[Node], Sequence[str]]":
-        found = seeing.nodes(head, settings.load())
+        found = backend.nodes(settings.load())
         return found, [f"{node.host.name}: {node.problem}" for node in found if node.problem]
 
     def data(nodes: "Sequence[Node]") -> Any:
@@ -191,11 +188,10 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
       taco-launch top job
     """
     from taco_launch.cli import job_tables
-    from taco_launch.flows import seeing
     from taco_launch.model.codec import to_json
 
     settings = settings_of(ctx)
-    head = settings.head(access_of(access))
+    backend = settings.backend(access_of(access))
 
     def data(rows: "Sequence[JobRow]") -> Any:
         requested = sum(row.requested or 0 for row in rows)
@@ -204,7 +200,7 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     wide = settings.output == "wide"
     _show(
         settings,
-        lambda: seeing.rows(head),
+        backend.list,
         lambda rows: job_tables.top_jobs(rows, time.time(), wide=wide),
         data,
         watch=watch,
@@ -231,12 +227,11 @@ def prune(ctx: click.Context, /, *, since: float, everybody: bool, dry_run: bool
       taco-launch prune --since 30d
     """
     from taco_launch.cli import job_tables
-    from taco_launch.flows import seeing
     from taco_launch.model.codec import to_json
 
     settings = settings_of(ctx)
-    head = settings.head(access_of(access))
-    rows, warnings = seeing.prune(head, since, None if everybody else person(), dry_run=dry_run)
+    backend = settings.backend(access_of(access))
+    rows, warnings = backend.prune(since, None if everybody else person(), dry_run=dry_run)
     for warning in warnings:
         render.warning(settings, warning)
     if settings.output in ("json", "yaml"):

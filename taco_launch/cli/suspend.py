@@ -5,7 +5,8 @@ from typing import Any
 import click
 
 from taco_launch.cli import named_jobs
-from taco_launch.cli.options import access_of, access_options, inventory_option, person, settings_of, talk_options
+from taco_launch.cli.options import access_of, access_options, inventory_option, settings_of, talk_options
+from taco_launch.request.caller import person
 
 
 @click.command()
@@ -26,14 +27,12 @@ def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **acces
       taco-launch suspend vgg16
       taco-launch resume vgg16
     """
-    from taco_launch.flows import suspend as flow
-
     settings = settings_of(ctx)
-    head = settings.head(access_of(access))
+    backend = settings.backend(access_of(access))
 
     def one(name: str) -> None:
-        named_jobs.agree(head, name, "suspend", "suspended", lambda state: not state.is_terminal, yes=yes)
-        record = flow.suspend(head, name, person()).record
+        named_jobs.agree(backend, name, "suspend", "suspended", lambda state: not state.is_terminal, yes=yes)
+        record = backend.suspend(name, person()).record
         settings.talk(f"{name}: {record.state.value}: {record.reason}")
 
     return named_jobs.each(names, one)
@@ -55,15 +54,14 @@ def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
     Example:
       taco-launch resume vgg16 resnet50
     """
-    from taco_launch.flows import suspend as flow
     from taco_launch.model.jobs import JobState
 
     settings = settings_of(ctx)
-    head = settings.head(access_of(access))
+    backend = settings.backend(access_of(access))
 
     def one(name: str) -> None:
-        named_jobs.agree(head, name, "resume", "resumed", lambda state: state is JobState.SUSPENDED, yes=yes)
-        record = flow.resume(head, name, person()).record
+        named_jobs.agree(backend, name, "resume", "resumed", lambda state: state is JobState.SUSPENDED, yes=yes)
+        record = backend.resume(name, person()).record
         waits = f": {record.reason}" if record.state is JobState.QUEUED and record.reason else ""
         settings.talk(f"{name}: {record.state.value}{waits}")
 

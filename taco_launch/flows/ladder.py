@@ -13,14 +13,13 @@ from dataclasses import astuple, replace
 from pathlib import Path
 
 from taco_launch.agent.folders import make_private, private
+from taco_launch.backend import Backend, LogQuery, Watch
 from taco_launch.bench.history import History, Ladder, LadderKind
 from taco_launch.bench.ladder import Step, left, seconds_left, whole_blocks
 from taco_launch.bench.matrix import Matrix
 from taco_launch.bench.parse import NoSample
 from taco_launch.bench.runs import Cell, Reading, Run
 from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
-from taco_launch.flows import jobs, seeing
-from taco_launch.flows.follow import Follow
 from taco_launch.flows.surroundings import Surroundings
 from taco_launch.frozen import dataclass
 from taco_launch.launch.found import over_ssh
@@ -30,7 +29,7 @@ from taco_launch.model.facts import HostFacts
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.remote.answers import Job, Words
-from taco_launch.remote.head import AgentError, Head
+from taco_launch.remote.head import AgentError
 
 DONE, TIME_BUDGET, GIVEN_UP = "done", "time budget", "given up"
 INTERRUPTED, HEAD_LOST = "interrupted", "the head was lost"
@@ -159,7 +158,7 @@ def alone(folder: Path, digest: str) -> Iterator[None]:
 
 
 def run(
-    head: Head,
+    backend: Backend,
     plan: Plan,
     history: History,
     around: Surroundings,
@@ -181,7 +180,7 @@ def run(
     hosts_failed, block = not done, None
     try:
         if to_do:
-            end_leftovers(head, plan.ladder, set(done), tell.say)
+            end_leftovers(backend, plan.ladder, set(done), tell.say)
         for step in to_do:
             if plan.budget is not None and done and _spent(done) + _first_seconds(step, done) > plan.budget:
                 whole = whole_blocks(plan.steps, done)
@@ -190,7 +189,7 @@ def run(
             if step.block != block:
                 around.look()
                 block = step.block
-            made, failed = _one(head, plan, step, done, around, environ, tell)
+            made, failed = _one(backend, plan, step, done, around, environ, tell)
             hosts_failed = hosts_failed and failed
             history.add(plan.ladder.id, step.position, made)
             done[step.position] = made
@@ -203,16 +202,16 @@ def run(
     return Measured(tuple(done.values()), DONE, hosts_failed=hosts_failed)
 
 
-def end_leftovers(head: Head, ladder: Ladder, done: set[int], say: Callable[[str], None]) -> None:
+def end_leftovers(backend: Backend, ladder: Ladder, done: set[int], say: Callable[[str], None]) -> None:
     """End and remove the jobs of a ladder that broke off while they ran; those of runs that are kept stay."""
     kept = {job_name(ladder, position) for position in done}
-    rows, _warnings = seeing.rows(head)
+    rows, _warnings = backend.list()
     for row in rows:
         if row.name.startswith(f"{ladder.id}-r") and row.name not in kept:
             if not row.state.is_terminal:
                 say(f"ending job {row.name}, which was left when ladder {ladder.id} broke off")
-                _stop(head, row.name, "taco-launch bench: its ladder broke off")
-            for warning in jobs.delete(head, row.name):
+                _stop(backend, row.name, "taco-launch bench: its ladder broke off")
+            for warning in backend.delete(row.name):
                 say(warning)
 
 
@@ -232,7 +231,7 @@ def _seen(done: Mapping[int, Run]) -> dict[Cell, list[float]]:
 
 
 def _one(
-    head: Head,
+    backend: Backend,
     plan: Plan,
     step: Step,
     done: Mapping[int, Run],
@@ -253,7 +252,7 @@ def _one(
     started, begun = time.time(), time.monotonic()
     job, why, code = None, "", None
     try:
-        job = _follow(head, spec, log, here, environ, tell)
+        job = _follow(backend, spec, log, here, environ, tell)
     except HostError:
         raise
     except TacoLaunchError as error:
@@ -278,7 +277,7 @@ def _one(
         circumstances=around.circumstances(spec, job),
     )
     if made.readings:
-        for warning in jobs.delete(head, name):
+        for warning in backend.delete(name):
             tell.say(warning)
     now = {**done, step.position: made}
     after = seconds_left(left(plan.steps, now), _seen(now))
@@ -286,7 +285,9 @@ def _one(
     return made, HOST_FAILED in (code, job and job.record.exit_code)
 
 
-def _follow(head: Head, spec: JobSpec, log: Path, here: Progress, environ: Mapping[str, str], tell: Teller) -> Job:
+def _follow(
+    backend: Backend, spec: JobSpec, log: Path, here: Progress, environ: Mapping[str, str], tell: Teller
+) -> Job:
     """Run a job to its end, its log copied to a file; with Ctrl-C until nothing of it is left."""
 
     def output(chunk: bytes) -> None:
@@ -306,21 +307,21 @@ def _follow(head: Head, spec: JobSpec, log: Path, here: Progress, environ: Mappi
 
     tell.progress(here)
     make_private(log.parent)
-    watch = jobs.Watch(lambda: None, started, state, waits, tell.say)
+    watch = Watch(job=started, state=state, waits=waits, say=tell.say)
     with open(log, "wb", opener=private) as file:
         try:
-            return jobs.run(head, spec, environ, output, watch)
+            return backend.run(spec, environ, output, watch)
         except KeyboardInterrupt:
             with contextlib.suppress(AgentError):  # there is no such job yet
-                _stop(head, spec.name, "Ctrl-C")
-                jobs.delete(head, spec.name)
+                _stop(backend, spec.name, "Ctrl-C")
+                backend.delete(spec.name)
             log.unlink()
             raise
 
 
-def _stop(head: Head, name: str, by: str) -> None:
-    jobs.stop(head, name, by, signal.SIGINT)
-    jobs.follow(head, Follow(name, tail=0), lambda _data: None)  # until nothing of it is left
+def _stop(backend: Backend, name: str, by: str) -> None:
+    backend.stop(name, by, signal.SIGINT)
+    backend.follow(LogQuery(name, tail=0), lambda _data: None)  # until nothing of it is left
 
 
 def _readings(read: Reader, cell: Cell, job: Job, text: str) -> tuple[Reading, ...] | NoSample:

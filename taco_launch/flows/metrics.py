@@ -7,26 +7,23 @@ import threading
 from pathlib import Path
 
 import taco_launch
+from taco_launch.backend import Backend, Node
 from taco_launch.errors import TacoLaunchError, UsageError
-from taco_launch.flows import seeing
-from taco_launch.flows.seeing import Node
 from taco_launch.metrics import exposition
 from taco_launch.metrics.families import families
 from taco_launch.model.hosts import Inventory
-from taco_launch.remote.answers import Answer
-from taco_launch.remote.head import Head
 
 # How long a scrape waits for the hosts.
 _PATIENCE_SECONDS = 5.0
 
 
-def collect(head: Head, inventory: Inventory) -> tuple[bytes, tuple[str, ...]]:
+def collect(backend: Backend, inventory: Inventory) -> tuple[bytes, tuple[str, ...]]:
     """Give the metrics as Prometheus reads them, and warnings: records and hosts of which nothing is known.
 
     Raises:
         HostError: the head cannot be reached.
     """
-    return _collected(head, seeing.nodes(head, inventory))
+    return _collected(backend, backend.nodes(inventory))
 
 
 class Collector:
@@ -35,9 +32,9 @@ class Collector:
     Prometheus gives a target ten seconds, and ssh as many to a host that is switched off.
     """
 
-    def __init__(self, head: Head, inventory: Inventory) -> None:
+    def __init__(self, backend: Backend, inventory: Inventory) -> None:
         """Ask nobody yet."""
-        self._head = head
+        self._backend = backend
         self._inventory = inventory
         self._nodes: tuple[Node, ...] = ()
         self._looking: threading.Thread | None = None
@@ -48,26 +45,21 @@ class Collector:
             self._looking = threading.Thread(target=self._look, daemon=True)
             self._looking.start()
         self._looking.join(_PATIENCE_SECONDS)
-        return _collected(self._head, self._nodes)
+        return _collected(self._backend, self._nodes)
 
     def _look(self) -> None:
         # Where the head itself does not answer, its jobs are not told either, and that is an error.
         with contextlib.suppress(TacoLaunchError):
-            self._nodes = seeing.nodes(self._head, self._inventory)
+            self._nodes = self._backend.nodes(self._inventory)
 
 
-def _collected(head: Head, nodes: tuple[Node, ...]) -> tuple[bytes, tuple[str, ...]]:
-    answer = head.call("metrics")
-    warnings = [frame["warning"] for frame in answer if "warning" in frame]
-    # Without a container nobody is asked but the head.
-    nodes = tuple(node for node in nodes if node.is_head or head.seat.container)
-    warnings += [f"host {node.host.name}: {node.problem}" for node in nodes if node.occupancy is None]
-    told = next((frame for frame in answer if "rows" in frame), None) or Answer(head.name, "metrics", {})
-    # A removal that was cut off has counted its job, and left it there.
-    rows = [row for row in told["rows"] if row.id != told["last"]]
+def _collected(backend: Backend, nodes: tuple[Node, ...]) -> tuple[bytes, tuple[str, ...]]:
+    counters = backend.counters()
+    nodes = tuple(node for node in nodes if node.is_head or node.is_used)
+    silent = [f"host {node.host.name}: {node.problem}" for node in nodes if node.occupancy is None]
     hosts = {node.host.name: node.occupancy for node in nodes}
-    removed = told["removed"]
-    return exposition.text(families(rows, removed, hosts, taco_launch.__version__)), tuple(warnings)
+    found = families(counters.rows, counters.removed, hosts, taco_launch.__version__)
+    return exposition.text(found), (*counters.warnings, *silent)
 
 
 def write(path: Path, found: bytes) -> None:

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
+from taco_launch.backend import Backend
 from taco_launch.bench.history import open_history
 from taco_launch.errors import HostError
-from taco_launch.remote.head import Head
 
 # As remote/keys.py says it.
 _LOCKED = re.compile(r"not offered: (.+?) is encrypted")
@@ -21,14 +21,14 @@ def open_once(history: Path) -> None:
         pass
 
 
-def reach(head: Head) -> str:
+def reach(backend: Backend) -> str:
     """Ask the head for its jobs, and give its name.
 
     Raises:
         TacoLaunchError: it does not answer; of a key with a passphrase it says what to do.
     """
     try:
-        head.call("list")
+        backend.list()
     except HostError as error:
         locked = _LOCKED.search(error.message)
         if locked is None:
@@ -40,4 +40,4 @@ def reach(head: Head) -> str:
             'hosts from this machine only (authorized_keys: from="ADDRESS",restrict ssh-ed25519 ...), and name it: '
             "identity_file in the inventory",
         ) from None
-    return head.name
+    return backend.name

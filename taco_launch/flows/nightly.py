@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
+from taco_launch.backend import Backend, Node
 from taco_launch.bench.differences import Difference, differences, merged
 from taco_launch.bench.history import History, Ladder, LadderKind
 from taco_launch.bench.judge import Rules, Series, VerdictKind, suspects, verdicts
@@ -17,12 +18,11 @@ from taco_launch.bench.summary import Judged, Outcome, Summary, cell_name
 from taco_launch.errors import HostError
 from taco_launch.facts import health
 from taco_launch.flows import ladder as ladders
-from taco_launch.flows import seeing
 from taco_launch.flows.surroundings import Surroundings
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.model.hosts import Inventory
-from taco_launch.remote.head import Head
+from taco_launch.model.slots import describe_holders
 
 # How often a busy cluster is looked at again.
 _LOOK_SECONDS = 30.0
@@ -44,7 +44,7 @@ class Asked:
 
 
 def run(
-    head: Head,
+    backend: Backend,
     inventory: Inventory,
     plan: ladders.Plan,
     asked: Asked,
@@ -71,12 +71,12 @@ def run(
 
     one = plan.ladder
     summary = _begun(plan, asked)
-    _end_broken(head, history, one, note)
-    why = _faults(inventory, around) or _wait_for_room(head, inventory, plan, asked.deadline, note)
+    _end_broken(backend, history, one, note)
+    why = _faults(inventory, around) or _wait_for_room(backend, inventory, plan, asked.deadline, note)
     if why:
         return replace(summary, ended=time.time(), unfit=why, notes=tuple(notes))
     history.begin(one)
-    night = _Night(head, plan, asked, history, around, environ, replace(tell, say=note))
+    night = _Night(backend, plan, asked, history, around, environ, replace(tell, say=note))
     try:
         judged, measured = night.measure()
     except HostError:
@@ -123,7 +123,7 @@ def clear_logs(history: History, matrix: str, cluster: str, folder: Path, before
 class _Night:
     """What measuring takes, and the two stages of it."""
 
-    head: Head
+    backend: Backend
     plan: ladders.Plan
     asked: Asked
     history: History
@@ -157,7 +157,7 @@ class _Night:
         ), measured
 
     def _run(self, plan: ladders.Plan) -> ladders.Measured:
-        return ladders.run(self.head, plan, self.history, self.around, self.environ, self.tell)
+        return ladders.run(self.backend, plan, self.history, self.around, self.environ, self.tell)
 
     def _series(self, first: "_Values", fresh: "_Values") -> tuple[Series, ...]:
         one, nights = self.plan.ladder, self.asked.rules.nights
@@ -222,12 +222,12 @@ def _merged(runs: Iterable[Run]) -> Circumstances:
     return merged(run.circumstances for run in runs if run.readings)
 
 
-def _end_broken(head: Head, history: History, one: Ladder, note: Callable[[str], None]) -> None:
+def _end_broken(backend: Backend, history: History, one: Ladder, note: Callable[[str], None]) -> None:
     """End what nights before left when they broke off: the job that ran goes on without anybody who measures."""
     for earlier in _nights(history, one.matrix, one.cluster):
         if earlier.ended is None:
             note(f"ladder {earlier.id} of {time.strftime('%Y-%m-%d %H:%M', time.localtime(earlier.started))} broke off")
-            ladders.end_leftovers(head, earlier, {at for at, _run in history.runs(earlier.id)}, note)
+            ladders.end_leftovers(backend, earlier, {at for at, _run in history.runs(earlier.id)}, note)
             history.end(earlier.id, ladders.GIVEN_UP)
 
 
@@ -247,14 +247,14 @@ def _faults(inventory: Inventory, around: Surroundings) -> str:
 
 
 def _wait_for_room(
-    head: Head, inventory: Inventory, plan: ladders.Plan, seconds: float, note: Callable[[str], None]
+    backend: Backend, inventory: Inventory, plan: ladders.Plan, seconds: float, note: Callable[[str], None]
 ) -> str:
     """Wait until each host of the night answers and nobody has a slot there; say why not, when the time is over."""
     wanted = {host.name for spec in plan.specs.values() for host in spec.hosts}
     began = time.monotonic()
     told = ""
     while True:
-        busy = _busy(seeing.nodes(head, inventory), wanted)
+        busy = _busy(backend.nodes(inventory), wanted)
         waited = time.monotonic() - began
         if not busy:
             if told:
@@ -272,12 +272,12 @@ def _span(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _busy(nodes: Iterable[seeing.Node], wanted: Collection[str]) -> str:
+def _busy(nodes: Iterable[Node], wanted: Collection[str]) -> str:
     found = [
         f"{node.host.name}: {node.problem or f'its slots are taken: {held}'}"
         for node in nodes
         if node.host.name in wanted
-        for held in ["" if node.occupancy is None else seeing.held(node.occupancy)]
+        for held in ["" if node.occupancy is None else describe_holders(node.occupancy)]
         if node.problem or held
     ]
     return "; ".join(found)

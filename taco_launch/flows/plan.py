@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from taco_launch.backend.elsewhere import for_elsewhere
 from taco_launch.errors import UsageError
 from taco_launch.facts.distance import nearest, nearest_first
-from taco_launch.flows.elsewhere import for_elsewhere
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.launch import plan

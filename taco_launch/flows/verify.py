@@ -10,10 +10,10 @@ from dataclasses import field, replace
 from importlib.resources import files
 from typing import Any
 
+from taco_launch.backend.elsewhere import for_elsewhere
 from taco_launch.command import Command, Result, shell
 from taco_launch.diagnose import explain
 from taco_launch.errors import HostError, UsageError
-from taco_launch.flows.elsewhere import for_elsewhere
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.launch import mpirun

@@ -1,7 +1,7 @@
 """The slots of a host: what they are called, and who has each of them at a moment."""
 
 from dataclasses import replace
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.frozen import dataclass
 
@@ -73,3 +73,24 @@ def names(uuids: Sequence[str], slots: int) -> Tuple[str, ...]:
 def is_gpu(name: str) -> bool:
     """Say whether a slot is a GPU."""
     return name.startswith("GPU-")
+
+
+def describe_holders(occupancy: Occupancy, *, jobs: bool = True) -> str:
+    """Return who has the slots of a host: jobs with their owners, and processes that are not ours; GPUs by their indices.
+
+    Without `jobs` the latter alone. Nothing is said where all of them are free.
+    """
+    found: Dict[str, List[int]] = {}
+    for number, slot in enumerate(occupancy.slots):
+        if slot.holder is not None:
+            owner = f" ({slot.holder.owner})" if slot.holder.owner else ""
+            words = (f"job {slot.holder.job}{owner}" if slot.holder.job else "a job") if jobs else ""
+        else:
+            words = slot.foreign
+        if words:
+            found.setdefault(words, []).append(number)
+    told = []
+    for words, numbers in found.items():
+        gpus = ",".join(str(number) for number in numbers if number < occupancy.gpus)
+        told.append(f"{len(numbers)} {words}{f': GPU {gpus}' if gpus else ''}")
+    return "; ".join(told)

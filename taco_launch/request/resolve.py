@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from taco_launch.errors import Fault, SpecError, TacoLaunchError, UsageError, quoted
-from taco_launch.frozen import dataclass
 from taco_launch.inventory import names, profile, select
 from taco_launch.inventory.load import SHIPPED
 from taco_launch.launch.inner import clashes, inner
@@ -14,6 +13,7 @@ from taco_launch.model.job_request import JobRequest
 from taco_launch.model.jobs import Asked, JobSpec, Policy
 from taco_launch.model.profiles import Profile
 from taco_launch.request import job_names, policy, sizes
+from taco_launch.request.caller import Caller
 
 # Of a line in quotes, no more letters than these.
 _MOST_SHOWN = 60
@@ -29,17 +29,6 @@ class NestedLauncherError(UsageError):
         """Keep the job."""
         super().__init__(message)
         self.spec = spec
-
-
-@dataclass(frozen=True)
-class Caller:
-    """Who asks, and from where: the folder that the ranks start in, the environment, the user, this machine's names."""
-
-    folder: str
-    environ: Mapping[str, str]
-    user: str
-    local_names: Callable[[], frozenset[str]]
-    is_program: Callable[[str], bool]
 
 
 def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpec:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent import protocol
+from taco_launch.backend.agent import AgentBackend
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
-from taco_launch.flows import jobs
 from taco_launch.model.codec import to_json
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import JobSpec
@@ -165,7 +165,7 @@ def test_what_the_agent_cannot_write_is_told_by_host_and_by_what_can_be_done_the
     told = []
     for seat in (here(os.environ, os.geteuid()), on_host()):
         with pytest.raises(AgentError) as caught:
-            jobs.submit(Head(Local("gpu1"), seat), spec, {})
+            AgentBackend(Head(Local("gpu1"), seat)).submit(spec, {})
         told.append((caught.value.message, caught.value.hint, caught.value.exit_code))
     problem = f"{state}/jobs: Not a directory"
     free = "free some space there"

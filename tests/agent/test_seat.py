@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.folders import state_folder
+from taco_launch.backend.elsewhere import for_elsewhere
 from taco_launch.errors import HostError
-from taco_launch.flows.elsewhere import for_elsewhere
 from taco_launch.model.hosts import Container, Host, Inventory, Registry
 from taco_launch.model.jobs import JobSpec
 from taco_launch.remote import bundle, seat

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taco_launch
+from taco_launch.backend.agent import AgentBackend
 from taco_launch.cli import verbs
 from taco_launch.cli.main import cli, main
 from taco_launch.facts import SUBJECTS
@@ -158,7 +159,7 @@ def test_the_head_is_the_inventory_s_where_there_is_a_container(
     image = "container: {image: x}\n" if container else ""
     file.write_text(f"cluster: c\nhead: gpu1\n{image}hosts: {{gpu1: {{}}, gpu2: {{connection: local}}}}\n")
     specs: list[JobSpec] = []
-    monkeypatch.setattr("taco_launch.flows.jobs.submit", lambda _head, spec, _environ: specs.append(spec))
+    monkeypatch.setattr(AgentBackend, "submit", lambda _backend, spec, _environ: specs.append(spec))
     call("-i", str(file), "submit", "-H", "gpu2:1", "--", "true")
     assert [spec.head for spec in specs] == ["gpu1" if container else "gpu2"]
 
@@ -173,7 +174,7 @@ def test_for_how_long_a_host_may_be_silent(
     file = tmp_path / "c.yaml"
     file.write_text(f"cluster: c\n{declared}hosts: {{gpu1: {{slots: 1}}}}\n")
     specs: list[JobSpec] = []
-    monkeypatch.setattr("taco_launch.flows.jobs.submit", lambda _head, spec, _environ: specs.append(spec))
+    monkeypatch.setattr(AgentBackend, "submit", lambda _backend, spec, _environ: specs.append(spec))
     call("-i", str(file), "submit", *(word for value in asked for word in ("--host-loss-timeout", value)), "--", "true")
     assert [spec.policy.host_loss_timeout for spec in specs] == [seconds]
 

@@ -8,8 +8,8 @@ from typing import Any
 import click
 import pytest
 
+from taco_launch.backend import Node
 from taco_launch.cli import job_tables
-from taco_launch.flows.seeing import Node
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import (

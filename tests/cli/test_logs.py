@@ -11,11 +11,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from taco_launch.backend import LogQuery
+from taco_launch.backend.agent import AgentBackend
 from taco_launch.cli import render
 from taco_launch.cli.logs import logs
 from taco_launch.cli.options import Settings
-from taco_launch.flows import jobs
-from taco_launch.flows.follow import Follow
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.model.stalls import RankLook, Stall, reason
@@ -25,15 +25,15 @@ JOB = Job(JobSpec("j", ("true",), (Host("n1", "10.0.0.1"),)), JobRecord("1", Job
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Follow]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[LogQuery]:
     """What the head is asked for."""
-    found: list[Follow] = []
+    found: list[LogQuery] = []
 
-    def follow(_head: object, what: Follow, *_more: Any, **_named: Any) -> Job:
+    def follow(_backend: object, what: LogQuery, *_more: Any, **_named: Any) -> Job:
         found.append(what)
         return JOB
 
-    monkeypatch.setattr(jobs, "follow", follow)
+    monkeypatch.setattr(AgentBackend, "follow", follow)
     monkeypatch.delenv("TACO_LAUNCH_INVENTORY", raising=False)
     return found
 
@@ -45,27 +45,27 @@ def call(*args: str) -> Any:
 @pytest.mark.parametrize(
     ("args", "what"),
     [
-        ((), Follow("j", follow=False)),
-        (("-f", "-t", "5"), Follow("j", tail=5)),
+        ((), LogQuery("j", follow=False)),
+        (("-f", "-t", "5"), LogQuery("j", tail=5)),
         (
             ("--instance", "j-worker-0", "--timestamps"),
-            Follow("j", follow=False, instance="j-worker-0", timestamps=True),
+            LogQuery("j", follow=False, instance="j-worker-0", timestamps=True),
         ),
-        (("--host", "n1", "--attempt", "2"), Follow("j", follow=False, host="n1", attempt=2)),
-        (("--since", "10m"), Follow("j", follow=False, ago=600.0)),
-        (("--since", "1.5h"), Follow("j", follow=False, ago=5400.0)),
-        (("--since", "2026-11-21T14:02:00Z"), Follow("j", follow=False, since=1795269720.0)),
-        (("--since", "2026-11-21T16:02:00.250+02:00"), Follow("j", follow=False, since=1795269720.25)),
-        (("--since", "2026-11-21T14:02:00.123Z"), Follow("j", follow=False, since=1795269720.123)),
+        (("--host", "n1", "--attempt", "2"), LogQuery("j", follow=False, host="n1", attempt=2)),
+        (("--since", "10m"), LogQuery("j", follow=False, ago=600.0)),
+        (("--since", "1.5h"), LogQuery("j", follow=False, ago=5400.0)),
+        (("--since", "2026-11-21T14:02:00Z"), LogQuery("j", follow=False, since=1795269720.0)),
+        (("--since", "2026-11-21T16:02:00.250+02:00"), LogQuery("j", follow=False, since=1795269720.25)),
+        (("--since", "2026-11-21T14:02:00.123Z"), LogQuery("j", follow=False, since=1795269720.123)),
     ],
 )
-def test_what_is_asked_for(asked: list[Follow], args: tuple[str, ...], what: Follow) -> None:
+def test_what_is_asked_for(asked: list[LogQuery], args: tuple[str, ...], what: LogQuery) -> None:
     result = call(*args, "j")
     assert result.exception is None, result.output
     assert asked == [what]
 
 
-def test_a_time_without_a_zone_is_the_users_own(asked: list[Follow], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_without_a_zone_is_the_users_own(asked: list[LogQuery], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC-3")  # POSIX: three hours east
     time.tzset()
     try:
@@ -85,14 +85,14 @@ def test_a_time_without_a_zone_is_the_users_own(asked: list[Follow], monkeypatch
 
 
 @pytest.mark.parametrize("text", ["yesterday", "25:00", "2026-13-01", "10m ago", "-5m", "nan", "9999999999d"])
-def test_what_is_no_time(asked: list[Follow], text: str) -> None:
+def test_what_is_no_time(asked: list[LogQuery], text: str) -> None:
     result = call("--since", text, "j")
     assert isinstance(result.exception, click.BadParameter)
     assert "14:02" in result.exception.message
     assert asked == []
 
 
-def test_whose_output_is_said_once(asked: list[Follow]) -> None:
+def test_whose_output_is_said_once(asked: list[LogQuery]) -> None:
     result = call("--rank", "0", "--host", "n1", "j")
     assert str(result.exception) == "--rank and --host: each says whose output is meant"
     assert asked == []
@@ -113,7 +113,7 @@ def test_a_job_that_waits_says_why_it_has_no_more(
     record: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = replace(JOB, record=replace(JOB.record, **record))
-    monkeypatch.setattr(jobs, "follow", lambda *_args, **_named: waits)
+    monkeypatch.setattr(AgentBackend, "follow", lambda *_args, **_named: waits)
     assert call("j").stderr == f"job j: waiting: {told}\n"
 
 

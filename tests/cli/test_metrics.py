@@ -3,27 +3,24 @@
 import os
 import re
 import threading
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from taco_launch.backend import Counters, Node
 from taco_launch.cli.metrics import metrics
 from taco_launch.errors import HostError, UsageError
 from taco_launch.flows import metrics as flow
-from taco_launch.flows import seeing
-from taco_launch.flows.seeing import Node
 from taco_launch.metrics import listen
 from taco_launch.metrics.families import families
 from taco_launch.model.hosts import Host
-from taco_launch.model.jobs import JobRecord, JobSpec, JobState
-from taco_launch.model.rows import encoded, row_of
 from taco_launch.model.slots import Occupancy, SlotState
 from taco_launch.model.tallies import Tally
-from taco_launch.remote.answers import Answer
+from tests.backend.fake import FakeBackend
 from tests.conftest import eventually
 
 
@@ -125,38 +122,23 @@ def test_help_names_every_metric_and_the_mpi_operators() -> None:
     ]
 
 
-class _Slow:
-    """A head, and a look at its hosts that goes on until somebody says so."""
+class _Slow(FakeBackend):
+    """A backend whose look at its hosts goes on until somebody says so."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.go, self.looks, self.name = threading.Event(), 0, "n1"
-        self.rows: list[list[Any]] = []
-        self.last = ""
+        self.go, self.looks = threading.Event(), 0
         self.answer: tuple[Node, ...] = (Node(Host("n1", "10.0.0.1"), True, Occupancy("n1", (SlotState("slot-0"),))),)
-        self.seat = SimpleNamespace(container="c")
-        monkeypatch.setattr(seeing, "nodes", self.nodes)
         monkeypatch.setattr(flow, "_PATIENCE_SECONDS", 0.01)
 
-    def nodes(self, _head: object, _inventory: object) -> tuple[Node, ...]:
+    def nodes(self, _inventory: object) -> tuple[Node, ...]:
         self.looks += 1
         assert self.go.wait(10)
         if not self.answer:
             raise HostError("n1: no route to host", "is it up?")
         return self.answer
 
-    def call(self, op: str) -> list[Answer]:
-        assert op == "metrics"
-        return [Answer("n1", op, {"rows": self.rows, "removed": {"created": 3}, "last": self.last})]
-
-
-def test_a_job_whose_removal_was_cut_off_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = _Slow(monkeypatch)
-    slow.go.set()
-    record = JobRecord("7", JobState.SUCCEEDED)
-    slow.rows = [encoded(row_of(JobSpec("j", ("true",), (Host("n1", "10.0.0.1"),)), record))]
-    assert b"\ntaco_launch_jobs_created_total 4\n" in flow.collect(slow, None)[0]  # type: ignore[arg-type]
-    slow.last = "7"
-    assert b"\ntaco_launch_jobs_created_total 3\n" in flow.collect(slow, None)[0]  # type: ignore[arg-type]
+    def counters(self) -> Counters:
+        return Counters((), Tally(created=3))
 
 
 def test_hosts_that_nobody_asks_are_not_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +148,7 @@ def test_hosts_that_nobody_asks_are_not_away(monkeypatch: pytest.MonkeyPatch) ->
     found, warnings = flow.collect(slow, None)  # type: ignore[arg-type]
     assert b'host_ready{host="n2"} 0\n' in found
     assert warnings == ("host n2: no answer",)
-    slow.seat.container = ""
+    slow.answer = (slow.answer[0], replace(slow.answer[1], is_used=False))
     found, warnings = flow.collect(slow, None)  # type: ignore[arg-type]
     assert b'host_ready{host="n1"} 1\n' in found
     assert b"n2" not in found

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from taco_launch.cli.options import person
+from taco_launch.backend.agent import AgentBackend
 from taco_launch.errors import UsageError
-from taco_launch.flows import seeing
 from taco_launch.model.codec import to_json
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.remote.answers import Answer
 from taco_launch.remote.head import AgentError, Head
+from taco_launch.request.caller import person
 from tests.cli.test_cli import call
 
 OWNERS = {"mine": getpass.getuser(), "old": "", "bobs": "bob", "alices": "alice"}
@@ -63,7 +63,7 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
 
     monkeypatch.delenv("SUDO_USER", raising=False)
     monkeypatch.setattr(Head, "call", answer)
-    monkeypatch.setattr("taco_launch.flows.suspend._POLL_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr("taco_launch.backend.agent._POLL_SECONDS", (0.0, 0.0))
     return called
 
 
@@ -142,11 +142,11 @@ def test_resume_of_several(verb: Verb) -> None:
 def test_exec_asks_as_well(verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
     beside: list[str] = []
 
-    def execute(_head: Head, name: str, *_more: Any) -> int:
+    def execute(_backend: AgentBackend, name: str, *_more: Any) -> int:
         beside.append(name)
         return 3
 
-    monkeypatch.setattr(seeing, "execute", execute)
+    monkeypatch.setattr(AgentBackend, "execute", execute)
     refused, _done = verb("exec", "bobs", "--", "true")
     assert refused.exit_code == 2
     assert "job bobs is bob's, and nobody to ask" in refused.stderr

@@ -87,7 +87,7 @@ def test_nothing_is_asked_where_all_is_declared(two: Path, monkeypatch: pytest.M
     def refuse(_settings: object) -> None:
         raise AssertionError("a connection was opened")
 
-    monkeypatch.setattr("taco_launch.cli.options.Settings.head", refuse)
+    monkeypatch.setattr("taco_launch.api.Cluster._need_access", refuse)
     result = call("-i", str(two), "run", "--dry-run", "--", "true")
     assert result.exit_code == 0
     assert result.stderr.startswith("note: no host was asked: RDMA ports are looked for when the job starts")

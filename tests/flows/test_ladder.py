@@ -13,13 +13,12 @@ from taco_launch.bench.matrix import Matrix
 from taco_launch.bench.parse import NoSample
 from taco_launch.bench.runs import Cell, Circumstances, Metric, Reading
 from taco_launch.errors import HostError, TacoLaunchError
-from taco_launch.flows import jobs, ladder, seeing
+from taco_launch.flows import ladder
 from taco_launch.model.hosts import Host
 from taco_launch.model.jobs import Finding, HostRanks, JobRecord, JobSpec, JobState
 from taco_launch.remote.answers import Job
-from taco_launch.remote.head import AgentError, Head
-from taco_launch.remote.local import Local
-from taco_launch.remote.seat import on_host
+from taco_launch.remote.head import AgentError
+from tests.backend.fake import FakeBackend
 
 CELLS = (Cell("w", "a", 1), Cell("w", "b", 1))
 FINDING = Finding("script-missing", "Python finds no script /x.py.", "Copy it there.", "gpu1", 1)
@@ -46,10 +45,10 @@ class Around:
         return Circumstances((("", "knobs", "none"),))
 
 
-class Bench:
+class Bench(FakeBackend):
     """A ladder of two cells, two repeats each, whose jobs do what `says` says."""
 
-    def __init__(self, history: History, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, history: History, folder: Path) -> None:
         self.history, self.around = history, Around()
         self.says: Says = lambda _spec: record()
         self.output = b"host/0 | rate 5\n"
@@ -61,38 +60,39 @@ class Bench:
         one = Ladder("m-1", "m", LadderKind.LADDER, "d", 7, "c", 1.0)
         specs = {cell: JobSpec("", ("x",), (Host("gpu1", "gpu1"),), head="gpu1", np=1) for cell in CELLS}
         self.plan = ladder.Plan(one, order(CELLS, 2, 0, 7), specs, self._read, folder)
-        patch.setattr(jobs, "run", self._run)
-        patch.setattr(jobs, "stop", lambda _head, name, *_more: self.stopped.append(name))
-        patch.setattr(jobs, "follow", lambda *_more: None)
-        patch.setattr(jobs, "delete", self._delete)
-        patch.setattr(seeing, "rows", lambda _head: (self.rows, ()))
         history.begin(one)
 
-    def _run(
-        self, _head: Head, spec: JobSpec, _environ: object, output: Callable[[bytes], None], _watch: object
-    ) -> Job:
+    def run(self, spec: JobSpec, _environ: object, output: Callable[[bytes], None], _watch: object) -> Job:
         self.ran.append(spec.name)
         output(self.output)
         return Job(spec, self.says(spec), "/")
 
-    def _delete(self, _head: Head, name: str) -> tuple[str, ...]:
+    def delete(self, name: str) -> tuple[str, ...]:
         self.deleted.append(name)
         return ()
+
+    def stop(self, name: str, *_more: object) -> Any:
+        self.stopped.append(name)
+
+    def follow(self, *_more: object) -> Any:
+        """Nothing is left of any job."""
+
+    def list(self) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+        return tuple(self.rows), ()
 
     def _read(self, _cell: Cell, text: str) -> tuple[Reading, ...] | NoSample:
         return (Reading(Metric("r", "r"), 5.0),) if "rate 5\n" in text else NoSample("no line matches")
 
     def __call__(self, plan: ladder.Plan | None = None) -> ladder.Measured:
-        head = Head(Local("gpu1"), on_host())
         around: Any = self.around
         tell = ladder.Teller(self.told.append, lambda _words: None)
-        return ladder.run(head, plan or self.plan, self.history, around, {}, tell)
+        return ladder.run(self, plan or self.plan, self.history, around, {}, tell)
 
 
 @pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+def bench(tmp_path: Path) -> Iterator[Bench]:
     with open_history(tmp_path / "h.db") as history:
-        yield Bench(history, tmp_path / "logs", monkeypatch)
+        yield Bench(history, tmp_path / "logs")
 
 
 def fails_at(number: int, error: BaseException, bench: Bench) -> Says:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent import protocol
+from taco_launch.backend import LogQuery, Watch, log_follower
+from taco_launch.backend.log_follower import LogFollower
 from taco_launch.errors import HostError
-from taco_launch.flows import follow as flow
-from taco_launch.flows.follow import Follow, Follower
 from taco_launch.model.codec import to_json
 from taco_launch.model.hosts import Inventory
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
@@ -112,7 +112,7 @@ print(json.dumps({"end": True}))
 
 
 def test_a_lost_connection_is_made_again(own: server.Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow, "_FIRST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(log_follower, "_FIRST_PAUSE_SECONDS", 0.05)
     found = of(own, "plain")
     folder = own.folder / "home/plain/halves/agent"
     folder.mkdir(parents=True)
@@ -126,7 +126,7 @@ def test_a_lost_connection_is_made_again(own: server.Sshd, monkeypatch: pytest.M
     said: list[str] = []
     with connect(found, found.hosts, NOBODY) as fanout:
         head = Head(fanout.transports[0], seat)
-        follower = Follower(head, Follow("j"), output.append, lambda _state: None, said.append)
+        follower = LogFollower(head, LogQuery("j"), output.append, Watch(say=said.append), patience=60)
         cut = threading.Thread(target=end_sessions, args=(own, output))
         cut.start()
         assert follower.to_end().record.state is JobState.SUCCEEDED

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from taco_launch.flows import seeing
+from taco_launch.backend.agent import AgentBackend
 from taco_launch.model.hosts import Host, Inventory
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.model.rows import encoded, row_of
@@ -36,8 +36,8 @@ class FakeHead:
         yield self.answers[op]()
 
     @property
-    def head(self) -> Head:
-        return cast("Head", self)
+    def backend(self) -> AgentBackend:
+        return AgentBackend(cast("Head", self))
 
 
 def test_rows_come_the_newest_first() -> None:
@@ -45,7 +45,7 @@ def test_rows_come_the_newest_first() -> None:
         return encoded(row_of(JobSpec(name, ("true",), HOSTS), JobRecord("id", JobState.QUEUED, submitted=submitted)))
 
     answer = [{"rows": [row("a", 1.0), row("b", 2.0), row("c", None)]}, {"warning": "job d is damaged"}]
-    rows, warnings = seeing.rows(FakeHead(list=answer).head)
+    rows, warnings = FakeHead(list=answer).backend.list()
     assert ([found.name for found in rows], warnings) == (["b", "a", "c"], ("job d is damaged",))
 
 
@@ -53,7 +53,7 @@ def test_the_nodes_of_a_cluster() -> None:
     head = FakeHead(
         "c", top=[{"host": "gpu1", "occupancy": OCCUPANCY}, {"host": "gpu2", "problem": "no route to host"}]
     )
-    first, second = seeing.nodes(head.head, INVENTORY)
+    first, second = head.backend.nodes(INVENTORY)
     assert head.asked == [("top", {"hosts": [["gpu1", 2, "auto"], ["gpu2", None, "none"]], "here": "gpu1"})]
     assert first.occupancy is not None
     assert (first.is_head, first.occupancy.free, first.problem) == (True, 1, "")
@@ -62,7 +62,7 @@ def test_the_nodes_of_a_cluster() -> None:
 
 def test_without_a_container_only_the_head_is_asked() -> None:
     head = FakeHead(top=[{"host": "gpu1", "occupancy": OCCUPANCY}])
-    _first, second = seeing.nodes(head.head, INVENTORY)
+    _first, second = head.backend.nodes(INVENTORY)
     assert [host[0] for host in head.asked[0][1]["hosts"]] == ["gpu1"]
     assert second.problem.startswith("without a container jobs run on the head alone")
 
@@ -71,8 +71,7 @@ def said(frames: Any) -> tuple[FakeHead, list[tuple[str, bytes]], Any]:
     """Run a command, and give what it said and its exit code or what ended it."""
     head, heard = FakeHead(exec=frames), list[tuple[str, bytes]]()
     try:
-        code: Any = seeing.execute(
-            head.head,
+        code: Any = head.backend.execute(
             "a",
             1,
             ("x",),
@@ -116,3 +115,10 @@ def test_a_refusal_is_passed_on(frames: int) -> None:
     head, _heard, code = said(refused)
     assert isinstance(code, AgentError)
     assert [op for op, _request in head.asked] == ["exec"]
+
+
+def test_a_job_whose_removal_was_cut_off_is_counted_once() -> None:
+    row = encoded(row_of(JobSpec("j", ("true",), HOSTS), JobRecord("7", JobState.SUCCEEDED)))
+    for last, count in (("", 1), ("7", 0)):
+        found = FakeHead(metrics=[{"rows": [row], "removed": {"created": 3}, "last": last}]).backend.counters()
+        assert (len(found.rows), found.removed.created) == (count, 3)

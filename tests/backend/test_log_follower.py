@@ -1,6 +1,7 @@
 """Following a job over answers that end and connections that break: nothing twice, nothing missing, and it is said."""
 
 import json
+import math
 import os
 import time
 from dataclasses import replace
@@ -9,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from taco_launch.backend import LogQuery, Watch, log_follower
+from taco_launch.backend.agent import AgentBackend
+from taco_launch.backend.log_follower import LogFollower
 from taco_launch.errors import HostError
-from taco_launch.flows import follow as flow
-from taco_launch.flows import jobs
-from taco_launch.flows.follow import Follow, Follower
 from taco_launch.model.codec import to_json
 from taco_launch.model.hosts import Container, Host
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
@@ -85,7 +86,7 @@ class Scripted:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("TACO_LAUNCH_STATE", str(folder))
-        monkeypatch.setattr(flow, "_FIRST_PAUSE_SECONDS", 0.01)
+        monkeypatch.setattr(log_follower, "_FIRST_PAUSE_SECONDS", 0.01)
         self.folder = folder / "agent"
         self.folder.mkdir()
         write_agent(self.folder / bundle.name(bundle.sources()), AGENT)
@@ -102,8 +103,9 @@ class Scripted:
     def asked(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.folder / "asked").read_text().splitlines()]
 
-    def follow(self, what: Follow, **more: Any) -> Job:
-        return Follower(self.head, what, self.output.append, self.states.append, self.said.append, **more).to_end()
+    def follow(self, query: LogQuery, patience: float = math.inf) -> Job:
+        watch = Watch(state=self.states.append, say=self.said.append)
+        return LogFollower(self.head, query, self.output.append, watch, patience=patience).to_end()
 
 
 @pytest.fixture
@@ -113,7 +115,7 @@ def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scripted:
 
 def test_answers_that_end_are_asked_for_again_and_nobody_is_told(scripted: Scripted) -> None:
     scripted.plan({"to": 100}, {"to": 100}, {"to": 333}, {"to": 9999})
-    job = scripted.follow(Follow("j"))
+    job = scripted.follow(LogQuery("j"))
     assert job.record.state is JobState.SUCCEEDED
     assert b"".join(scripted.output) == LOG
     assert [(call["offset"], call["tail"]) for call in scripted.asked()] == [
@@ -129,7 +131,7 @@ def test_answers_that_end_are_asked_for_again_and_nobody_is_told(scripted: Scrip
 @pytest.mark.parametrize("cut", [{"breaks": True}, {"short": 7}], ids=["between", "within"])
 def test_a_connection_that_breaks_is_made_again_at_its_offset(scripted: Scripted, cut: dict[str, Any]) -> None:
     scripted.plan({"to": 50}, {"to": 200, **cut}, {"to": 300, "unready": True}, {"to": 9999})
-    scripted.follow(Follow("j"))
+    scripted.follow(LogQuery("j"))
     assert b"".join(scripted.output) == LOG
     lost, back = scripted.said
     assert "gpu1: the answer to logs broke off" in lost
@@ -140,7 +142,7 @@ def test_a_connection_that_breaks_is_made_again_at_its_offset(scripted: Scripted
 def test_what_only_the_head_knows_is_asked_for_as_it_told(scripted: Scripted) -> None:
     """How long ago something was is counted once; an offset is one in the log of an attempt."""
     scripted.plan({"to": 50, "tells": {"log": 2, "since": 777.5}}, {"to": 200, "breaks": True}, {"to": 9999})
-    scripted.follow(Follow("j", ago=60.0, rank=1, timestamps=True))
+    scripted.follow(LogQuery("j", ago=60.0, rank=1, timestamps=True))
     asked = [
         [call[key] for key in ("ago", "since", "log", "offset", "rank", "timestamps")] for call in scripted.asked()
     ]
@@ -153,7 +155,7 @@ def test_what_only_the_head_knows_is_asked_for_as_it_told(scripted: Scripted) ->
 
 def test_the_last_lines_are_asked_for_once(scripted: Scripted) -> None:
     scripted.plan({"to": 0, "tail_is_at": 600, "breaks": True}, {"to": 9999})
-    scripted.follow(Follow("j", tail=2))
+    scripted.follow(LogQuery("j", tail=2))
     assert b"".join(scripted.output) == LOG[600:]
     assert [(call["offset"], call["tail"]) for call in scripted.asked()] == [(0, 2), (600, None)]
 
@@ -161,14 +163,14 @@ def test_the_last_lines_are_asked_for_once(scripted: Scripted) -> None:
 def test_a_head_that_never_answered_is_an_error_at_once(scripted: Scripted) -> None:
     scripted.plan({"to": 0, "unready": True})
     with pytest.raises(HostError, match="gpu1: there is no python3"):
-        scripted.follow(Follow("j"))
+        scripted.follow(LogQuery("j"))
     assert scripted.said == []
 
 
 def test_what_the_agent_refuses_is_not_asked_for_again(scripted: Scripted) -> None:
     scripted.plan({"to": 50, "breaks": True}, {"to": 0, "error": "job j: there is none of that name"})
     with pytest.raises(AgentError, match="there is none") as caught:
-        scripted.follow(Follow("j"))
+        scripted.follow(LogQuery("j"))
     assert caught.value.hint == "taco-launch -i c.yaml list"
 
 
@@ -176,7 +178,7 @@ def test_after_long_enough_the_job_is_left_to_itself(scripted: Scripted) -> None
     scripted.plan({"to": 50, "breaks": True}, *({"to": 0, "unready": True} for _ in range(50)))
     begin = time.monotonic()
     with pytest.raises(HostError, match="job j goes on") as caught:
-        scripted.follow(Follow("j"), patience=0.2)
+        scripted.follow(LogQuery("j"), patience=0.2)
     assert 0.2 < time.monotonic() - begin < 5
     assert caught.value.hint == "taco-launch -i c.yaml logs -f j"
     assert caught.value.exit_code == 5
@@ -185,27 +187,27 @@ def test_after_long_enough_the_job_is_left_to_itself(scripted: Scripted) -> None
 def test_a_log_that_is_not_followed_is_no_long_wait(scripted: Scripted) -> None:
     scripted.plan({"to": 50, "breaks": True}, {"to": 9999})
     with pytest.raises(HostError):
-        scripted.follow(Follow("j", follow=False))
+        scripted.follow(LogQuery("j", follow=False))
 
 
 def test_on_this_machine_a_dead_agent_is_an_error(scripted: Scripted) -> None:
     scripted.head = Head(Local(), here(os.environ, 0))
     scripted.plan({"to": 50, "breaks": True}, {"to": 9999})
     with pytest.raises(HostError):
-        scripted.follow(Follow("j"))
+        scripted.follow(LogQuery("j"))
 
 
 def run(scripted: Scripted, spec: JobSpec, environ: dict[str, str]) -> tuple[Job, list[Any]]:
     """Give the job at its end, and what was told besides its log and its states."""
     told: list[Any] = []
-    watch = jobs.Watch(
+    watch = Watch(
         accepted=lambda: told.append("accepted"),
         job=lambda job: told.append(job.record.state),
         state=scripted.states.append,
         waits=told.append,
         say=scripted.said.append,
     )
-    return jobs.run(scripted.head, spec, environ, scripted.output.append, watch), told
+    return AgentBackend(scripted.head).run(spec, environ, scripted.output.append, watch), told
 
 
 def test_run_goes_on_over_a_lost_connection(scripted: Scripted) -> None:

@@ -1,74 +1,32 @@
 """A job's log as it is followed: over lost connections, from the offset on that was reached."""
 
-import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+from taco_launch.backend import LogQuery, Output, Watch
 from taco_launch.errors import HostError
-from taco_launch.frozen import dataclass
-from taco_launch.remote.answers import Job, Words
+from taco_launch.remote.answers import Job
 from taco_launch.remote.head import Frame, Head
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
 
-Output = Callable[[bytes], None]
 
-
-@dataclass(frozen=True)
-class Follow:
-    """What to read of a job's log: of all ranks or some, from `offset` or the last `tail` lines on, to now or the end.
-
-    At most one of `rank`, `host` and `instance` is given; `attempt` counts from 1. `since` is a time in seconds since
-    the epoch, `ago` one in seconds before now by the head's clock; `timestamps` has the time put before each line.
-    """
-
-    name: str
-    rank: int | None = None
-    offset: int = 0
-    tail: int | None = None
-    follow: bool = True
-    host: str | None = None
-    instance: str | None = None
-    attempt: int | None = None
-    since: float | None = None
-    ago: float | None = None
-    timestamps: bool = False
-
-
-class Follower:
+class LogFollower:
     """Follows one job."""
 
-    def __init__(
-        self,
-        head: Head,
-        what: Follow,
-        output: Output,
-        on_state: Callable[[str], None],
-        say: Callable[[str], None],
-        *,
-        patience: float = math.inf,
-        on_wait: Callable[[Words], None] = lambda _words: None,
-        on_begin: Callable[[Job], None] = lambda _job: None,
-    ) -> None:
-        """Give the log to `output`, and to `say` what happens to the connection.
-
-        One that was lost is given up after `patience` seconds. `on_wait` is given why the job waits, whenever that has
-        changed, `on_begin` the job when it has a place after that.
-        """
+    def __init__(self, head: Head, query: LogQuery, output: Output, watch: Watch, *, patience: float) -> None:
+        """Give the log to `output`. A connection that was lost is given up after `patience` seconds."""
         self._head = head
-        self._what = what
+        self._what = query
         self._output = output
-        self._on_state = on_state
-        self._say = say
+        self._watch = watch
         self._patience = patience
-        self._on_wait = on_wait
-        self._on_begin = on_begin
-        self._offset: int | None = None if what.tail is not None else what.offset
+        self._offset: int | None = None if query.tail is not None else query.offset
         # Of which attempt the log is that the offset is a place in; and since when, told by the head's clock.
         self._log: int | None = None
-        self._since = what.since
+        self._since = query.since
         self._answered = False
         self._lost_at: float | None = None
         self._pause = _FIRST_PAUSE_SECONDS
@@ -87,11 +45,11 @@ class Follower:
                 elif "skipped" in frame.data:
                     self._output(b"[taco-launch: %d bytes dropped by log rotation]\n" % frame.data["skipped"])
                 elif "state" in frame.data:
-                    self._on_state(frame.data["state"])
+                    self._watch.state(frame.data["state"])
                 elif "waiting" in frame.data:
-                    self._on_wait(frame.data["waiting"])
+                    self._watch.waits(frame.data["waiting"])
                 elif "began" in frame.data:
-                    self._on_begin(frame.data["began"])
+                    self._watch.job(frame.data["began"])
                 elif "job" in frame.data:
                     job: Job = frame.data["job"]
                     return job
@@ -141,7 +99,9 @@ class Follower:
     def _is_back(self) -> None:
         self._answered = True
         if self._lost_at is not None:
-            self._say(f"{self._head.name}: connected again, following job {self._what.name} from where it broke off")
+            self._watch.say(
+                f"{self._head.name}: connected again, following job {self._what.name} from where it broke off"
+            )
         self._lost_at, self._pause = None, _FIRST_PAUSE_SECONDS
 
     def _is_lost(self, error: HostError) -> None:
@@ -151,7 +111,7 @@ class Follower:
         now = time.monotonic()
         if self._lost_at is None:
             self._lost_at = now
-            self._say(f"{error.message}\nthe job goes on; trying to connect again")
+            self._watch.say(f"{error.message}\nthe job goes on; trying to connect again")
         elif now - self._lost_at > self._patience:
             name = self._what.name
             raise HostError(

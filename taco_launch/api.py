@@ -1,0 +1,314 @@
+"""Jobs from Python: the calls behind the command line.
+
+    from taco_launch import Cluster, JobRequest
+
+    with Cluster("hcc.yaml") as cluster:
+        job = cluster.submit(JobRequest(command=("python3", "train.py"), np=16))
+        print(job.wait(), job.logs(rank=0).decode())
+
+Every call raises a TacoLaunchError (taco_launch.errors) with a message and a hint: what failed, where, and what to do.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from taco_launch.backend import Backend, LogQuery, Output, Watch
+from taco_launch.command import BARE
+from taco_launch.model.job_request import JobRequest
+
+if TYPE_CHECKING:
+    from taco_launch.flows.plan import Planned
+    from taco_launch.model.facts import HostFacts
+    from taco_launch.model.hosts import Inventory
+    from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+    from taco_launch.model.rows import JobRow
+    from taco_launch.remote.access import Access
+    from taco_launch.remote.answers import Job as JobAnswer
+
+_LAB = "lab"
+
+
+def _say_nothing(_words: str) -> None:
+    """Do nothing."""
+
+
+class Cluster:
+    """The hosts of an inventory, or this machine, and the jobs that its head keeps."""
+
+    def __init__(
+        self,
+        inventory: "str | os.PathLike[str] | Inventory | None" = None,
+        *,
+        access: "Access | None" = None,
+        environ: Mapping[str, str] | None = None,
+        typed: str = BARE,
+        say: Callable[[str], None] = _say_nothing,
+    ) -> None:
+        """Name the hosts; nothing is read or connected to before it is needed.
+
+        `inventory` is the path of an inventory or a hostfile, `lab:NAME`, an inventory that was read, or None for
+        $TACO_LAUNCH_INVENTORY, else this machine. `access` holds what hosts may ask for: sudo's password. `environ` is
+        the environment that jobs take variables from, by default this process's. `typed` is how hints call taco-launch;
+        `say` is given what is going on.
+        """
+        self._given = inventory
+        self._access = access
+        self._environ = os.environ if environ is None else environ
+        self._typed = typed
+        self.say = say
+        self._open = ExitStack()
+
+    def __enter__(self) -> "Cluster":  # noqa: PYI034 - typing.Self is of Python 3.11
+        """Return it; `close` at the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Close what is connected. Jobs go on."""
+        self._open.close()
+        self.__dict__.pop("backend", None)
+
+    @cached_property
+    def inventory(self) -> "Inventory":
+        """The inventory.
+
+        Raises:
+            SpecError: it cannot be read, or something in it is wrong.
+        """
+        from taco_launch.inventory.load import load  # noqa: PLC0415 - lists of this machine's jobs need none
+        from taco_launch.model.hosts import Inventory  # noqa: PLC0415
+        from taco_launch.request.caller import local_names  # noqa: PLC0415
+
+        if isinstance(self._given, Inventory):
+            return self._given
+        source = self._source
+        if source is not None and source.partition(":")[0] == _LAB:
+            from taco_launch.lab.inventory import load as load_lab  # noqa: PLC0415 - only for a lab
+
+            return load_lab(source, self._environ)
+        return load(None if self._given is None else source, self._environ, local_names)
+
+    @cached_property
+    def backend(self) -> Backend:
+        """What keeps the jobs: the agent on the head, which the first call connects to."""
+        from taco_launch.backend.agent import AgentBackend  # noqa: PLC0415 - a plan may need nobody
+        from taco_launch.remote.head import Head, reach  # noqa: PLC0415
+
+        if self._source is None:
+            from taco_launch.remote.local import Local  # noqa: PLC0415
+            from taco_launch.remote.seat import here  # noqa: PLC0415
+
+            return AgentBackend(Head(Local(), here(self._environ, os.geteuid()), self._typed))
+        return AgentBackend(
+            self._open.enter_context(reach(self.inventory, self._need_access(), self._environ, self._typed))
+        )
+
+    @property
+    def _source(self) -> str | None:
+        """Which inventory was named; None for this machine."""
+        from taco_launch.inventory import VARIABLE  # noqa: PLC0415
+
+        if self._given is None:
+            return self._environ.get(VARIABLE) or None
+        return str(self._given) if isinstance(self._given, (str, os.PathLike)) else self._given.source
+
+    def _need_access(self) -> "Access":
+        from taco_launch.remote.access import Access  # noqa: PLC0415
+
+        return Access() if self._access is None else self._access
+
+    # --- jobs
+
+    def resolve(self, request: JobRequest) -> "JobSpec":
+        """Return the job of a request, with all that the inventory says of it.
+
+        Raises:
+            UsageError: parts of the request contradict each other, or its command is a launcher.
+            SpecError: a value of the request, the inventory or the profile is wrong; all faults at once.
+        """
+        from taco_launch.request.caller import here  # noqa: PLC0415 - lists of jobs need none of it
+        from taco_launch.request.resolve import resolve  # noqa: PLC0415
+
+        return resolve(request, self.inventory, here(self._environ))
+
+    def submit(self, request: JobRequest) -> "Job":
+        """Start a job and return; it goes on by itself.
+
+        Raises:
+            UsageError: its name is taken, or as `resolve`.
+        """
+        return Job(self.backend, self.backend.submit(self.resolve(request), self._environ))
+
+    def run(self, request: JobRequest, output: Output = lambda _data: None, watch: Watch | None = None) -> "Job":
+        """Start a job, follow it to its end, and return it; `output` is given its log. Raises as `submit` does."""
+        found = self.backend.run(self.resolve(request), self._environ, output, watch or Watch())
+        return Job(self.backend, found)
+
+    def job(self, name: str) -> "Job":
+        """Return a job by its name.
+
+        Raises:
+            NoJobError: there is none.
+        """
+        return Job(self.backend, self.backend.get(name))
+
+    def jobs(self) -> "tuple[JobRow, ...]":
+        """Return a row of every job, the newest first."""
+        rows, warnings = self.backend.list()
+        for warning in warnings:
+            self.say(f"warning: {warning}")
+        return rows
+
+    def plan(self, request: JobRequest, *, folder: str = "", explain: bool = False) -> "Planned":
+        """Plan a job as the head would, were all of its hosts free, and start nothing.
+
+        What nobody declared is asked of the hosts. `folder` is where the files will lie that the line names; `explain`
+        has hosts asked for their GPUs, too.
+
+        Raises:
+            PlacementError: the job does not fit; or as `resolve`.
+        """
+        return self.plan_of(self.resolve(request), folder=folder, explain=explain)
+
+    def plan_of(self, spec: "JobSpec", *, folder: str = "", explain: bool = False) -> "Planned":
+        """Plan a job that was resolved. See `plan`."""
+        from taco_launch.launch.needs import needs  # noqa: PLC0415
+
+        if self._source is None and needs(spec):
+            self.backend.ahead("facts")  # it loads what it needs while this process does
+        from taco_launch.flows import plan  # noqa: PLC0415 - loaded while the agent loads
+
+        def ask(missing: Sequence[str]) -> Mapping[str, Any]:
+            self.say(f"asking the head for: {', '.join(missing)}")
+            path = self._environ.get("PATH", os.defpath)
+            count_slots = any(host.slots is None for host in spec.hosts)
+            return self.backend.facts(mpirun=spec.mpirun, path=path, count_slots=count_slots, topology=explain)
+
+        def look(missing: Sequence[str]) -> "tuple[tuple[HostFacts, ...], tuple[str, ...]]":
+            from taco_launch.flows.facts import job_hosts  # noqa: PLC0415 - only where hosts are asked
+
+            count = "one host" if len(spec.hosts) == 1 else f"{len(spec.hosts)} hosts"
+            self.say(f"asking {count} for: {', '.join(missing)}")
+            topology = explain or plan.may_choose(spec)
+            return job_hosts(self.inventory, spec.hosts, self._need_access(), topology=topology)
+
+        return plan.dry_run(spec, self._environ, ask, look, root=os.geteuid() == 0, folder=folder, explain=explain)
+
+    # --- hosts
+
+    def facts(self, *names: str) -> "tuple[HostFacts, ...]":
+        """Return what is known of hosts, by default all of them, asked now.
+
+        Raises:
+            UsageError: a host is not in the inventory.
+            HostError: a host does not answer.
+        """
+        from taco_launch.facts import SUBJECTS  # noqa: PLC0415 - only where hosts are asked
+        from taco_launch.flows.facts import declared, gather  # noqa: PLC0415
+        from taco_launch.inventory.select import choose  # noqa: PLC0415
+        from taco_launch.remote.fanout import connect  # noqa: PLC0415
+        from taco_launch.setup import paths  # noqa: PLC0415
+
+        hosts = choose(self.inventory, ",".join(names)) if names else self.inventory.hosts
+        container = paths.container(self.inventory.cluster) if self.inventory.container else None
+        access = self._need_access()
+        with connect(self.inventory, tuple(hosts), access) as fanout:
+            answers = gather(fanout, SUBJECTS, sudo=access.sudo_password is not None, container=container)
+        found = []
+        for answer, host in zip(answers, hosts, strict=True):
+            if answer.error is not None or answer.value is None:
+                raise answer.error or AssertionError(host.name)
+            found.append(declared(answer.value, host))
+        return tuple(found)
+
+
+class Job:
+    """A job that a cluster keeps, as it was when it was last asked for."""
+
+    def __init__(self, backend: Backend, found: "JobAnswer") -> None:
+        """Keep what the backend answered."""
+        self._backend = backend
+        self._found = found
+
+    def __repr__(self) -> str:
+        """Return its name and state."""
+        return f"<Job {self.name}: {self.state.value}>"
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._found.spec.name
+
+    @property
+    def spec(self) -> "JobSpec":
+        """What it is."""
+        return self._found.spec
+
+    @property
+    def record(self) -> "JobRecord":
+        """What has become of it."""
+        return self._found.record
+
+    @property
+    def state(self) -> "JobState":
+        """Its state."""
+        return self.record.state
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code; None until it has ended."""
+        return self.record.exit_code
+
+    def refresh(self) -> "Job":
+        """Ask for it anew; return it."""
+        self._found = self._backend.get(self.name)
+        return self
+
+    def wait(self, watch: Watch | None = None) -> int:
+        """Wait for its end; return its exit code."""
+        self._found = self._backend.follow(LogQuery(self.name, tail=0), lambda _data: None, watch or Watch())
+        return self.exit_code or 0
+
+    def logs(self, **query: Any) -> bytes:
+        """Return its log as far as there is one; `query` says which part, as LogQuery does: `rank=0`, `tail=20`."""
+        pieces: list[bytes] = []
+        self._found = self._backend.follow(LogQuery(self.name, follow=False, **query), pieces.append)
+        return b"".join(pieces)
+
+    def follow(self, output: Output, **query: Any) -> int:
+        """Give its log to `output` until it ends; return its exit code. `query` as in `logs`."""
+        self._found = self._backend.follow(LogQuery(self.name, **query), output)
+        return self.exit_code or 0
+
+    def stop(self, grace: float | None = None) -> int:
+        """Stop it: TERM, then KILL after its grace time or `grace` seconds if that is less. Return its exit code."""
+        from taco_launch.request.caller import person  # noqa: PLC0415
+
+        self._found = self._backend.stop(self.name, f"taco-launch stop of {person()}", signal.SIGTERM, grace)
+        return self.exit_code or 0 if self.state.is_terminal else self.wait()
+
+    def suspend(self) -> None:
+        """Have its ranks ended, and the job wait for `resume`."""
+        from taco_launch.request.caller import person  # noqa: PLC0415
+
+        self._found = self._backend.suspend(self.name, person())
+
+    def resume(self) -> None:
+        """Have it wait for its slots again."""
+        from taco_launch.request.caller import person  # noqa: PLC0415
+
+        self._found = self._backend.resume(self.name, person())
+
+    def delete(self) -> tuple[str, ...]:
+        """Remove its record and logs, once it has ended; return warnings about hosts that keep something of it."""
+        return self._backend.delete(self.name)

@@ -1,0 +1,153 @@
+"""Where jobs are kept and run: what every backend can do, and what its calls take and give.
+
+The agent on the head is one backend (agent.py). A flow knows nothing of how jobs are reached.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from taco_launch.frozen import dataclass
+
+if TYPE_CHECKING:
+    from taco_launch.model.hosts import Host, Inventory
+    from taco_launch.model.jobs import JobSpec
+    from taco_launch.model.rows import JobRow
+    from taco_launch.model.slots import Occupancy
+    from taco_launch.model.tallies import Tally
+    from taco_launch.remote.answers import Job, Words
+
+# Takes a piece of a job's log.
+Output = Callable[[bytes], None]
+
+
+@dataclass(frozen=True)
+class LogQuery:
+    """What to read of a job's log: at most one of `rank`, `host` and `instance` is given."""
+
+    name: str
+    rank: int | None = None
+    # Where to begin: a place in the log, or the last `tail` lines.
+    offset: int = 0
+    tail: int | None = None
+    # Whether it goes on until the job ends.
+    follow: bool = True
+    host: str | None = None
+    instance: str | None = None
+    # One attempt alone, counted from 1.
+    attempt: int | None = None
+    # Only lines since then: seconds since the epoch, or before now by the clock of the head.
+    since: float | None = None
+    ago: float | None = None
+    # Whether the time stands before each line.
+    timestamps: bool = False
+
+
+def _ignore(_what: object = None) -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who is called while a job is followed."""
+
+    # There is a job now, which can be stopped.
+    accepted: Callable[[], None] = _ignore
+    # The job as `submit` returns it, and again once it has its place where it had to wait.
+    job: "Callable[[Job], None]" = _ignore
+    # Each change of its state.
+    state: Callable[[str], None] = _ignore
+    # Why it waits, whenever that changes.
+    waits: "Callable[[Words], None]" = _ignore
+    # What happens to the connection.
+    say: Callable[[str], None] = _ignore
+
+
+@dataclass(frozen=True)
+class Node:
+    """A host and who has which of its slots; `problem` says why nobody knows that, `occupancy` is None then."""
+
+    host: "Host"
+    is_head: bool
+    occupancy: "Occupancy | None"
+    problem: str = ""
+    # Whether jobs run there: without a container they run on the head alone.
+    is_used: bool = True
+
+
+@dataclass(frozen=True)
+class Counters:
+    """The jobs of a cluster as metrics count them: those that are kept, and the sum of those that were removed."""
+
+    rows: "tuple[JobRow, ...]"
+    removed: "Tally"
+    warnings: tuple[str, ...] = ()
+
+
+class Backend(Protocol):
+    """Keeps jobs and runs them.
+
+    Every call raises HostError where the backend cannot be reached or its answer is not whole, and NoJobError for a job
+    that it does not keep.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its name in messages: the head's."""
+
+    @property
+    def typed(self) -> str:
+        """How taco-launch is called for it, for hints."""
+
+    def submit(self, spec: "JobSpec", environ: Mapping[str, str]) -> "Job":
+        """Start a job, which goes on whatever happens to the caller.
+
+        The job that is returned has a place, is known to wait for one, or has ended already.
+
+        Raises:
+            UsageError: its name is taken, or it asks for hosts that no job can have.
+        """
+
+    def run(self, spec: "JobSpec", environ: Mapping[str, str], output: Output, watch: Watch) -> "Job":
+        """Start a job and follow it to its end; a connection that is lost is made again. Raises as `submit` does."""
+
+    def get(self, name: str) -> "Job":
+        """Return a job with its events."""
+
+    def list(self) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
+        """Return a row of every job, the newest first, and warnings about records that could not be read."""
+
+    def follow(self, query: LogQuery, output: Output, watch: Watch = ...) -> "Job":
+        """Give a job's log to `output` as it comes; return the job as it stands then."""
+
+    def stop(self, name: str, by: str, number: int, grace: float | None = None) -> "Job":
+        """Ask a job to end by a signal, and by KILL after its grace time or `grace` seconds if that is less."""
+
+    def suspend(self, name: str, by: str) -> "Job":
+        """End a job's ranks; return it once it waits for `resume`, or has ended after all."""
+
+    def resume(self, name: str, by: str) -> "Job":
+        """Have a suspended job wait for its slots again."""
+
+    def delete(self, name: str) -> tuple[str, ...]:
+        """Remove the record of a job that has ended; return warnings about hosts that keep something of it."""
+
+    def prune(self, since: float, owner: str | None, *, dry_run: bool) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
+        """Remove the records of jobs that ended more than `since` seconds ago, of one owner or all; return them.
+
+        With `dry_run` they stay.
+        """
+
+    def nodes(self, inventory: "Inventory") -> tuple[Node, ...]:
+        """Return who has which slots of each host; one that does not answer says why."""
+
+    def counters(self) -> Counters:
+        """Return what metrics count."""
+
+    def execute(self, name: str, rank: int, command: tuple[str, ...], out: Output, err: Output) -> int:
+        """Run a command beside a rank; return its exit code. Whatever ends this call ends the command."""
+
+    def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> Mapping[str, Any]:
+        """Return what the line of a job depends on, of the head itself."""
+
+    def ahead(self, operation: str) -> None:
+        """Prepare for a call that is still being made up, where that saves time."""

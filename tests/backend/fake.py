@@ -1,0 +1,61 @@
+"""A backend for tests, of which each test says what it answers; what nobody expects is a failure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from taco_launch.backend import Counters, LogQuery, Node, Output, Watch
+from taco_launch.model.hosts import Inventory
+from taco_launch.model.jobs import JobSpec
+from taco_launch.model.rows import JobRow
+from taco_launch.remote.answers import Job
+
+
+class FakeBackend:
+    """Refuses every call: a test overrides those that it expects."""
+
+    name, typed = "gpu1", "taco-launch"
+
+    def submit(self, spec: JobSpec, _environ: Mapping[str, str]) -> Job:
+        raise AssertionError(f"submit {spec.name}")
+
+    def run(self, spec: JobSpec, _environ: Mapping[str, str], _output: Output, _watch: Watch) -> Job:
+        raise AssertionError(f"run {spec.name}")
+
+    def get(self, name: str) -> Job:
+        raise AssertionError(f"get {name}")
+
+    def list(self) -> tuple[tuple[JobRow, ...], tuple[str, ...]]:
+        raise AssertionError("list")
+
+    def follow(self, query: LogQuery, _output: Output, _watch: Watch | None = None) -> Job:
+        raise AssertionError(f"follow {query}")
+
+    def stop(self, name: str, _by: str, _number: int, _grace: float | None = None) -> Job:
+        raise AssertionError(f"stop {name}")
+
+    def suspend(self, name: str, _by: str) -> Job:
+        raise AssertionError(f"suspend {name}")
+
+    def resume(self, name: str, _by: str) -> Job:
+        raise AssertionError(f"resume {name}")
+
+    def delete(self, name: str) -> tuple[str, ...]:
+        raise AssertionError(f"delete {name}")
+
+    def prune(self, since: float, owner: str | None, *, dry_run: bool) -> tuple[tuple[JobRow, ...], tuple[str, ...]]:
+        raise AssertionError(f"prune {since} {owner} {dry_run}")
+
+    def nodes(self, _inventory: Inventory) -> tuple[Node, ...]:
+        raise AssertionError("nodes")
+
+    def counters(self) -> Counters:
+        raise AssertionError("counters")
+
+    def execute(self, name: str, *_more: Any) -> int:
+        raise AssertionError(f"execute {name}")
+
+    def facts(self, **_what: Any) -> Mapping[str, Any]:
+        raise AssertionError("facts")
+
+    def ahead(self, _operation: str) -> None:
+        """Do nothing."""

@@ -48,19 +48,21 @@ class Cluster:
         environ: Mapping[str, str] | None = None,
         typed: str = BARE,
         say: Callable[[str], None] = _say_nothing,
+        backend: Backend | None = None,
     ) -> None:
         """Name the hosts; nothing is read or connected to before it is needed.
 
         `inventory` is the path of an inventory or a hostfile, `lab:NAME`, an inventory that was read, or None for
         $TACO_LAUNCH_INVENTORY, else this machine. `access` holds what hosts may ask for: sudo's password. `environ` is
         the environment that jobs take variables from, by default this process's. `typed` is how hints call taco-launch;
-        `say` is given what is going on.
+        `say` is given what is going on. `backend` keeps the jobs, by default the agent on the head.
         """
         self._given = inventory
         self._access = access
         self._environ = os.environ if environ is None else environ
         self._typed = typed
         self.say = say
+        self._kept_by = backend
         self._open = ExitStack()
 
     def __enter__(self) -> "Cluster":  # noqa: PYI034 - typing.Self is of Python 3.11
@@ -101,6 +103,8 @@ class Cluster:
     @cached_property
     def backend(self) -> Backend:
         """What keeps the jobs: the agent on the head, which the first call connects to."""
+        if self._kept_by is not None:
+            return self._kept_by
         from taco_launch.backend.agent import AgentBackend  # noqa: PLC0415 - a plan may need nobody
         from taco_launch.remote.head import Head, reach  # noqa: PLC0415
 

@@ -1,0 +1,135 @@
+"""Cluster and Job: what they ask of a backend, and that nothing is loaded or opened before it is needed."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import taco_launch
+from taco_launch import Cluster, JobRequest
+from taco_launch.backend import LogQuery, Output, Watch
+from taco_launch.errors import NoJobError, SpecError, UsageError
+from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.remote.answers import Job as Answer
+from tests.backend.fake import FakeBackend
+
+ENVIRON = {"PATH": "/usr/bin", "HOME": "/nowhere"}
+TWO = 'cluster: c\nhosts: {gpu1: {slots: 2}, gpu2: {slots: 2}}\nnetwork: {interface: eth0}\nversions: {openmpi: "4.1.4"}\ncontainer: {image: train:1}\n'
+
+
+class Jobs(FakeBackend):
+    """Keeps jobs in memory: each ends with code 3 when it is followed."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Answer] = {}
+        self.asked: list[LogQuery] = []
+
+    def submit(self, spec: JobSpec, environ: Mapping[str, str]) -> Answer:
+        assert environ is ENVIRON
+        self.kept[spec.name] = Answer(spec, JobRecord("1", JobState.RUNNING), "/f")
+        return self.kept[spec.name]
+
+    def run(self, spec: JobSpec, environ: Mapping[str, str], output: Output, watch: Watch) -> Answer:
+        watch.accepted()
+        watch.job(self.submit(spec, environ))
+        return self.follow(LogQuery(spec.name), output, watch)
+
+    def get(self, name: str) -> Answer:
+        if name not in self.kept:
+            raise NoJobError(f"job {name} not found")
+        return self.kept[name]
+
+    def follow(self, query: LogQuery, output: Output, watch: Watch | None = None) -> Answer:
+        self.asked.append(query)
+        output(b"gpu1/0 | hello\n")
+        if query.follow:
+            (watch or Watch()).state("FAILED")
+            self._becomes(query.name, JobState.FAILED, 3)
+        return self.kept[query.name]
+
+    def stop(self, name: str, by: str, number: int, grace: float | None = None) -> Answer:
+        assert by.startswith("taco-launch stop of ")
+        assert (number, grace) == (15, 2.0)
+        self._becomes(name, JobState.CANCELLED, 143)
+        return self.kept[name]
+
+    def delete(self, name: str) -> tuple[str, ...]:
+        del self.kept[name]
+        return ("gpu2: no route to host",)
+
+    def _becomes(self, name: str, state: JobState, code: int) -> None:
+        record = replace(self.kept[name].record, state=state, exit_code=code)
+        self.kept[name] = replace(self.kept[name], record=record)
+
+
+@pytest.fixture
+def backend() -> Jobs:
+    return Jobs()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, backend: Jobs) -> Cluster:
+    (tmp_path / "c.yaml").write_text(TWO)
+    return Cluster(tmp_path / "c.yaml", environ=ENVIRON, backend=backend)
+
+
+def test_a_job_is_started_waited_for_read_and_deleted(cluster: Cluster, backend: Jobs) -> None:
+    job = cluster.submit(JobRequest(("python3", "train.py"), name="vgg", np=4))
+    assert (job.name, job.state, job.exit_code) == ("vgg", JobState.RUNNING, None)
+    assert ([host.name for host in job.spec.hosts], job.spec.np) == (["gpu1", "gpu2"], 4)
+    assert job.logs(rank=1, tail=5) == b"gpu1/0 | hello\n"
+    assert backend.asked[-1] == LogQuery("vgg", rank=1, tail=5, follow=False)
+    assert job.wait() == 3
+    assert backend.asked[-1] == LogQuery("vgg", tail=0)
+    assert repr(cluster.job("vgg")) == "<Job vgg: FAILED>"
+    assert job.delete() == ("gpu2: no route to host",)
+    with pytest.raises(NoJobError, match="job vgg not found"):
+        job.refresh()
+
+
+def test_run_follows_and_says_what_happens(cluster: Cluster) -> None:
+    heard: list[bytes] = []
+    states: list[str] = []
+    job = cluster.run(JobRequest(("true",), name="a"), heard.append, Watch(state=states.append))
+    assert (job.exit_code, heard, states) == (3, [b"gpu1/0 | hello\n"], ["FAILED"])
+
+
+def test_stop_waits_for_the_end(cluster: Cluster, backend: Jobs) -> None:
+    job = cluster.submit(JobRequest(("true",), name="a"))
+    assert job.stop(grace=2.0) == 143
+    assert backend.asked == []
+
+
+def test_all_faults_of_a_request_are_told_at_once(cluster: Cluster) -> None:
+    with pytest.raises((SpecError, UsageError)) as caught:
+        cluster.submit(JobRequest(("true",), name="a b", launcher="env", transport="tcp", np=4, hosts=9, workers=2))
+    assert "a b" in str(caught.value)
+    assert "workers" in str(caught.value)
+
+
+def test_a_plan_of_declared_hosts_asks_nobody(cluster: Cluster) -> None:
+    found = cluster.plan(JobRequest(("true",), name="a", np=4, transport="tcp"))
+    assert (found.plan.argv[0], found.plan.argv[-1]) == ("mpirun", "true")
+
+
+def test_an_inventory_that_is_not_there() -> None:
+    with pytest.raises(SpecError, match=r"/nowhere/c.yaml.*cannot be read: No such file or directory"):
+        _found = Cluster("/nowhere/c.yaml", environ=ENVIRON).inventory
+
+
+def test_what_nobody_uses_is_not_loaded() -> None:
+    script = (
+        "import sys, taco_launch; assert not [m for m in sys.modules if m.startswith('taco_launch.')];"
+        "taco_launch.Cluster, taco_launch.JobRequest;"
+        "print(sorted({'yaml', 'pydantic', 'paramiko', 'click'} & set(sys.modules)))"
+    )
+    done = subprocess.run((sys.executable, "-c", script), capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_other_names_are_no_part_of_the_package() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Clusters'"):
+        _found = taco_launch.Clusters  # type: ignore[attr-defined]

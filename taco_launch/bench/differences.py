@@ -2,30 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from taco_launch.bench.circumstances import HCA_RATE, KNOB, NIC_FIRMWARE, NIC_RATE
+from taco_launch.bench.causes import CAUSES, KNOB
 from taco_launch.bench.runs import Circumstances
 from taco_launch.frozen import dataclass
 
-_SUSPECTS = (
-    *("command", "commit", "image", "GPU model", "driver", "NCCL", "CUDA", "CUDA of the driver", "torch", "Horovod"),
-    *(
-        "NICs",
-        NIC_RATE,
-        "HCAs",
-        HCA_RATE,
-        "GID index",
-        "bonds",
-        "hosts",
-        "machine",
-        "GPUs",
-        "HCA GUIDs",
-        "MAC addresses",
-    ),
-    *("launcher", "profile", "LightCC", KNOB, "mpirun options", "/etc/nccl.conf", "LightCC library"),
-    *("GPU clocks held back by", "GPU PCIe lanes", "MIG", "ECC", "persistence mode", "fabric manager"),
-    *("peer memory", "open kernel modules", "OFED", "mlx5_core", NIC_FIRMWARE),
-    *("mpirun", "Open MPI", "UCX", "kernel", "OS", "CPU", "Python", "GPUs used"),
-)
+_SUSPECTS = tuple(cause.name for cause in CAUSES)
 # A machine is another one where none of these is as it was. Each is a list with commas.
 _IDENTITY = ("MAC addresses", "HCA GUIDs", "GPUs")
 
@@ -46,18 +27,7 @@ class Difference:
 
 
 def differences(before: Circumstances, after: Circumstances) -> tuple[Difference, ...]:
-    """Give everything that differs, the largest suspects first.
-
-    The order is that of how often and how far a thing moves the rate of a job when it changes, and how surely:
-
-    1. What is run: command, code and image hold all the software of a rank, and an image names it whole.
-    2. What computes and talks: GPU model, driver, then NCCL and CUDA, whose releases change algorithms and defaults.
-    3. The way between hosts: a link that came up at a quarter of its rate, a wrong GID (traffic over another interface)
-       or half a bond cost tens of percent at once.
-    4. Other machines: a host or GPU swapped behind its name, other hosts than before.
-    5. Knobs and options of the line: what a person changed on purpose, and sees in the line itself.
-    6. The state of GPUs: clocks held back, lanes lost.
-    7. What seldom shows: OFED, firmware, mpirun, kernel, and last which of a host's GPUs a job happened to have.
+    """Return everything that differs, the largest suspects first: in the order of CAUSES.
 
     What only one side tells is left out, since nobody knows what it was, but for knobs: the line has all of those.
     Hosts that one side alone has are told once; they count in a thing only where no host of the other side has it so.

@@ -31,23 +31,11 @@ from taco_launch.setup.diff import diffs, wanted
 from taco_launch.setup.image_copy import Given
 from taco_launch.setup.ops import STAGES, Cluster, Op, Stage
 from taco_launch.setup.ssh_mesh import unaware
-from taco_launch.setup.stages import PLANS
+from taco_launch.setup.stages import RULES
 
 SUBJECTS = ("system", "network", "docker", "gpu", "rdma", MADE)
-# What a stage may change of what is known of its host.
-_CHANGES: Mapping[Stage, tuple[str, ...]] = {
-    "docker": ("system", "docker", MADE),
-    "toolkit": ("system", "docker", MADE),
-    "peermem": ("system", "rdma", MADE),
-    "image": ("system", "docker", MADE),
-    "container": ("network", "docker", MADE),
-    "ssh_mesh": ("network", "docker", MADE),
-    "agent": (MADE,),
-}
 # A stage goes on while what it did lets it do more: a key that is made is then copied.
 _ROUNDS = 4
-# By which a container gets its GPUs.
-_GPU_STAGES: frozenset[Stage] = frozenset(("docker", "toolkit", "container"))
 # What an ordinary call spends to learn of an image that was pushed.
 _GLANCE_SECONDS = 1
 
@@ -168,7 +156,9 @@ class Setup:
         """Say whose container has not the GPUs of its host, where these plans change nothing of that."""
         if not {"toolkit", "container"} & set(self._ask.stages):
             return ()
-        settled = (each.host for each in plans if not each.problems and not _GPU_STAGES & {op.stage for op in each.ops})
+        settled = (
+            each.host for each in plans if not each.problems and not any(RULES[op.stage].gives_gpus for op in each.ops)
+        )
         told = {host: self._facts[host] for host in settled}
         return same_gpus(self._inventory, self._fanout.only(told), told, self._proof)
 
@@ -231,7 +221,7 @@ class Setup:
             if answer.error is not None:
                 self.failed[answer.host] = answer.error
         whole = self._fanout.only([name for name in work if name in self._alive()])
-        self._take(self._gather(whole, _CHANGES[stage]))
+        self._take(self._gather(whole, RULES[stage].changes))
         self._know()
         return "wait" if any(answer.value is False for answer in done) else "work"
 
@@ -287,7 +277,7 @@ class Setup:
         with_head = head in self._chosen and head in self._facts and head not in self.failed
         if with_head != self._cluster.with_head:  # the same for all hosts, as is what is made of it once
             self._cluster = replace(self._cluster, with_head=with_head)
-        return chain(self._chosen[name], self._facts[name], self._cluster, PLANS, stages)
+        return chain(self._chosen[name], self._facts[name], self._cluster, RULES, stages)
 
     def _alive(self) -> tuple[str, ...]:
         return tuple(name for name in self._chosen if name in self._facts and name not in self.failed)

@@ -1,7 +1,10 @@
-"""Facts and an inventory in, a plan of set-up out: pure, one file per stage."""
+"""Facts and an inventory in, a plan of set-up out: pure, one file per stage.
 
-from typing import Literal
+To add a stage, write a file of its name with a STAGE (stages.py), and name it below.
+"""
 
-Stage = Literal["docker", "toolkit", "peermem", "image", "container", "ssh_mesh", "agent"]
+from typing import Literal, get_args
+
 # In the order in which they are applied: each builds on what those before it leave.
-STAGES: tuple[Stage, ...] = ("docker", "toolkit", "peermem", "image", "container", "ssh_mesh", "agent")
+Stage = Literal["docker", "toolkit", "peermem", "image", "container", "ssh_mesh", "agent"]
+STAGES: tuple[Stage, ...] = get_args(Stage)

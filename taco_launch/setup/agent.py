@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from taco_launch.facts import MADE
 from taco_launch.model.facts import HostFacts, MadeFile
 from taco_launch.model.hosts import Host
 from taco_launch.setup import paths, scripts
 from taco_launch.setup.made import files_of, unread, with_files, with_made
-from taco_launch.setup.ops import Cluster, File, Op, Problem
+from taco_launch.setup.ops import Cluster, File, Op, Problem, StageRules
 
 _PRIVATE = 0o700
 
@@ -45,3 +46,6 @@ def plan(_host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Probl
         missing,
         expect=lambda facts: with_made(with_files(facts, (file,)), after),
     )
+
+
+STAGE = StageRules(plan, (MADE,))

@@ -1,16 +1,13 @@
 """All stages of one host, one after another: each plans on the facts that those before it should leave."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
 from taco_launch.frozen import dataclass
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.hosts import Host
 from taco_launch.setup.hardware import faults
-from taco_launch.setup.ops import STAGES, Cluster, Op, Problem, Stage
+from taco_launch.setup.ops import STAGES, Cluster, Op, Problem, Stage, StageRules
 from taco_launch.setup.space import full
-
-# What a stage's file offers: it yields nothing where all is right, and never raises.
-Plan = Callable[[Host, HostFacts, Cluster], Iterator[Op | Problem]]
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class Chain:
 
 
 def chain(
-    host: Host, facts: HostFacts, cluster: Cluster, plans: Mapping[Stage, Plan], only: Collection[Stage] = STAGES
+    host: Host, facts: HostFacts, cluster: Cluster, rules: Mapping[Stage, StageRules], only: Collection[Stage] = STAGES
 ) -> Chain:
     """Plan the stages in `only` for a host; a stage with a problem is the last one, and faulty drivers or full disks keep all away.
 
@@ -45,7 +42,7 @@ def chain(
         if first is not None:
             ops.append(Op(stage, "is looked at once that is done", f"nothing is known of it before: {first.name}"))
             continue
-        found = tuple(plans[stage](host, facts, cluster))
+        found = tuple(rules[stage].plan(host, facts, cluster))
         ops += [item for item in found if isinstance(item, Op)]
         problems = tuple(item for item in found if isinstance(item, Problem))
         if problems:

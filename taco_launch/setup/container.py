@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from taco_launch.facts import MADE
 from taco_launch.facts.stops import GONE_HINT
 from taco_launch.model.facts import ContainerState, Docker, HostFacts, Made
 from taco_launch.model.hardware import Board, Gpus
@@ -10,7 +11,7 @@ from taco_launch.model.hosts import Container, Host
 from taco_launch.setup import gpus, paths, scripts, unit
 from taco_launch.setup.definition import Definition, cannot, changes, define, fewer, lost, unread
 from taco_launch.setup.made import differing, files_of, with_files, without
-from taco_launch.setup.ops import Cluster, File, Op, Problem
+from taco_launch.setup.ops import Cluster, File, Op, Problem, StageRules
 from taco_launch.setup.ssh_mesh import taken_by_another
 
 _CREATE_SECONDS = 300
@@ -208,3 +209,6 @@ def _started(facts: HostFacts, definition: Definition, changed: tuple[File, ...]
     facts = with_files(_with(facts, replace(there, state="running"), "active"), changed)
     assert isinstance(facts.made, Made)
     return replace(facts, made=replace(facts.made, enabled=True))
+
+
+STAGE = StageRules(plan, ("network", "docker", MADE), gives_gpus=True)

@@ -4,12 +4,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from taco_launch.facts import MADE
 from taco_launch.model.facts import Docker, HostFacts, Made, System
 from taco_launch.model.found import Absent, Unknown
 from taco_launch.model.hosts import Host
 from taco_launch.setup.docker_install import install
 from taco_launch.setup.docker_settings import settings
-from taco_launch.setup.ops import Cluster, Op, Problem, Stage
+from taco_launch.setup.ops import Cluster, Op, Problem, Stage, StageRules
 from taco_launch.setup.scripts import text
 
 # The first release with `docker run --gpus`.
@@ -144,3 +145,6 @@ def _started(facts: HostFacts) -> HostFacts:
         docker=replace(docker, containers=docker.containers if isinstance(docker.containers, tuple) else ()),
         made=replace(made, engine_unit="enabled", engine_active="active"),
     )
+
+
+STAGE = StageRules(plan, ("system", "docker", MADE), gives_gpus=True)

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from taco_launch.command import shell, ssh_line
+from taco_launch.facts import MADE
 from taco_launch.frozen import dataclass
 from taco_launch.model.facts import Docker, HostFacts, Image
 from taco_launch.model.hosts import Container, Host, Inventory
 from taco_launch.setup import paths, scripts, space
 from taco_launch.setup.image_copy import Given
-from taco_launch.setup.ops import Cluster, File, Op, Problem
+from taco_launch.setup.ops import Cluster, File, Op, Problem, StageRules
 
 # What a dry run takes for the id of an image that is not there yet.
 PREDICTED = "sha256:" + "0" * 64
@@ -303,3 +304,6 @@ def _is_here(here: Held | None) -> str:
 
 def _short(identity: str) -> str:
     return identity[: len("sha256:") + 12]
+
+
+STAGE = StageRules(plan, ("system", "docker", MADE))

@@ -1,6 +1,6 @@
 """What set-up does to a host: operations of stages, and why a host cannot be set up. An operation is text; nothing is run here."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Any, Literal, TypeVar
 
@@ -12,7 +12,7 @@ from taco_launch.setup.image_copy import Given
 
 T = TypeVar("T")
 
-__all__ = ["STAGES", "Cluster", "Disrupts", "File", "Op", "Problem", "Stage"]
+__all__ = ["STAGES", "Cluster", "Disrupts", "File", "Op", "Plan", "Problem", "Stage", "StageRules"]
 
 # What stops while an operation is applied: running containers of ours, every container, or the whole host.
 Disrupts = Literal["nothing", "container", "docker", "host"]
@@ -119,3 +119,18 @@ class Cluster:
     def host(self, name: str) -> Host:
         """Give a host of the inventory by its name."""
         return next(host for host in self.inventory.hosts if host.name == name)
+
+
+# Plans a stage for one host: it yields nothing where all is right, and never raises.
+Plan = Callable[[Host, HostFacts, Cluster], Iterator[Op | Problem]]
+
+
+@dataclass(frozen=True)
+class StageRules:
+    """What set-up needs to know of a stage, which stands at the end of its file as STAGE."""
+
+    plan: Plan
+    # Subjects of a host's facts that it may change: they are asked for again when it is done.
+    changes: tuple[str, ...]
+    # Whether a container may get its GPUs, or lose them, by it.
+    gives_gpus: bool = False

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from taco_launch.command import shell
+from taco_launch.facts import MADE
 from taco_launch.facts.peermem import MODULES, SERVICE
 from taco_launch.model.facts import Docker, HostFacts
 from taco_launch.model.found import Absent, Unknown
@@ -10,7 +11,7 @@ from taco_launch.model.hardware import Gpus, PeerMemory, Rdma
 from taco_launch.model.hosts import Host, Inventory
 from taco_launch.setup import paths
 from taco_launch.setup.made import files_of
-from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.ops import Cluster, Op, Problem, StageRules
 from taco_launch.setup.peermem_ops import (
     OFF,
     Way,
@@ -226,3 +227,6 @@ def _processes(facts: HostFacts) -> Iterator[str]:
         yield f"{len(processes)} process{'es use' if len(processes) > 1 else ' uses'} the GPUs"
     elif isinstance(processes, Unknown):
         yield "the driver does not tell which processes use the GPUs"
+
+
+STAGE = StageRules(plan, ("system", "rdma", MADE))

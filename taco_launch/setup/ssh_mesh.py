@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import Final
 
 from taco_launch.command import shell
+from taco_launch.facts import MADE
 from taco_launch.facts.interface import Carrier, carrier
 from taco_launch.model.facts import Docker, HostFacts, Listener, Made, Network
 from taco_launch.model.found import Absent, Unknown
 from taco_launch.model.hosts import Container, Host
 from taco_launch.setup import firewall, paths, scripts, ssh_files
 from taco_launch.setup.made import differing, files_of, unread, with_files
-from taco_launch.setup.ops import Cluster, File, Op, Problem
+from taco_launch.setup.ops import Cluster, File, Op, Problem, StageRules
 from taco_launch.setup.ssh_files import Member, public_key
 
 _STAGE: Final = "ssh_mesh"
@@ -263,3 +264,6 @@ def _listens(facts: HostFacts, settings: File, own: str, port: int) -> HostFacts
         return facts
     listeners = (*facts.network.listeners, Listener(own, port, "sshd"))
     return replace(facts, network=replace(facts.network, listeners=listeners))
+
+
+STAGE = StageRules(plan, ("network", "docker", MADE))

@@ -1,17 +1,16 @@
-"""The stages of set-up by their names: each file's plan."""
+"""The stages of set-up by their names: what each file says of its stage."""
 
 from collections.abc import Mapping
+from importlib import import_module
 
-from taco_launch.setup import agent, container, docker, image, peermem, ssh_mesh, toolkit
-from taco_launch.setup.chain import Plan
-from taco_launch.setup.ops import Stage
+from taco_launch.setup import STAGES, Stage
+from taco_launch.setup.ops import StageRules
 
-PLANS: Mapping[Stage, Plan] = {
-    "docker": docker.plan,
-    "toolkit": toolkit.plan,
-    "peermem": peermem.plan,
-    "image": image.plan,
-    "container": container.plan,
-    "ssh_mesh": ssh_mesh.plan,
-    "agent": agent.plan,
-}
+
+def _rules(stage: Stage) -> StageRules:
+    found = import_module(f"{__package__}.{stage}").STAGE
+    assert isinstance(found, StageRules)
+    return found
+
+
+RULES: Mapping[Stage, StageRules] = {stage: _rules(stage) for stage in STAGES}

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from taco_launch.facts import MADE
 from taco_launch.model.facts import Docker, HostFacts, Made, System
 from taco_launch.model.found import Absent, Unknown
 from taco_launch.model.hosts import Host, Toolkit
 from taco_launch.setup import daemon_json, docker_settings, gpus, packages
 from taco_launch.setup.docker_settings import RUNNING
-from taco_launch.setup.ops import Cluster, File, Op, Problem
+from taco_launch.setup.ops import Cluster, File, Op, Problem, StageRules
 from taco_launch.setup.scripts import text
 
 _URL = "https://nvidia.github.io/libnvidia-container"
@@ -284,3 +285,6 @@ def _registered(op: Op) -> Callable[[HostFacts], HostFacts]:
         return replace(facts, docker=replace(docker, runtimes=tuple(sorted({*others, gpus.RUNTIME}))))
 
     return expect
+
+
+STAGE = StageRules(plan, ("system", "docker", MADE), gives_gpus=True)

@@ -25,8 +25,8 @@ from taco_launch.remote import bundle, fanout
 from taco_launch.remote.fanout import Answer, Fanout
 from taco_launch.remote.local import Local
 from taco_launch.setup import STAGES, Stage, batch, paths
-from taco_launch.setup.chain import Plan
-from taco_launch.setup.ops import Cluster, File, Op, Problem
+from taco_launch.setup.ops import Cluster, File, Op, Plan, Problem
+from taco_launch.setup.stages import RULES
 from tests.facts.hosts import host as facts_of
 
 PASSWORD = "s3cret-w0rd"
@@ -116,7 +116,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     for name in ("gpu1", "gpu2", "gpu3"):
         made.of(name).mkdir(parents=True)
     monkeypatch.setattr(flow, "gather", made.gather)
-    monkeypatch.setattr(flow, "PLANS", {stage: made.plan(stage) for stage in STAGES})
+    rules = {stage: replace(RULES[stage], plan=made.plan(stage)) for stage in STAGES}
+    monkeypatch.setattr(flow, "RULES", rules)
     monkeypatch.setattr(flow, "verify", lambda *_args: made.flaws)
     monkeypatch.setattr(flow, "same_gpus", lambda *_args: ())
     monkeypatch.setattr(bundle, "build", lambda _sources: b"packed")  # for real it takes 0.2 s

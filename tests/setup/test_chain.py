@@ -1,6 +1,6 @@
 """Stages in their order, each on the facts that those before it should leave; a problem is the end of a host's."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -11,8 +11,8 @@ from taco_launch.model.facts import HostFacts
 from taco_launch.model.found import NOT_ASKED, Absent
 from taco_launch.model.hosts import Container, Host, Inventory
 from taco_launch.setup import image, ssh_mesh
-from taco_launch.setup.chain import Chain, Plan, chain
-from taco_launch.setup.ops import STAGES, Cluster, Op, Problem, Stage
+from taco_launch.setup.chain import Chain, chain
+from taco_launch.setup.ops import STAGES, Cluster, Op, Plan, Problem, Stage, StageRules
 from tests.setup.training import bare, cluster
 
 HOST = Host("gpu1", "10.0.0.1")
@@ -33,22 +33,27 @@ def simulated(stage: Stage) -> Plan:
     return plan
 
 
+def rules(plans: Mapping[Stage, Plan]) -> dict[Stage, StageRules]:
+    return {stage: StageRules(plan, ()) for stage, plan in plans.items()}
+
+
 PLANS: dict[Stage, Plan] = {stage: simulated(stage) for stage in STAGES}
+RULES = rules(PLANS)
 
 
 def test_facts_are_handed_on() -> None:
-    made = chain(HOST, BARE, CLUSTER, PLANS)
+    made = chain(HOST, BARE, CLUSTER, RULES)
     assert [op.name for op in made.ops] == [f"{stage} after {number}" for number, stage in enumerate(STAGES)]
     assert not made.empty
     after = BARE
     for op in made.ops:
         after = op.expect(after)
-    assert chain(HOST, after, CLUSTER, PLANS) == Chain("gpu1")
-    assert chain(HOST, after, CLUSTER, PLANS).empty
+    assert chain(HOST, after, CLUSTER, RULES) == Chain("gpu1")
+    assert chain(HOST, after, CLUSTER, RULES).empty
 
 
 def test_only_some_stages_in_their_own_order() -> None:
-    made = chain(HOST, BARE, CLUSTER, PLANS, ("agent", "image"))
+    made = chain(HOST, BARE, CLUSTER, RULES, ("agent", "image"))
     assert [op.name for op in made.ops] == ["image after 0", "agent after 1"]
 
 
@@ -60,7 +65,7 @@ def test_a_problem_ends_the_chain(number: int) -> None:
         yield from simulated(STAGES[number])(host, facts, cluster)
         yield problem
 
-    made = chain(HOST, BARE, CLUSTER, {**PLANS, STAGES[number]: refuses})
+    made = chain(HOST, BARE, CLUSTER, rules({**PLANS, STAGES[number]: refuses}))
     assert made.problems == (problem,)
     assert [op.stage for op in made.ops] == list(STAGES[: number + 1])
     assert not made.empty
@@ -74,7 +79,7 @@ def test_nothing_is_guessed_of_stages_that_an_operation_reveals() -> None:
         yield Problem("image", "nobody knows")
 
     plans: dict[Stage, Plan] = {**PLANS, "docker": starts, "image": guesses, "container": guesses}
-    made = chain(HOST, BARE, CLUSTER, plans, ("docker", "image", "container", "agent"))
+    made = chain(HOST, BARE, CLUSTER, rules(plans), ("docker", "image", "container", "agent"))
     later = ("is looked at once that is done", "nothing is known of it before: start docker")
     assert [(op.stage, op.name, op.why, op.script) for op in made.ops[1:3]] == [
         ("image", *later, ""),
@@ -82,7 +87,7 @@ def test_nothing_is_guessed_of_stages_that_an_operation_reveals() -> None:
     ]
     assert [op.stage for op in made.ops] == ["docker", "image", "container", "agent"]
     alone: tuple[Stage, ...] = ("image",)
-    assert chain(HOST, BARE, CLUSTER, plans, alone).problems
+    assert chain(HOST, BARE, CLUSTER, rules(plans), alone).problems
 
 
 def test_what_is_the_same_for_all_hosts_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,4 +117,4 @@ def test_a_problem_alone_is_not_nothing() -> None:
     def refuses(_host: Host, _facts: HostFacts, _cluster: Cluster) -> Iterator[Op | Problem]:
         yield Problem("docker", "podman answers as docker")
 
-    assert not chain(HOST, BARE, CLUSTER, {**PLANS, "docker": refuses}).empty
+    assert not chain(HOST, BARE, CLUSTER, rules({**PLANS, "docker": refuses})).empty

@@ -12,7 +12,7 @@ from taco_launch.model.hardware import Adapters, Board, Gpus, Rdma
 from taco_launch.model.hosts import Container, Host, Inventory, Network
 from taco_launch.setup.chain import chain
 from taco_launch.setup.hardware import faults
-from taco_launch.setup.ops import STAGES, Cluster, Problem
+from taco_launch.setup.ops import STAGES, Cluster, Problem, StageRules
 from tests.facts.hosts import host
 
 NONE = Absent()
@@ -132,5 +132,5 @@ def test_nothing_is_planned_on_a_host_with_a_fault() -> None:
     def never(*_: object) -> Any:
         raise AssertionError
 
-    made = chain(one, of({"loaded": NONE}), cluster, dict.fromkeys(STAGES, never))
+    made = chain(one, of({"loaded": NONE}), cluster, dict.fromkeys(STAGES, StageRules(never, ())))
     assert (made.ops, [problem.stage for problem in made.problems], made.empty) == ((), ["hardware"], False)

@@ -6,7 +6,7 @@ from taco_launch.model.facts import Disk, Docker, HostFacts, System
 from taco_launch.model.found import Absent, Found, Unknown
 from taco_launch.setup.chain import chain
 from taco_launch.setup.space import full
-from taco_launch.setup.stages import PLANS
+from taco_launch.setup.stages import RULES
 from tests.setup.training import bare, cluster
 
 MIB = 1 << 20
@@ -48,5 +48,5 @@ def test_what_is_not_known_is_not_full() -> None:
 def test_nothing_is_planned_on_a_full_disk() -> None:
     facts = disks(64, 0, 64)
     of = cluster(facts)
-    made = chain(of.host("gpu1"), facts, of, PLANS)
+    made = chain(of.host("gpu1"), facts, of, RULES)
     assert (made.ops, [problem.stage for problem in made.problems]) == ((), ["hardware"])

@@ -14,7 +14,7 @@ from taco_launch.model.hardware import Gpus
 from taco_launch.model.hosts import Engine, Host
 from taco_launch.setup.chain import Chain, chain
 from taco_launch.setup.ops import Cluster, Op
-from taco_launch.setup.stages import PLANS
+from taco_launch.setup.stages import RULES
 from tests.setup import docker_machine
 from tests.setup.docker_machine import Machine
 from tests.setup.training import bare, image, inventory
@@ -61,7 +61,7 @@ def planned(case: dict[str, Any]) -> Chain:
     found = facts(case)
     packages = tuple((name, b"package") for name in case.get("packages", ()))
     cluster = Cluster(wanted, {"gpu1": found}, packages=packages)
-    return chain(host, found, cluster, PLANS, tuple(case["stages"]))
+    return chain(host, found, cluster, RULES, tuple(case["stages"]))
 
 
 def name(op: Op) -> str:

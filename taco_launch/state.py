@@ -52,6 +52,8 @@ def reduce(events: Iterable[Event]) -> JobRecord:
         if record.state.is_terminal:
             break
         after = _step(record, event)
+        if after is not record and after.reason == event.reason:
+            after = replace(after, hint=event.hint)
         if after.state is not record.state or not (record.transitions or after.id == record.id):
             change = Transition(event.time, after.state, event.reason)
             after = replace(after, transitions=(*after.transitions, change))
@@ -277,15 +279,24 @@ def culprit(failures: Sequence[RankEnd], launcher_code: int) -> Optional[RankEnd
     return next((end for end in own if not end.consequence), own[0] if own else None)
 
 
+class Verdict(NamedTuple):
+    """How a job ends, and why; `hint` says what to type next, where that is known."""
+
+    state: JobState
+    exit_code: int
+    reason: str
+    hint: str = ""
+
+
 def verdict(
     np: int,
     started: int,
     first_failure: Optional[RankEnd],
     launcher_code: int,
-    cut_short: Optional[Tuple[JobState, int, str]] = None,
+    cut_short: Optional[Verdict] = None,
     processes: int = 1,
-) -> Tuple[JobState, int, str]:
-    """Say how a job ended: (state, exit code, reason).
+) -> Verdict:
+    """Return how a job ended.
 
     `started` counts the ranks that started; `launcher_code` is the launcher's return code, -n for signal n;
     `cut_short` is the answer already settled when we ended the job ourselves (a stop, a deadline). The job's exit code
@@ -294,17 +305,18 @@ def verdict(
     if cut_short is not None:
         return cut_short
     if started == 0:
-        return JobState.FAILED, NO_JOB, f"the launcher {_ending(launcher_code)} before any rank started"
+        return Verdict(JobState.FAILED, NO_JOB, f"the launcher {_ending(launcher_code)} before any rank started")
     if first_failure is not None:
         where = f"rank {numbered(first_failure.rank, processes)} on {first_failure.host}"
         how = first_failure.reason or ending(first_failure.exit_code)
-        return JobState.FAILED, first_failure.exit_code, f"{where} {how}"
+        return Verdict(JobState.FAILED, first_failure.exit_code, f"{where} {how}")
     if launcher_code:
         code = SIGNAL_BASE - launcher_code if launcher_code < 0 else launcher_code
-        return JobState.FAILED, code, f"the launcher {_ending(launcher_code)} while its ranks ran"
+        return Verdict(JobState.FAILED, code, f"the launcher {_ending(launcher_code)} while its ranks ran")
     if started < np:
-        return JobState.FAILED, FAILED, f"only {started} of {np} ranks started, though the launcher exited with 0"
-    return JobState.SUCCEEDED, OK, "every rank exited with 0"
+        why = f"only {started} of {np} ranks started, though the launcher exited with 0"
+        return Verdict(JobState.FAILED, FAILED, why)
+    return Verdict(JobState.SUCCEEDED, OK, "every rank exited with 0")
 
 
 def explained(reason: str, started: int, findings: Sequence[Finding], last_words: str) -> str:

@@ -9,6 +9,7 @@ from taco_launch.agent.guards import GUARD_SECONDS, Guards, Note
 from taco_launch.agent.links import KILLED, Link, RemoteLink
 from taco_launch.errors import FAILED
 from taco_launch.model.jobs import JobState
+from taco_launch.state import Verdict
 
 # So long a guard has to hear that a job is over which has never begun; seconds.
 _A_MOMENT = 3.0
@@ -67,10 +68,10 @@ def clear(links: Sequence[RemoteLink], agent: str, folder: JobFolder, mark: str)
     return words + recovery.clear(silent, agent, folder, mark, _SILENT_SECONDS)
 
 
-def end_of(link: Link, here: Link) -> Tuple[JobState, int, str]:
+def end_of(link: Link, here: Link) -> Verdict:
     """Say how a job ends whose guard is gone."""
     if link is here:
-        return JobState.FAILED, FAILED, link.gone
+        return Verdict(JobState.FAILED, FAILED, link.gone)
     if link.gone == KILLED:
-        return JobState.FAILED, FAILED, f"its guard on {link.name} was killed"
-    return JobState.LOST, FAILED, f"host {link.name} lost: {link.gone}"
+        return Verdict(JobState.FAILED, FAILED, f"its guard on {link.name} was killed")
+    return Verdict(JobState.LOST, FAILED, f"host {link.name} lost: {link.gone}")

@@ -28,7 +28,7 @@ class End(NamedTuple):
     started: Mapping[int, str]
     failures: Tuple[RankEnd, ...]
     code: int
-    cut_short: Optional[Tuple[JobState, int, str]]
+    cut_short: Optional[state.Verdict]
     lost_host: str
     here: str
     notes: Tuple[str, ...]
@@ -39,7 +39,8 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: End) -
     """Append the event; `folder` is that of the attempt. What the caller brought is removed with the last one."""
     failure = state.culprit(_blamed(folder, end.failures), end.code)
     each = spec.procs_per_gpu
-    job_state, code, reason = state.verdict(end.np, len(end.started), failure, end.code, end.cut_short, each)
+    verdict = state.verdict(end.np, len(end.started), failure, end.code, end.cut_short, each)
+    job_state, code, reason = verdict[:3]
     told: Optional[Told] = None
     if job_state is JobState.FAILED:
         from taco_launch.agent import why  # noqa: PLC0415
@@ -69,13 +70,13 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: End) -
     again = state.retry(spec.policy, records.record(folder), job_state, code, host, hung=end.hung)
     if again is not None:
         lost = end.lost_host if job_state is JobState.LOST else ""
-        more = {"delay": again.delay, "left_out": again.left_out, "lost": lost, "exit_code": code}
+        more: Dict[str, Any] = {"delay": again.delay, "left_out": again.left_out, "lost": lost, "exit_code": code}
         events.add(state.RESTARTING, reason, **data, **more)
         return
     if told is not None and told.findings:
         data["findings"] = to_json(told.findings)
     folder.caller.unlink(missing_ok=True)
-    records.ended(events, job_state, code, reason, **data)
+    records.ended(events, job_state, code, reason, hint=verdict.hint, **data)
 
 
 def _blamed(folder: JobFolder, failures: Tuple[RankEnd, ...]) -> Tuple[RankEnd, ...]:

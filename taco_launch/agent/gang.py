@@ -170,11 +170,11 @@ class Gang(Guards):
                     if self.link(host.name) is link and (link.name == host.name or self._spec.is_here(host)):
                         self._note_free(host, told["occupancy"])
             elif link is self.here:
-                raise HostError(told["error"])
+                raise HostError(told["error"], told.get("hint"))
             else:
                 link.close()
                 self.links.remove(link)
-                self._unusable[link.name] = told["error"].split("\n")[0]
+                self._unusable[link.name] = told["error"]
 
     def _probe(self, links: Sequence[Link]) -> None:
         """Have hosts looked at that were not yet: each guard goes on with its other work."""

@@ -263,7 +263,7 @@ class _Guard:
         try:
             slots = occupancy.Slots(self._place, self._folder.path.parent, message["size"], message["gpus"])
         except HostError as error:
-            return {"error": f"{error.message}\nhint: {error.hint}"}
+            return {"error": error.message, "hint": error.hint}
         self._slots = slots
         found = facts.host_with(slots.uuids) if message["look"] else facts.cpus()
         told = to_json(slots.look_thoroughly(before_taking=True))

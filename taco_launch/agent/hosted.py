@@ -14,7 +14,7 @@ from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.model.plans import LaunchPlan
 
 # What has failed, "" where nothing has; and where that settles how the job ends, its state, exit code and reason.
-Failure = Tuple[str, Optional[Tuple[JobState, int, str]]]
+Failure = Tuple[str, Optional[state.Verdict]]
 
 
 class HostCommands:
@@ -70,7 +70,7 @@ class HostCommands:
         code = self._codes[self.failed_on]
         code = SIGNAL_BASE - code if code < 0 else code
         why = f"{self._spec.launcher} on {self.failed_on} {state.ending(code)}"
-        return why, (JobState.FAILED, code, f"{why} while its ranks ran") if self._ranks.started else None
+        return why, state.Verdict(JobState.FAILED, code, f"{why} while its ranks ran") if self._ranks.started else None
 
     def poll(self) -> Optional[int]:
         """Give the code of them all when the last has ended; -n for signal n."""

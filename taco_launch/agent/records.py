@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
@@ -19,6 +20,7 @@ SCHEMA = 1
 # A rank, who is root in its container, can write to its job's folder.
 _MOST_BYTES = 1 << 26
 _RESERVE_BYTES = 1 << 16
+_OLD_HINT = "\nhint: "
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -101,9 +103,9 @@ class Events:
         # A line that a crash or a full disk cut short is ended first.
         self._pending = b"\n" if size and os.pread(self._file, 1, size - 1) != b"\n" else b""
 
-    def add(self, kind: str, reason: str = "", **data: Any) -> None:
+    def add(self, kind: str, reason: str = "", *, hint: str = "", **data: Any) -> None:
         """Append an event with the present time. On a full disk it is kept in memory for `flush`."""
-        event = Event(time.time(), kind, reason, data)
+        event = Event(time.time(), kind, reason, data, hint)
         self._pending += json.dumps({"schema": SCHEMA, **to_json(event)}).encode("ascii") + b"\n"
         self.flush()
 
@@ -121,9 +123,9 @@ class Events:
         return True
 
 
-def ended(events: Events, end: JobState, exit_code: int, reason: str, **data: Any) -> bool:
+def ended(events: Events, end: JobState, exit_code: int, reason: str, *, hint: str = "", **data: Any) -> bool:
     """Append a job's end; False where the disk is too full even for that."""
-    events.add(state.ENDED, reason, state=end.value, exit_code=exit_code, **data)
+    events.add(state.ENDED, reason, hint=hint, state=end.value, exit_code=exit_code, **data)
     return events.flush()
 
 
@@ -143,7 +145,11 @@ def read_events(folder: JobFolder) -> List[Event]:
 def _parsed(line: bytes) -> Optional[Event]:
     try:
         data = codec.load(line)
-        return from_json(Event, data) if data["schema"] == SCHEMA else None
+        if data["schema"] != SCHEMA:
+            return None
+        event = from_json(Event, data)
+        reason, begins, hint = event.reason.partition(_OLD_HINT)  # as agents before wrote both
+        return replace(event, reason=reason, hint=hint) if begins else event
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -54,7 +54,7 @@ def _make(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> JobFolder:
         draft.agent.symlink_to(agent)
         records.write_spec(draft, spec)
         records.write_json(draft.caller, caller)
-        suspend = {"suspend": True} if spec.policy.suspend else {}
+        suspend: Dict[str, Any] = {"suspend": True} if spec.policy.suspend else {}
         why = "submitted to wait until it is resumed" if suspend else state.FOR_SLOTS
         records.Events(draft).add(state.SUBMITTED, why, id=os.urandom(16).hex(), **suspend)
         jobs.mark(spec.name)

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 from taco_launch import state
 from taco_launch.agent import disband, ending, facts, logs, processes, program, records, recovery, start, wake
@@ -30,6 +30,7 @@ from taco_launch.launch.needs import needs
 from taco_launch.model.codec import to_json
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import CleanUp, HostRanks, JobSpec, JobState
+from taco_launch.state import Verdict
 
 # So long a launcher may take to end when all ranks have, as mpirun ends its daemons on other hosts.
 _LINGER_SECONDS = 10.0
@@ -75,7 +76,7 @@ class _Supervisor:
         self._orphans = Orphans(guard_process, self._gang)
         self._launcher: Optional[start.Launcher] = None
         self._no_place: Optional[Union[PlacementError, UnusableError]] = None
-        self._cut_short: Optional[Tuple[JobState, int, str]] = None
+        self._cut_short: Optional[Verdict] = None
         self._lost_host = ""
         self._kill_at: Optional[float] = None
         self._released = False
@@ -101,9 +102,9 @@ class _Supervisor:
             if self._waits_after(error):
                 self._no_place = error
             else:
-                self._cut_short = (JobState.FAILED, error.exit_code, _told(error))
+                self._cut_short = Verdict(JobState.FAILED, error.exit_code, error.message, error.hint or "")
         except TacoLaunchError as error:
-            self._cut_short = self._cut_short or (JobState.FAILED, NO_JOB, _told(error))
+            self._cut_short = self._cut_short or Verdict(JobState.FAILED, NO_JOB, error.message, error.hint or "")
         self._finish()
 
     def _waits_after(self, error: Union[PlacementError, UnusableError]) -> bool:
@@ -120,9 +121,9 @@ class _Supervisor:
 
     def _stop(self, by: str, number: int, grace: Optional[float] = None) -> None:
         """End the job before its time: TERM now, KILL after the grace time. A second call can only shorten it."""
-        if self._cut_short is None or self._cut_short[0] is JobState.SUSPENDED:
+        if self._cut_short is None or self._cut_short.state is JobState.SUSPENDED:
             begins = self._cut_short is None
-            self._cut_short = (JobState.CANCELLED, SIGNAL_BASE + number, f"stopped by {by}")
+            self._cut_short = Verdict(JobState.CANCELLED, SIGNAL_BASE + number, f"stopped by {by}")
             if begins:
                 self._terminate(f"stopped by {by}")
         if grace is not None and self._kill_at is not None:
@@ -138,7 +139,7 @@ class _Supervisor:
         suspend = None if self._cut_short is not None else records.read_json(self._folder.suspend)
         if suspend is not None:
             why = f"suspended by {suspend['by']}"
-            self._cut_short = (JobState.SUSPENDED, SIGNAL_BASE + signal.SIGTERM, why)
+            self._cut_short = Verdict(JobState.SUSPENDED, SIGNAL_BASE + signal.SIGTERM, why)
             self._terminate(why)
 
     # -- start
@@ -146,7 +147,7 @@ class _Supervisor:
     def _hear_early(self) -> None:
         self._hear()
         if self._cut_short is not None:
-            raise TacoLaunchError(self._cut_short[2])  # which ends the start
+            raise TacoLaunchError(self._cut_short.reason)  # which ends the start
 
     def _launch(self) -> None:
         spec = self._spec
@@ -229,7 +230,7 @@ class _Supervisor:
         self._hear()
         why = "" if self._cut_short is not None else self._limits.over(now - begin)
         if why:
-            self._cut_short = (JobState.FAILED, DEADLINE, why)
+            self._cut_short = Verdict(JobState.FAILED, DEADLINE, why)
             self._terminate(why)
         if self._kill_at is None and self._cut_short is None:
             why, self._cut_short = start.failure(self._launcher)
@@ -255,7 +256,7 @@ class _Supervisor:
             self._look_at = now + HEARTBEAT_SECONDS
             if not self._folder.path.is_dir() and self._cut_short is None:
                 why = "somebody removed its folder"
-                self._cut_short = (JobState.CANCELLED, SIGNAL_BASE + signal.SIGTERM, why)
+                self._cut_short = Verdict(JobState.CANCELLED, SIGNAL_BASE + signal.SIGTERM, why)
                 self._terminate(why)
 
     def _terminate(self, why: str) -> None:
@@ -274,7 +275,7 @@ class _Supervisor:
             reason = message["reason"]
             if link is not self._gang.here:
                 reason = reason.replace("its guard", f"its guard on {link.name}", 1)
-            self._cut_short = (JobState.FAILED, FAILED, reason)
+            self._cut_short = Verdict(JobState.FAILED, FAILED, reason)
         else:
             self._limits.note(link.name, message)
             self._ranks.note(link, message, blame=self._cut_short is None)
@@ -305,8 +306,8 @@ class _Supervisor:
         )
         if self._no_place is not None and self._cut_short is None:
             self._events.add(state.WAITING, state.FOR_SLOTS, hosts=self._no_place.reasons)
-        elif self._cut_short is not None and self._cut_short[0] is JobState.SUSPENDED:
-            self._events.add(state.SUSPENDED, "; ".join(filter(None, (self._cut_short[2], *notes))))
+        elif self._cut_short is not None and self._cut_short.state is JobState.SUSPENDED:
+            self._events.add(state.SUSPENDED, "; ".join(filter(None, (self._cut_short.reason, *notes))))
             self._folder.suspend.unlink(missing_ok=True)
         else:
             ranks, here = self._ranks, start.failed_on(self._launcher) or self._gang.here.name
@@ -387,7 +388,3 @@ class _Supervisor:
 
     def _reap(self) -> None:
         self._orphans.reap(None if self._launcher is None else self._launcher.pid)
-
-
-def _told(error: TacoLaunchError) -> str:
-    return f"{error.message}\nhint: {error.hint}" if error.hint else error.message

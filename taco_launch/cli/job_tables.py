@@ -174,7 +174,7 @@ def _why(job: "Job") -> list[tuple[str, str]]:
     code = [] if record.exit_code is None else [("EXIT CODE", str(record.exit_code))]
     findings = [(name.upper(), text) for name, text in told(record)]
     return [
-        ("REASON", record.reason),
+        ("REASON", "\nhint: ".join(filter(None, (record.reason, record.hint)))),
         *findings,
         *code,
         ("ATTEMPT", _attempt(job)),

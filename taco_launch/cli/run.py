@@ -151,8 +151,7 @@ def _require_started(job: "Job") -> None:
     """Make an error of a job that ended before its ranks could start, with its reason and code."""
     record = job.record
     if record.state.is_terminal and record.started is None and record.exit_code:
-        message, _, hint = record.reason.partition("\nhint: ")
-        error = TacoLaunchError(f"job {job.spec.name}: {message}", hint or None)
+        error = TacoLaunchError(f"job {job.spec.name}: {record.reason}", record.hint or None)
         error.exit_code = record.exit_code
         raise error
 

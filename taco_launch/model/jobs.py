@@ -164,12 +164,16 @@ _TERMINAL = frozenset((JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, 
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened to a job; `time` is seconds since the epoch, `data` what the kind of event carries."""
+    """One thing that happened to a job; `time` is seconds since the epoch, `data` what the kind of event carries.
+
+    `hint` says what to type next, where the reason is an error that has one.
+    """
 
     time: float
     kind: str
     reason: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
+    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -232,7 +236,7 @@ class JobRecord:
     """A job as every command sees it: the fold of its events.
 
     Times are seconds since the epoch, None where it has not come to that. `reason` says in words why the job is where
-    it is. `exit_code` is the job's own, None until the end; 125 means that no rank ever ran. `line` is its mpirun line,
+    it is, `hint` what to type next. `exit_code` is the job's own, None until the end; 125 means that no rank ever ran. `line` is its mpirun line,
     `warnings` what there is to know of that. `findings` is what the logs of a failed job tell of the failure, in the
     log of the launcher or of the rank to blame.
 
@@ -267,6 +271,7 @@ class JobRecord:
     transitions: Tuple[Transition, ...] = ()
     admitted: bool = False
     stalled: Optional[Stall] = None
+    hint: str = ""
 
     @property
     def first_start(self) -> Optional[float]:

@@ -9,12 +9,10 @@ from taco_launch.frozen import dataclass
 from taco_launch.model.jobs import LATEST, LAUNCHERS, JobRecord, JobSpec, JobState
 from taco_launch.model.slots import is_gpu
 
-_HINT = "\nhint: "
-
 
 @dataclass(frozen=True)
 class JobRow:
-    """One job; times are seconds since the epoch, as in the record, and so is `reason`, but for its hint.
+    """One job; times are seconds since the epoch, as in the record, and so is `reason`.
 
     `waited` is how many seconds it took from its submission to its first start, None where it never began. `requested`
     is how many slots it asks for, None where its hosts' own facts say that; `allocated` how many it has at this moment.
@@ -68,7 +66,7 @@ def row_of(spec: JobSpec, record: JobRecord) -> JobRow:
         name=spec.name,
         id=record.id,
         state=record.state,
-        reason=record.reason.partition(_HINT)[0],
+        reason=record.reason,
         launcher=spec.launcher,
         queue=spec.policy.queue,
         priority=spec.policy.priority,

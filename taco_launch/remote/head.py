@@ -18,7 +18,6 @@ from taco_launch.remote.local import Local
 from taco_launch.remote.seat import Seat
 from taco_launch.remote.transport import Transport
 
-_HINT = "\nhint: "
 # What a host may answer, since it may be anybody's by now. Logs are followed in frames, and only one is kept at a time.
 _ANSWER_BYTES = 1 << 25
 _FRAME_BYTES = 1 << 23
@@ -168,9 +167,8 @@ class Head:
         """Have a job's hints and warnings say what to type here."""
         record = job["record"]
         for entry in (record, *job.get("events", ())):
-            reason, begins, hint = entry.get("reason", "").partition(_HINT)
-            if begins:
-                entry["reason"] = reason + begins + as_typed(hint, self.typed)
+            if entry.get("hint"):
+                entry["hint"] = as_typed(entry["hint"], self.typed)
         if record.get("warnings"):
             record["warnings"] = [as_typed(warning, self.typed) for warning in record["warnings"]]
 

@@ -181,11 +181,12 @@ HINTED = {
     "record": {
         "id": "1",
         "state": "FAILED",
-        "reason": "4 ranks do not fit; taco-launch list\nhint: see who runs what: taco-launch list",
+        "reason": "4 ranks do not fit; taco-launch list",
+        "hint": "see who runs what: taco-launch list",
         "warnings": ["no RDMA (taco-launch facts --only rdma tells)", "taco-launch -i FILE setup --only peermem does"],
     },
     "events": [
-        {"time": 1.0, "kind": "ended", "reason": "x\nhint: taco-launch setup --check"},
+        {"time": 1.0, "kind": "ended", "reason": "x", "hint": "taco-launch setup --check"},
         {"time": 1.0, "kind": "placed", "reason": "y"},
     ],
 }
@@ -197,11 +198,11 @@ def test_all_that_a_job_says_to_type_has_the_inventory_in_it(installed: Path, ty
     head.typed = typed
     job = head.call("get")[0]["job"]
     record, events = job.record, job.events
-    assert record.reason == f"4 ranks do not fit; taco-launch list\nhint: see who runs what: taco-launch {file}list"
+    assert record.reason == "4 ranks do not fit; taco-launch list"
+    assert record.hint == f"see who runs what: taco-launch {file}list"
     assert record.warnings[0] == f"no RDMA (taco-launch {file}facts --only rdma tells)"
     assert record.warnings[1] == f"taco-launch {file or '-i FILE '}setup --only peermem does"
-    assert events[0].reason == f"x\nhint: taco-launch {file}setup --check"
-    assert events[1].reason == "y"
+    assert [(event.reason, event.hint) for event in events] == [("x", f"taco-launch {file}setup --check"), ("y", "")]
 
 
 def test_an_agent_of_this_machine_that_never_answers(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

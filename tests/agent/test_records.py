@@ -135,6 +135,14 @@ def test_a_line_that_was_cut_short_is_passed_over(missing: int) -> None:
         assert records.record(folder).state is JobState.LOST
 
 
+def test_an_agent_before_wrote_the_hint_behind_the_reason(folder: JobFolder) -> None:
+    events = Events(folder)
+    events.add("ended", "it does not fit\nhint: ask for less")
+    events.add("ended", "it does not fit", hint="ask for less")
+    found = [(event.reason, event.hint) for event in records.read_events(folder)]
+    assert found == [("it does not fit", "ask for less")] * 2
+
+
 def test_lines_that_are_no_events_of_ours_are_passed_over(folder: JobFolder) -> None:
     events = Events(folder)
     events.add(state.SUBMITTED, id="a1")

@@ -16,7 +16,7 @@ from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.remote.answers import Job as Answer
 from tests.backend.fake import FakeBackend
 
-ENVIRON = {"PATH": "/usr/bin", "HOME": "/nowhere"}
+ENVIRON = {"PATH": "/usr/bin", "HOME": "/dev/null"}  # nothing is kept there
 TWO = 'cluster: c\nhosts: {gpu1: {slots: 2}, gpu2: {slots: 2}}\nnetwork: {interface: eth0}\nversions: {openmpi: "4.1.4"}\ncontainer: {image: train:1}\n'
 
 

@@ -54,7 +54,7 @@ def row(name: str, np: int, state: JobState, ago: float, **record: Any) -> JobRo
 ROWS = (
     row("dist", 3, JobState.RUNNING, 29, shares=GPUS),
     row("small", 1, JobState.SUCCEEDED, 46 * 60, shares=GPUS[:1], exit_code=0),
-    row("night", 2, JobState.FAILED, 14 * 3600, shares=GPUS[1:], exit_code=3, reason="a\nb\nhint: c"),
+    row("night", 2, JobState.FAILED, 14 * 3600, shares=GPUS[1:], exit_code=3, reason="a\nb", hint="c"),
     row("next", 1, JobState.QUEUED, 3),
 )
 

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taco_launch.agent import protocol
+from taco_launch.api import Cluster
 from taco_launch.backend.agent import AgentBackend
 from taco_launch.cli.main import cli
 from taco_launch.cli.options import Settings
@@ -90,8 +91,8 @@ def answered(words: tuple[str, ...], frames: list[Any]) -> Result:
     head = Head(Spoken(frames), seat)  # type: ignore[arg-type]
 
     class Evil(Settings):
-        def backend(self, _access: object = None) -> AgentBackend:
-            return AgentBackend(head)
+        def cluster(self, _access: object = None) -> Cluster:
+            return Cluster(backend=AgentBackend(head))
 
     return CliRunner().invoke(cli, words, standalone_mode=False, obj=Evil())
 

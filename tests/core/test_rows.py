@@ -59,7 +59,7 @@ def test_how_long_it_waited() -> None:
 
 
 def test_a_row_comes_back_from_json() -> None:
-    row = row_of(SPEC, record(JobState.FAILED, reason="naïve \udcff\nhint: x", exit_code=3, ended=7.5))
+    row = row_of(SPEC, record(JobState.FAILED, reason="naïve \udcff", hint="x", exit_code=3, ended=7.5))
     assert row.reason == "naïve \udcff"
     assert decoded(json.loads(json.dumps(encoded(row)))) == row
 

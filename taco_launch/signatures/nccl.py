@@ -103,6 +103,14 @@ NCCL = (
         r"Error: network (?P<name>\S+) not found",
     ),
     Signature(
+        "shm-denied",
+        ("shm_open failed : Permission denied", "shm_open to", "creating shared memory segment"),
+        "The user of the ranks may not write to /dev/shm on {host}.",
+        "ls -ld /dev/shm there: it has to be drwxrwxrwt (chmod 1777 /dev/shm).",
+        r"shm_open (?:failed ?|to \S+ failed)[^\r\n]*Permission denied"
+        r"|creating shared memory segment [^\r\n]*error: Permission denied",
+    ),
+    Signature(
         "shm-too-small",
         (
             "dev/shm",
@@ -114,9 +122,10 @@ NCCL = (
         "df -h /dev/shm where the ranks run. A container: docker run --shm-size=32g (shm_size in the inventory; 64 MB is "
         "docker's default), or --ipc=host. The host: mount -o remount,size=32g /dev/shm, and remove what was left in it. "
         "Without it: fewer data loader workers.",
-        r"Error while creating shared memory segment /dev/shm/\S+ \(size \d+\)(?!, error: (?!No space left))"
+        r"Error while creating shared memory segment (?:/dev/shm/)?\S+ \(size \d+\)(?!, error: (?!No space left))"
         r"|shm\w*\.(?:h|cc):\d+ [^\r\n]*fallocate failed|failed to extend /dev/shm|(?:posix_)?fallocate[^\r\n]*/dev/shm|/dev/shm[^\r\n]*No space left"
         r"|No space left[^\r\n]*/dev/shm|insufficient shared memory|out of shared memory",
+        unless=("shm-denied",),
     ),
     Signature(
         "cuda-driver-old",

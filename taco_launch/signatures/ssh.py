@@ -55,8 +55,8 @@ SSH = (
         "When you know why it changed: ssh-keygen -R [[known?'{known}'||HOST (of a port other than 22: '[HOST]:PORT')]][[file? -f {file}]], then ssh to it once and check the "
         "fingerprint.",
         r"REMOTE HOST IDENTIFICATION HAS CHANGED"
-        r"(?=(?:[\s\S]{0,1200}?Offending \S+ key in (?P<file>\S+):\d+)?)"
-        r"(?=(?:[\s\S]{0,1500}?Host key for (?P<known>(?P<host>\S+)) has changed)?)",
+        r"(?=(?:[\s\S]{0,1200}?Offending (?:\S+ )?key in (?P<file>\S+):\d+)?)"
+        r"(?=(?:[\s\S]{0,1500}?[Hh]ost key for (?P<known>(?P<host>\S+)) has changed)?)",
         lines=16,
     ),
     Signature(

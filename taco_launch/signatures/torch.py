@@ -20,6 +20,15 @@ TORCH = (
         survived=True,
     ),
     Signature(
+        "torch-store-port-in-use",
+        ("failed to listen on any local network address",),
+        "The port of rank 0's store (MASTER_PORT) is taken on {host}, at all of its addresses: by another job, or by a rank that was "
+        "told that it is rank 0, too.",
+        "See by what: ss -ltnp on {host}. A job of before may still run there; else give another MASTER_PORT. Under torchrun, "
+        "leave --rank, --local_rank and RANK to it.",
+        unless=("port-in-use",),
+    ),
+    Signature(
         "torch-master-unreachable",
         ("The client socket has", "TCP client failed to connect"),
         "A rank could not reach rank 0's port {port} at {host}: it has not started, its name means another address there, "
@@ -63,7 +72,7 @@ TORCH = (
         "and torchfrtrace compares them.",
         r"collective operation timeout: (?P<what>\w+\((?:\([^()\r\n]*\)|[^()\r\n]){0,200}\)?)",
         kind=Kind.ECHO,
-        unless=("torch-collectives-differ",),
+        unless=("torch-collectives-differ", "torch-ranks-apart"),
     ),
     Signature(
         "torch-watchdog-stuck",
@@ -74,6 +83,17 @@ TORCH = (
         r"watchdog got stuck for (?P<seconds>\d+) seconds|Heartbeat monitor timed out|detected no heartbeat",
         kind=Kind.ECHO,
         unless=("torch-collective-timeout",),
+    ),
+    Signature(
+        "torch-ranks-apart",
+        ("Watchdog caught collective operation timeout",),
+        "The ranks are not at the same place: rank {rank} waits in collective number {number}, rank {other} in {theirs}.",
+        "Every rank has to call the same collectives as often as the others: as many batches on each (drop_last=True, or "
+        "join()), none under if rank == 0. Where a checkpoint or an evaluation took one rank aside, look there first.",
+        r"\[Rank (?P<rank>\d+)\] Watchdog caught[^\r\n]{0,200}SeqNum=(?P<number>(?P<head>\d{0,12}?)\d{1,3}),"
+        r"[\s\S]{1,6000}?\[Rank (?!(?P=rank)\])(?P<other>\d+)\] Watchdog caught[^\r\n]{0,200}"
+        r"SeqNum=(?!(?P=head)\d{1,3},)(?P<theirs>\d+),",
+        lines=60,
     ),
     Signature(
         "torch-collectives-differ",

@@ -13,10 +13,11 @@ TRAINING = (
         "horovod-stalled",
         ("submitted to be reduced, gathered or broadcasted by subset of ranks",),
         "[[rank?Rank {rank} has not come to the collective {tensor}, in which others wait; the lines below this one name "
-        "all that are missing]][[ready?Only rank {ready} has come to the collective {tensor}, and waits for all others]]"
+        "all that are missing]][[ready?Of all ranks only {ready} "
+        "came to the collective {tensor}, and wait for the others]]"
         "[[tensor?||Some ranks have not come to a collective in which the others wait]].",
-        "See what it does: its log, or py-spy dump --pid PID. A rank that has failed, waits for data or does other steps "
-        "than the rest holds them all up.",
+        "See what the rank that is missing does[[ready? (one that is not in that list)]]: its log, or py-spy dump --pid PID. "
+        "A rank that has failed, waits for data or does other steps than the rest holds them all up.",
         r"by subset of ranks(?:[\s\S]{0,500}?(?:Missing ranks:\s+(?P<rank>\d+)!?: \[(?P<tensor>[^\],\s]+)"
         r"|Stalled ops:\s*(?P<tensor2>\S+) \[(?:missing ranks: (?P<rank2>\d+)|ready ranks: (?P<ready>\d+(?:, \d+)*))))?",
         kind=Kind.ECHO,
@@ -105,6 +106,15 @@ TRAINING = (
         "all ranks of a host use GPU 0.",
         # TensorFlow warns when a part of the memory that it would like to have is not free, and goes on.
         r"^(?!.*failed to allocate .* from device: |.*OOM when allocating tensor.*device:CPU)",
+    ),
+    Signature(
+        "cuda-memory-asked",
+        ("failed to allocate ",),
+        "A GPU of {host} has less free memory than TensorFlow asked for: most often a second rank, or an older job, is on it.",
+        "nvidia-smi on {host} names who has memory. One rank per GPU (tf.config.set_visible_devices by hvd.local_rank()), and "
+        "TF_FORCE_GPU_ALLOW_GROWTH=true.",
+        r"failed to allocate [^\r\n]* from device: CUDA_ERROR_OUT_OF_MEMORY",
+        at_end=r"failed to allocate |(?i:killed|terminat|abort)",  # TensorFlow may go on with less
     ),
     Signature(
         "cuda-library-start",
@@ -276,12 +286,22 @@ TRAINING = (
         survived=True,
     ),
     Signature(
+        "nccl-other-build",
+        ("undefined symbol: nccl", "undefined symbol: pnccl"),
+        "The program on {host} finds another NCCL than it was built with: that has no {what}.",
+        "See which libnccl is loaded: ldd on the library that the line names, echo $LD_LIBRARY_PATH, pip list | grep nccl. Have one "
+        "only: the one of torch (nvidia-nccl-cu12 or the like) before any other of LD_LIBRARY_PATH.",
+        r"undefined symbol: (?P<what>p?nccl\w+)",
+        survived=True,
+    ),
+    Signature(
         "library-too-old",
         ("' not found (required by", "undefined symbol: "),
         "Libraries on {host} do not fit each other: {what} is missing.",
         "The program was built against other versions. Build or install it where the ranks run (in a container: in the "
         "image).",
         r"version `(?P<what>[^']+)' not found|undefined symbol: (?P<what2>\S+)",
+        unless=("nccl-other-build",),
         survived=True,
     ),
     Signature(
@@ -335,5 +355,22 @@ TRAINING = (
         r"Fatal Python error: (?P<why>[^\r\n]*[^\s.])",
         kind=Kind.OUTCOME,
         unless=("gloo-no-interface", "gloo-connect", "gloo-loopback"),
+    ),
+    Signature(
+        "deepspeed-rank-killed",
+        ("exits with return code = -9",),
+        "DeepSpeed's launcher on {host} says that a rank was killed (signal 9), most often because the host's memory was used up.",
+        "dmesg -T | grep -i -E 'out of memory|oom' on {host}. Fewer data loader workers, less offloaded to the CPU "
+        "(offload_optimizer, offload_param), or more memory.",
+        kind=Kind.OUTCOME,
+    ),
+    Signature(
+        "deepspeed-rank-crashed",
+        ("exits with return code = -",),
+        "DeepSpeed's launcher on {host} says that a rank crashed (signal {signal}).",
+        "Signal 11 is a segmentation fault, 7 a bus error (/dev/shm full), 6 an abort, whose reason stands above, 4 a library built for "
+        "another CPU. For a stack in Python: PYTHONFAULTHANDLER=1. A library built for another CUDA, NCCL or torch does this.",
+        r"exits with return code = -(?P<signal>(?!9\b)\d{1,2})\b",
+        kind=Kind.OUTCOME,
     ),
 )

@@ -7,7 +7,8 @@ any user. So nothing is ended by the word of a record: leftovers.py has what thi
     uid                          the owner of the file, which has to be the one in its name; what the content says of it
                                  is not read
     id                           it limits which processes of the record's user may be left, for who may see that
-    since                        a finite time that is not in the future: how old a process of that user has to be
+    since                        a finite time that is not in the future: how old a process of that user has to be, but
+                                 not older than the record itself
     job, cluster                 as words to show; `job` by the rule for names
     owner                        of root's records (a container's processes are root's), else it is the file's owner
 """
@@ -43,7 +44,7 @@ class Holder:
     """A job, as its guard has written it.
 
     `id` is its mark, `since` when it took the slot (seconds since the epoch). `uid` is the user that its processes run as,
-    `pid` that of its guard, which has the lock; both -1 where they are not known.
+    `pid` that of its guard, which has the lock; both -1 where they are not known. `written` is when its file was.
     """
 
     job: str
@@ -53,6 +54,7 @@ class Holder:
     owner: str = ""
     uid: int = -1
     pid: int = -1
+    written: float = 0.0
 
     @property
     def shown(self) -> SlotHolder:
@@ -129,7 +131,7 @@ def _read(path: Path, uid: int) -> Optional[Holder]:
     if holder is None or not _is_plausible(holder):
         return None
     owner = _shown(holder.owner) if uid == 0 else untrusted.user_name(uid)
-    return replace(holder, uid=uid, cluster=_shown(holder.cluster), owner=owner)
+    return replace(holder, uid=uid, written=about.st_ctime, cluster=_shown(holder.cluster), owner=owner)
 
 
 def _is_plausible(holder: Holder) -> bool:

@@ -29,6 +29,7 @@ _PORT = "port-"
 # So long a GPU's memory may take to be free once its processes are gone; seconds.
 _SETTLE_SECONDS = 10.0
 _PAUSE_SECONDS = 0.5
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 # Who fills the folder is seen long before.
 _MOST_ENTRIES = 1 << 16
 
@@ -53,7 +54,7 @@ class Leases:
         """Hold none yet; `jobs` is the folder of this user's jobs."""
         self._folder = folder
         self._own = leftovers.OwnSlots(jobs, folder)
-        self._held: Dict[str, int] = {}
+        self._held: Dict[str, Tuple[int, ...]] = {}
         self._use: Optional[Mapping[str, gpus.Use]] = None
         self.refused: Dict[str, str] = {}  # of the last try, besides those that are locked: slot, why
 
@@ -77,18 +78,18 @@ class Leases:
             return tuple(self._held)
         self._use, self.refused = use, {}
         wanted = count + len(ports)
-        taken: Dict[str, int] = {}
+        taken: Dict[str, Tuple[int, ...]] = {}
         try:
             _make(self._folder)
             for number, name in enumerate((*map(port_name, ports), *names)):
                 if len(taken) == wanted or (number >= len(ports) and len(taken) < len(ports)):
                     break
-                file = self._lock(name)
-                if file is not None:
-                    taken[name] = file
+                files = self._lock(name)
+                if files:
+                    taken[name] = files
                     self._look_into(name, holder)
                     if name in self.refused:
-                        os.close(taken.pop(name))
+                        _close(taken.pop(name))
                 if number < len(ports) and name not in taken:
                     self.refused.setdefault(name, "another job has it")
             if len(taken) == wanted:
@@ -99,8 +100,8 @@ class Leases:
         except OSError as error:
             raise _no_leases(self._folder, error) from None
         finally:
-            for file in taken.values():
-                os.close(file)
+            for files in taken.values():
+                _close(files)
         return tuple(self._held)
 
     def is_leased(self, port: int) -> bool:
@@ -124,22 +125,43 @@ class Leases:
 
     def release(self, *, gone: bool) -> None:
         """Let all go; `gone` says that nothing is left of the holder."""
-        for name, file in self._held.items():
+        for name, files in self._held.items():
             if gone:
                 self._own.remove(name)
                 holders.remove(self._folder, name)
             if gone and name.startswith(_PORT):  # there may be as many as there are ports
                 with contextlib.suppress(OSError):  # another user has made it
                     (self._folder / name).unlink()
-            os.close(file)
+            _close(files)
         self._held = {}
 
-    def _lock(self, name: str) -> Optional[int]:
-        """Lock a slot; None where another has it, or, with the reason noted, where its name is no lease.
+    def _lock(self, name: str) -> Tuple[int, ...]:
+        """Lock a slot for all users and among this user's jobs; none where another job has it, with the reason noted.
 
         Raises:
             OSError: there can be no leases in the folder.
         """
+        own = self._own.lock(name)
+        if own is None:
+            with contextlib.suppress(OSError):
+                shared = self._shared(name)
+                if shared is not None:  # else that says it
+                    os.close(shared)
+                    self.refused[name] = "that another job of this user holds, whose lease somebody has removed"
+            return ()
+        try:
+            shared = self._shared(name)
+        except OSError as error:
+            if not (name.startswith(_PORT) and error.errno in _FULL):
+                os.close(own)
+                raise
+            return (own,)  # somebody has filled the folder; who else wants the port finds it bound
+        if shared is None:
+            os.close(own)
+            return ()
+        return own, shared
+
+    def _shared(self, name: str) -> Optional[int]:
         path = self._folder / name
         try:
             return _locked(path)
@@ -201,7 +223,7 @@ def _no_leases(folder: Path, error: OSError) -> HostError:
         return HostError(
             f"{error.filename}: {why}", "free some space there, or name another folder with TACO_LAUNCH_STATE"
         )
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in _FULL:
         return HostError(f"no leases in {folder}: {why}", f"remove what fills it there: {_fillers(folder)}")
     return HostError(f"no leases in {folder}: {why}", f"name a folder of your own with {VARIABLE}, or run as root")
 
@@ -238,10 +260,18 @@ def _locked(path: Path) -> Optional[int]:
     file = _opened(path)
     with contextlib.suppress(OSError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.geteuid() == 0:  # whoever made it could else remove it while it is held
+            os.fchown(file, 0, 0)
+            os.fchmod(file, 0o666)
         if os.path.samestat(os.fstat(file), path.stat()):  # else somebody removed it in between
             return file
     os.close(file)
     return None
+
+
+def _close(files: Sequence[int]) -> None:
+    for file in files:
+        os.close(file)
 
 
 def _opened(path: Path) -> int:

@@ -5,6 +5,7 @@ The folder of the leases is everybody's, so what stands there ends nothing (hold
 """
 
 import contextlib
+import fcntl
 import os
 import time
 import zlib
@@ -17,6 +18,9 @@ from taco_launch.agent.holders import Holder
 from taco_launch.model import codec
 
 _FOLDER = ".slots"
+LOCK = ".lock"
+# A record is written once all slots of a job on its host are had.
+_WRITTEN_SECONDS = 600.0
 _MOST_BYTES = 1 << 12
 
 
@@ -28,12 +32,31 @@ class Had(NamedTuple):
 
 
 class OwnSlots:
-    """The slots of one folder of leases, as the user who owns a folder of jobs has had them."""
+    """The slots of one folder of leases, as the user who owns a folder of jobs has had them.
+
+    A second lock lies here for each slot. Whoever made the shared one may remove it while a job holds it: without this
+    one, the next job would take what runs there for left over.
+    """
 
     def __init__(self, jobs: Path, leases: Path) -> None:
         """Name the folder; nothing is touched. Hosts that are tried on one machine have leases of their own."""
         self._jobs = jobs
         self._folder = jobs / _FOLDER / f"{zlib.crc32(str(leases).encode('utf-8', 'surrogateescape')):08x}"
+
+    def lock(self, slot: str) -> Optional[int]:
+        """Lock a slot among this user's jobs; None where one of them holds it.
+
+        Raises:
+            OSError: nothing can be written there.
+        """
+        make_private(self._folder)
+        file = untrusted.open_regular(self._folder / f"{slot}{LOCK}", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            return None
+        return file
 
     def write(self, slot: str, job: str, job_id: str) -> None:
         """Note which job has a slot.
@@ -41,7 +64,6 @@ class OwnSlots:
         Raises:
             OSError: nothing can be written there.
         """
-        make_private(self._folder)
         records.write_json(self._folder / slot, {"job": job, "id": job_id})
 
     def read(self, slot: str) -> Optional[Had]:
@@ -91,6 +113,8 @@ def _since(last: Holder) -> List[int]:
     """Return the processes of a job's user that began after it."""
     # What /proc calls the start is counted from the boot, in ticks.
     boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-    begin = int((last.since - boot) * os.sysconf("SC_CLK_TCK"))
+    # Older than the record, it would have others wait for processes that have nothing to do with it.
+    since = max(last.since, last.written - _WRITTEN_SECONDS)
+    begin = int((since - boot) * os.sysconf("SC_CLK_TCK"))
     # The kernel's own threads are root's, in session 0.
     return [entry.pid for entry in processes.of_user(last.uid) if entry.start >= begin and entry.session]

@@ -13,6 +13,7 @@ from typing import List
 from taco_launch.agent import leases, records, wake
 from taco_launch.agent.folders import JobFolder, Jobs, is_name, state_folder
 from taco_launch.errors import TacoLaunchError
+from taco_launch.model.slots import SLOT
 
 # proc(5), /proc/PID/fdinfo: `lock:	1: FLOCK  ADVISORY  WRITE 708 08:01:12345 0 EOF`
 _FLOCK = re.compile(rb"^lock:\s+\d+: FLOCK ", re.MULTILINE)
@@ -44,11 +45,18 @@ def _is_ours(path: Path) -> bool:
     uid = os.geteuid()
     state = state_folder(os.environ, uid)
     if path.parent == leases.place(os.environ, state, root=uid == 0):
-        return True
+        return _is_lease(path)
     folder, jobs = path.parent, Jobs(state)
     if folder == jobs.queue:
         return path.name == wake.LOCK
     return folder.parent == jobs.path and is_name(folder.name) and path == JobFolder(folder).lock and _goes_on(folder)
+
+
+def _is_lease(path: Path) -> bool:
+    """Return whether a path is that of a slot or port, and still a file there: any other can be locked by anybody."""
+    name = path.name
+    kinds = (SLOT, "GPU-", "MIG-", leases.port_name(0)[:-1])
+    return name.startswith(kinds) and "." not in name and path.is_file()
 
 
 def _goes_on(folder: Path) -> bool:

@@ -65,6 +65,10 @@ class Occupancy:
         return replace(self, slots=slots)
 
 
+# How slots without a GPU are called, before their number.
+SLOT = "slot-"
+
+
 def names(uuids: Sequence[str], slots: int) -> Tuple[str, ...]:
     """Name the slots of a host: its GPUs by their UUIDs, in the driver's order, those beyond them `slot-N`."""
     return (*uuids, *(f"slot-{number}" for number in range(len(uuids), slots)))[:slots]

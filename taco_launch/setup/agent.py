@@ -41,7 +41,7 @@ def plan(_host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Probl
         "agent",
         f"install {name}",
         why,
-        scripts.text("agent.sh"),
+        scripts.text("idle.sh") + scripts.text("agent.sh"),
         (paths.STATE, paths.AGENT, name),
         missing,
         expect=lambda facts: with_made(with_files(facts, (file,)), after),

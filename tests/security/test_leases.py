@@ -11,11 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from taco_launch.agent import holders, leases, occupancy, records, roots
+from taco_launch.agent import holders, leases, leftovers, occupancy, processes, records, roots
 from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.holders import Holder
 from taco_launch.agent.leases import Leases
@@ -195,6 +196,52 @@ if kind == "full directory": os.mkdir(name + "/x")
     assert (taken == ("slot-1",)) == (name == "slot-0" and kind != "huge")
     held.release(gone=True)
     assert precious.read_text() == "precious"
+
+
+def test_who_removes_a_lease_has_no_running_job_ended(shared: Path, family: Family) -> None:
+    """The third attack: whoever makes a slot's file first may remove it while root's job holds it."""
+    attack(shared, "for name in ('slot-0', 'slot-1'): open(name, 'w')")
+    runs = family.start(("sleep", "60"), marked=True)
+    victim = Leases(shared, jobs(shared))
+    assert victim.take(SLOTS, 2, Holder("victim", family.job_id, time.time(), pid=os.getpid()), None) == SLOTS
+    assert (shared / "slot-0").stat().st_uid == 0, "root takes the file for its own"
+    for name in SLOTS:  # as root of a container does, who is root there as well
+        (shared / name).unlink()
+    held, taken = take(shared)
+    assert (taken, runs.poll()) == ((), None)
+    assert "whose lease somebody has removed" in held.refused["slot-0"]
+    for each in (victim, held):
+        each.release(gone=True)
+    assert take(shared)[1] == ("slot-0",)
+
+
+def test_a_folder_without_room_refuses_no_port(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third attack: every job leases a new port, whose file is not there before."""
+    take(shared, 2)[0].release(gone=True)
+    make = os.open
+
+    def full(path: object, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_CREAT and str(path).startswith(f"{shared}/"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return make(str(path), flags, mode)
+
+    monkeypatch.setattr(os, "open", full)
+    one, other = Leases(shared, jobs(shared)), Leases(shared, jobs(shared))
+    holder = Holder("mine", "mine", time.time())
+    assert one.take(SLOTS, 1, holder, None, (41000,)) == ("port-41000", "slot-0")
+    assert other.take(SLOTS, 1, replace(holder, id="other"), None, (41000,)) == ()
+    one.release(gone=True)
+    assert other.take(SLOTS, 1, replace(holder, id="other"), None, (41000,)) == ("port-41000", "slot-0")
+    other.release(gone=True)
+
+
+def test_an_old_time_has_nobody_wait_for_old_processes(shared: Path) -> None:
+    """The third attack: `since: 0` in a record of root's is every process of root's."""
+    attack(shared, _WRITE, json.dumps(record(since=0.0)), "slot-0.0")
+    os.chown(shared / "slot-0.0", 0, 0)
+    found = holders.read(shared, SLOTS)["slot-0"][0]
+    assert found.written > time.time() - 60
+    assert len(leftovers._since(replace(found, uid=0))) < len(processes.of_user(0))
 
 
 def test_a_full_folder_keeps_nobody_from_the_slots(shared: Path, family: Family) -> None:

@@ -74,7 +74,15 @@ def test_nothing_to_do_without_one() -> None:
 
 
 def install(state: Path, name: str) -> None:
-    argv = ("sh", "-euc", scripts.text("agent.sh"), "agent.sh", str(state), str(state / "agent"), name)
+    argv = (
+        "sh",
+        "-euc",
+        scripts.text("idle.sh") + scripts.text("agent.sh"),
+        "agent.sh",
+        str(state),
+        str(state / "agent"),
+        name,
+    )
     subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, timeout=20)
 
 

@@ -291,7 +291,7 @@ def test_a_job_that_begins_while_it_is_made_keeps_the_old_one(fakes: Fakes, tmp_
     done = subprocess.run((*fakes.sh, "-euc", text, "setup", *args), env=fakes.env(), timeout=20, check=False)
     assert done.returncode == (1 if busy else 0)
     assert not variables.exists()
-    changes = [each for each in fakes.calls if not each.startswith(("docker container inspect", "mkdir"))]
+    changes = [each for each in fakes.calls if not each.startswith(("docker container inspect", "mkdir", "grep"))]
     made = ["docker create --name taco-launch_hcc --user=0 t:1"]
     assert (
         changes
@@ -306,6 +306,28 @@ def test_a_job_that_begins_while_it_is_made_keeps_the_old_one(fakes: Fakes, tmp_
             2: [*made, "docker rm --force --volumes taco-launch_hcc"],
         }[busy]
     )
+
+
+@pytest.mark.parametrize("fakes", ["dash"], indirect=True)
+@pytest.mark.parametrize("shared", [True, False])
+def test_jobs_that_all_containers_could_write_to_are_put_aside(fakes: Fakes, tmp_path: Path, *, shared: bool) -> None:
+    """As versions before had them: whatever a rank has put there the host's root would obey."""
+    sources = f"{tmp_path}/agent\n{tmp_path}/{'jobs' if shared else 'containers/hcc'}"
+    fakes.make(
+        "docker",
+        f"""case "$*" in *taco-launch_hcc | *create*) exit ;; *Mounts*) printf '{sources}\n' ;; *inspect*) echo hcc ;; esac""",
+    )
+    for name in ("grep", "mkdir"):
+        fakes.make(name, f'exec /bin/{name} "$@"')
+    fakes.make("systemctl")
+    (tmp_path / "jobs/planted").mkdir(parents=True)
+    text = "idle() { :; }\nlook() { :; }\nmake_leases() { :; }\n" + scripts.text("create.sh")
+    places = (f"{tmp_path}/clusters/hcc", f"{tmp_path}/containers/hcc", f"{tmp_path}/env")
+    args = ("taco-launch-hcc", "c.service", "hcc", *places, "t:1", "mpirun", "0", "t:1")
+    argv = (*fakes.sh, "-euc", text.replace("/var/lib/taco-launch", str(tmp_path)), "setup", *args)
+    subprocess.run(argv, env=fakes.env(), timeout=20, check=True)
+    assert (tmp_path / "jobs").exists() != shared
+    assert (tmp_path / "jobs-of-before/planted").exists() == shared
 
 
 @pytest.mark.parametrize("fakes", ["dash"], indirect=True)

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import subprocess
+import time
 from hashlib import sha256
 from pathlib import Path
 
@@ -128,6 +129,30 @@ def test_a_container_that_was_not_finished_goes_too(fakes: Fakes, tmp_path: Path
     assert [*(tmp_path / "state").glob("containers/c/jobs/*")] == ([jobs / "train"] if kept else [])
     assert (tmp_path / "state/containers").exists() == kept
     assert [call for call in fakes.calls if " rm " in call] == [f"docker rm --force --volumes {name}" for name in names]
+
+
+def test_a_link_in_the_place_of_the_jobs_is_not_followed(fakes: Fakes, tmp_path: Path) -> None:
+    """A rank may write there: what it leads to is another cluster's."""
+    for each in (".agents", ".slots"):
+        (tmp_path / "state/containers/other/jobs" / each).mkdir(parents=True)
+    (tmp_path / "state/containers/c").mkdir()
+    (tmp_path / "state/containers/c/jobs").symlink_to(tmp_path / "state/containers/other/jobs")
+    where = (str(tmp_path / each) for each in ("state/clusters/c", "etc/ours/c", "run/c.env", "state/containers/c"))
+    names = (paths.container("c"), paths.unfinished("c"))
+    assert run(fakes, "teardown.sh", "c", *names, "c.service", f"{tmp_path}/c.service", *where).returncode == 0
+    there = sorted(each.name for each in (tmp_path / "state/containers/other/jobs").iterdir())
+    assert there == [".agents", ".slots"]
+
+
+def test_thousands_of_files_do_not_keep_it_from_its_end(fakes: Fakes, tmp_path: Path) -> None:
+    for number in range(3000):
+        (tmp_path / f"run/leases/slot-{number}").touch()
+        (tmp_path / f"run/leases/port-{number}").touch()
+        (tmp_path / f"state/jobs/{number}").mkdir(parents=True)
+        (tmp_path / f"state/jobs/{number}/lock").touch()
+    begin = time.process_time() + sum(os.times()[2:4])
+    assert take_back(fakes).returncode == 0
+    assert time.process_time() + sum(os.times()[2:4]) - begin < 5
 
 
 def test_what_a_container_put_among_jobs_is_neither_followed_nor_waited_for(fakes: Fakes, tmp_path: Path) -> None:

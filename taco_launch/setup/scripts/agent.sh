@@ -1,17 +1,11 @@
 #!/bin/sh
-# Makes an agent that lies there the current one, and removes those that nobody uses.
+# Makes an agent that lies there the current one, and removes those that nobody uses; idle.sh stands in front of this.
 #
 # usage: agent.sh STATE_FOLDER AGENTS_FOLDER NAME
 
 set -eu
 
-held() { # held FILE: somebody holds a lock on it; it may be a FIFO by now, which opens when somebody writes there
-  [ -f "$1" ] && [ ! -L "$1" ] || return 1
-  code=0
-  # shellcheck disable=SC2016 # the inner shell's
-  timeout 2 sh -c 'exec 9<"$1" && [ -f /dev/fd/9 ] || exit 0; flock -n 9 || exit 77' sh "$1" 2>/dev/null || code=$?
-  [ "$code" -eq 77 ]
-}
+most=1024 # of jobs that run: more are no host's, and then every agent stays
 
 used() { # used NAME STATE_FOLDER: by a process, or by a job that runs, or waits
   # the name goes by way of the input: in its arguments grep would find itself
@@ -19,23 +13,32 @@ used() { # used NAME STATE_FOLDER: by a process, or by a job that runs, or waits
   if printf '%s\n' "$1" | grep -qasF -f - /proc/[0-9]*/cmdline; then
     return 0
   fi
+  running=$(idle_jobs "$2" | idle_locked "$most")
+  if [ "$(printf '%s\n' "$running" | wc -l)" -ge "$most" ]; then
+    return 0
+  fi
   # containers write there: what is no plain file is passed over, and nothing is made by looking
-  for lock in "$2"/jobs/*/lock "$2"/containers/*/jobs/*/lock; do
-    if ! held "$lock"; then
-      continue
-    fi
+  found=$(printf '%s\n' "$running" | while IFS= read -r lock; do
     for file in "${lock%/*}"/*.json*; do
       if [ -f "$file" ] && [ ! -L "$file" ] && timeout 5 head -c 4194304 "$file" | grep -qasF -e "$1"; then
-        return 0
+        echo found
+        break 2
       fi
     done
-  done
+  done)
+  if [ -n "$found" ]; then
+    return 0
+  fi
   # nothing of a job that waits runs: it begins with the agent that it was submitted with
-  for mark in "$2"/jobs/.queue/pending/* "$2"/containers/*/jobs/.queue/pending/*; do
-    link=$(readlink "${mark%/.queue/*}/${mark##*/}/agent.pyz") || continue
-    [ "${link##*/}" != "$1" ] || return 0
-  done
-  return 1
+  found=$(find "$2"/jobs "$2"/containers/*/jobs -mindepth 2 -maxdepth 2 -name agent.pyz -lname "*/$1" 2>/dev/null |
+    while IFS= read -r link; do
+      job=${link%/agent.pyz}
+      if [ -e "${job%/*}/.queue/pending/${job##*/}" ]; then
+        echo found
+        break
+      fi
+    done)
+  [ -n "$found" ]
 }
 
 chmod 0700 "$1"

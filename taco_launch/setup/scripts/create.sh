@@ -70,6 +70,11 @@ if ours "$container"; then
     exit 1
   fi
   systemctl stop "$unit" 2>/dev/null || : # it may not be there yet
+  # versions before let the containers of all clusters write where the host's root has its jobs
+  if docker container inspect --format '{{range .Mounts}}{{println .Source}}{{end}}' "$container" | grep -qxF "$shared/jobs" &&
+    [ ! -e "$shared/jobs-of-before" ]; then
+    mv "$shared/jobs" "$shared/jobs-of-before"
+  fi
   docker rm --force --volumes "$container" >/dev/null
 fi
 docker rename "$new" "$container"

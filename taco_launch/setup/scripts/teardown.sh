@@ -33,6 +33,8 @@ for name in "$container" "$unfinished"; do
 done
 rm -rf "$folder" "$host_folder"
 rm -f "$secrets"
-# what the head's container copied here, and who had which slot; records of jobs stay
-rm -rf "$state/jobs/.agents" "$state/jobs/.slots"
+# what the head's container copied here, who had which slot, and which jobs waited; records of jobs stay
+if [ ! -L "$state/jobs" ]; then # ranks write there
+  rm -rf "$state/jobs/.agents" "$state/jobs/.slots" "$state/jobs/.queue"
+fi
 rmdir "$state/jobs" "$state" "${state%/*}" "${host_folder%/*}" 2>/dev/null || : # jobs, other clusters

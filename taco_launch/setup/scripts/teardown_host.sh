@@ -54,6 +54,11 @@ fi
 if root=$(docker info --format '{{.DockerRootDir}}' 2>/dev/null) && [ -n "$root" ]; then
   rm -rf "$root"/tmp/taco-launch-image* # of a copy that was cut off
 fi
-umount "$leases" 2>/dev/null || : # it may be a plain folder
-rm -rf "$leases" "$leases.lock" "$state/agent" "$state/jobs/.agents" "$state/jobs/.slots" "$state/docker"
+# it may be a plain folder; and somebody may stand in it, whom a lazy one does not wait for
+umount "$leases" 2>/dev/null || umount -l "$leases" 2>/dev/null || :
+rm -rf "$leases" || echo "what is left of $leases goes with the next boot" >&2
+if [ ! -L "$state/jobs" ]; then
+  rm -rf "$state/jobs/.agents" "$state/jobs/.slots"
+fi
+rm -rf "$leases.lock" "$state/agent" "$state/docker"
 rmdir "$state/jobs" "$state/clusters" "$state" 2>/dev/null || : # other clusters, or jobs

@@ -57,7 +57,7 @@ def _subjects(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]
     type=click.Path(exists=True, allow_dash=True, path_type=Path),
     metavar="FILE|DIR",
     help="Read captured outputs instead of asking hosts: nvidia-smi topo -m, --query-gpu, -L, -q -x, show_gids, "
-    "ibdev2netdev, ibv_devinfo -v, a copy of /sys/class/infiniband, a saved probe; - is standard input. May be repeated.",
+    "ibdev2netdev, ibv_devinfo -v, ibstat, a copy of /sys/class/infiniband, a saved probe; - is standard input. May be repeated.",
 )
 @add_option(
     "--only",

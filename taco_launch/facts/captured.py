@@ -202,7 +202,9 @@ def _of_one_host(collected: _Collected, kind: str) -> List[Any]:
     found = collected.all(kind)
     known = [value for value in found if isinstance(value, tuple)]
     differ = any(value != known[0] for value in known[1:])
-    if differ and (kind != "ibv_devinfo" or conflict([one for value in known for one in value]) is not None):
+    if differ and (
+        kind not in ("ibv_devinfo", "ibstat") or conflict([one for value in known for one in value]) is not None
+    ):
         return [Unknown(f"{len(known)} captures of {kind} are there, and they differ")]
     return found
 
@@ -210,7 +212,7 @@ def _of_one_host(collected: _Collected, kind: str) -> List[Any]:
 def _rdma(collected: _Collected, copy: Sequence[Seen]) -> Found[Rdma]:
     told = [
         (kind, value)
-        for kind in ("show_gids", "ibdev2netdev", "ibv_devinfo")
+        for kind in ("show_gids", "ibdev2netdev", "ibv_devinfo", "ibstat")
         for value in _of_one_host(collected, kind)
     ]
     tools = [value for _kind, value in told]

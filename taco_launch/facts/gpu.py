@@ -21,7 +21,10 @@ _VERSION = r"[0-9]+\.[0-9]+(?:\.[0-9]+)*"
 _LOADED = re.compile(rf"NVRM version: NVIDIA .*?Kernel Module(?: for \S+)?\s+({_VERSION})(?=\s)")
 _CUDA = re.compile(rf"CUDA (?:UMD )?Version\s*:\s*({_VERSION})(?=\s)")
 # The head of nvidia-smi's table: | NVIDIA-SMI 535.216.01   Driver Version: 535.216.01   CUDA Version: 12.2 |
-TABLE_HEAD = re.compile(rf"^\| NVIDIA-SMI .*\b(?:Driver|KMD) Version: ({_VERSION}) ", re.MULTILINE)
+# Of nvidia-smi's table, and of nvidia-smi -q.
+TABLE_HEAD = re.compile(
+    rf"^(?:\| NVIDIA-SMI .*\b(?:Driver|KMD) Version: |Driver Version +: )({_VERSION})(?: |$)", re.MULTILINE
+)
 _FABRIC = re.compile(rf"Fabric Manager version is\s*:\s*({_VERSION})\s")
 # What keeps clocks low, by its bit (nvml.h, nvmlClocksEventReason*); 1 says that the GPU is idle.
 _REASONS = (

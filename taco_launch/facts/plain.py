@@ -7,7 +7,7 @@ from typing import Tuple
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>])")
 
 # [root@gpu1 ~]# ls, root@gpu1:~# ls, gpu1$ ls, $ ls, % ls, PS1 at its plainest: "# "
-PROMPT = re.compile(r"(?:\([\w.-]+\) )?(?:\[[^\]\n]*\]|[\w.-]+@[\w.-]+[:\s]\S*|[\w.-]*)\s?[$#%>](?:\s|$)")
+PROMPT = re.compile(r"(?:\([\w.-]+\) )?(?:\[[^\]\n]*\]|[\w.-]+@[\w.-]+(?:[:\s]\S*)?|[\w.-]*)\s?[$#%>](?:\s|$)")
 
 
 # What is left of an escape sequence whose first character was lost, or is shown as ^[ or as a picture: [4mGPU0 GPU1[0m

@@ -39,7 +39,7 @@ def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Odd], List[Odd]
     layer = _most([str(rail.port.link_layer) for rail in active if isinstance(rail.port.link_layer, str)], active)
     same = [rail for rail in active if rail.port.link_layer == layer]
     left_out += [
-        Odd(rail.host, f"{rail.name} is {_word(rail.port.link_layer)}, and most ports are {layer}")
+        Odd(rail.host, f"{rail.name} is {_word(rail.port.link_layer)}, and a job has ports of one link layer, {layer}")
         for rail in active
         if rail.port.link_layer != layer
     ]

@@ -3,13 +3,13 @@
 import re
 from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from taco_launch.facts import gpu, peermem, rdma, smi_csv, smi_xml, topology, verbs
+from taco_launch.facts import gpu, ibstat, peermem, rdma, smi_csv, smi_xml, topology, verbs
 from taco_launch.facts.plain import PROMPT, pasted, shown
 from taco_launch.model import codec
 from taco_launch.model.found import Found, Unknown
 
 _COMMAND = re.compile(
-    r"[+$ ]*(?:sudo )?(?:\S*/)?(?:nvidia-smi|show_gids|ibdev2netdev|ibv_devinfo|lsmod|modprobe|ofed_info|cat)"
+    r"[+$ ]*(?:sudo )?(?:\S*/)?(?:nvidia-smi|show_gids|ibdev2netdev|ibv_devinfo|ibstat|lsmod|modprobe|ofed_info|cat)"
     r"(?: [\w./,=*>|-]+)*"
 )
 _GID_ROW = re.compile(r"DEV\s+PORT\s+INDEX\s+GID|\S+\s+[0-9]+\s+[0-9]+\s+[0-9a-f]{4}(?::[0-9a-f]{4}){7}\s.*v[12]")
@@ -17,11 +17,14 @@ _MODULES = re.compile(
     r"Module\s+Size\s+Used by|\w+ [0-9]+ [0-9]+ (?:-|\S+,) (?:Live|Loading|Unloading) 0x|"
     r"[a-z]\w*\s{2,}[0-9]{4,9}\s+[0-9]{1,4}(?:\s+[\w,]+)?\s*$"
 )
+# What a command's rows may go through, and outputs that are as many rows as there are things.
+_FILTER = re.compile(r"\|\s*(?:\S*/)?(?:head|tail|e?grep|sed|awk)\b")
+_LISTS = frozenset(("-L", "--query-gpu", "--query-compute-apps", "show_gids", "ibdev2netdev"))
 # No tool's line is longer; what a pattern does with one may take the square of its length.
 _LONGEST = 1 << 13
 _KNOWN = (
     "nvidia-smi (topo -m, --query-gpu and --query-compute-apps with --format=csv, -L, -q -x), show_gids, ibdev2netdev, "
-    "ibv_devinfo -v, lsmod, ofed_info -s, the probe's answer, a copy of /sys/class/infiniband"
+    "ibv_devinfo -v, ibstat, lsmod, ofed_info -s, the probe's answer, a copy of /sys/class/infiniband"
 )
 # How files begin that are no text in UTF-8
 _FOREIGN = (
@@ -60,6 +63,8 @@ def recognise(text: str) -> Tuple[Capture, ...]:
     blocks = _blocks(plain_text)
     for place, (command, block) in enumerate(blocks):
         captures = _captures(block)
+        if _FILTER.search(command):
+            captures = [_filtered(capture, command) for capture in captures]
         greeting = place == 0 and len(blocks) > 1
         if not captures and block.strip() and not greeting:
             first = next(filter(str.strip, block.split("\n"))).strip()
@@ -102,6 +107,14 @@ def _blocks(text: str) -> List[Tuple[str, str]]:
     return [(command, "\n".join(lines)) for command, lines in blocks]
 
 
+def _filtered(capture: Capture, command: str) -> Capture:
+    """Return a capture whose rows a filter may have dropped, with that as its reason where it lists what there is."""
+    if capture.kind not in _LISTS or isinstance(capture.value, Unknown):
+        return capture
+    why = f"{shown(command)} may have left rows out: capture it without the filter"
+    return Capture(capture.kind, Unknown(why))
+
+
 def _captures(block: str) -> List[Capture]:
     lines = block.split("\n")
     found = [Capture(kind, read(block)) for kind, looks, read in _RECOGNISERS if any(map(looks, lines))]
@@ -135,15 +148,15 @@ def _links_of(_text: str) -> Unknown:
     return Unknown("nvidia-smi nvlink --status is not read, as it need not name every GPU: capture nvidia-smi -L")
 
 
-def _ibstat(_text: str) -> Unknown:
-    return Unknown("ibstat is not read: capture ibv_devinfo -v")
-
-
 def _table(_text: str) -> Unknown:
     return Unknown(
         "of nvidia-smi's table only the driver and CUDA are read: for the GPUs capture nvidia-smi -q -x, or "
         "nvidia-smi --query-gpu=index,name,uuid,pci.bus_id --format=csv"
     )
+
+
+def _peers(_text: str) -> Unknown:
+    return Unknown("nvidia-smi topo -p2p is not read: capture nvidia-smi topo -m")
 
 
 def _refusal(text: str) -> Found[str]:
@@ -152,11 +165,12 @@ def _refusal(text: str) -> Found[str]:
 
 _RECOGNISERS: Sequence[Tuple[str, Callable[[str], bool], Callable[[str], object]]] = (
     ("topo -m", topology.is_header, topology.read),
+    ("", _matching(r"^\s*(?:CNS|GNS|TNS) +="), _peers),
     ("--query-gpu", _header(of_processes=False), gpu.read_query),
     ("--query-compute-apps", _header(of_processes=True), gpu.read_processes),
     ("", _LINKS, _links_of),
     ("-L", _matching(r"^GPU [0-9]+: "), gpu.read_list),
-    ("", _matching(r"^CA '\S+'$"), _ibstat),
+    ("ibstat", _matching(r"^\s*CA '\S+'\s*$"), ibstat.read),
     ("-q -x", _matching("<nvidia_smi_log>"), smi_xml.read_xml),
     ("driver", _matching("^NVRM version: "), gpu.loaded),
     ("cuda", _matching(r"CUDA (?:UMD )?Version\s*: "), gpu.cuda),

@@ -184,7 +184,8 @@ def _cut(text: str) -> Optional[Unknown]:
     if (devices and said) or any(not key.startswith("GID[") for key in said):
         return Unknown("the first lines of ibv_devinfo are of a device that is not named: its beginning is cut off")
     if not re.search(r"^\s+port:\s", text, re.MULTILINE):
-        return None  # names alone, as of a grep
+        ports = re.search(r"^\s+phys_port_cnt:\s+[1-9]", text, re.MULTILINE)  # else names alone, as of a grep
+        return Unknown("ibv_devinfo ends before its ports: it is cut off") if ports else None
     for device in devices:
         due = re.search(r"^\s+phys_port_cnt:\s+([0-9]+)\s*$", device, re.MULTILINE)
         if len(re.findall(r"^\s+port:\s", device, re.MULTILINE)) < int(due[1] if due else 1):

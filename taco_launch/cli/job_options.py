@@ -275,11 +275,12 @@ def _over_file(settings: Settings, path: str, request: "JobRequest") -> "JobRequ
     from taco_launch.request import job_file
     from taco_launch.request.overlay import over
 
+    lax = request.allow_unknown_knobs
     if path != _STDIN:
-        file = job_file.parse(load.read_file(path, job_file.OPTION), path, os.environ)
+        file = job_file.parse(load.read_file(path, job_file.OPTION), path, os.environ, allow_unknown=lax)
     else:
         data = b"" if sys.stdin is None else sys.stdin.buffer.read(load.MAX_BYTES + 1)
-        file = job_file.parse(data, "standard input", os.environ)
+        file = job_file.parse(data, "standard input", os.environ, allow_unknown=lax)
     if file.notes:
         settings.talk("\n  ".join((f"{file.request.source}: not used here:", *file.notes)))
     return over(file.request, request)

@@ -78,10 +78,18 @@ class JobFile(NamedTuple):
     notes: tuple[str, ...]
 
 
-def parse(data: bytes, source: str, environ: Mapping[str, str]) -> JobFile:
+class _Lax(NamedTuple):
+    """Whether unknown knobs pass, and how one says that they are to."""
+
+    allowed: bool = False
+    hint: str = "allowUnknownKnobs: true lets it through"
+
+
+def parse(data: bytes, source: str, environ: Mapping[str, str], *, allow_unknown: bool = False) -> JobFile:
     """Read the bytes of a file; `source` names it in messages, a profile's path counts from where it lies.
 
-    `environ` is the caller's environment, out of which variables without a value are taken.
+    `environ` is the caller's environment, out of which variables without a value are taken. `allow_unknown` lets knobs
+    pass that no known library has, as the file's own key does.
 
     Raises:
         SpecError: something in it is wrong: all faults, each with its place and value.
@@ -92,9 +100,9 @@ def parse(data: bytes, source: str, environ: Mapping[str, str]) -> JobFile:
     hide_values(faults, ("env",))
     manifest = mpi_job.convert(value, faults) if isinstance(value, dict) and "kind" in value else None
     if manifest is None:
-        job = check_job(value, faults, environ)
-    else:
-        job = check_job(manifest.document, faults, environ, manifest.place)
+        job = check_job(value, faults, environ, lax=_Lax(allow_unknown))
+    else:  # which has no key for that
+        job = check_job(manifest.document, faults, environ, manifest.place, _Lax(allow_unknown, LET_THROUGH))
     faults.raise_any()
     return JobFile(request_of(job, source), () if manifest is None else manifest.notes)
 
@@ -107,16 +115,20 @@ def hide_values(faults: Faults, under: Loc) -> None:
 
 
 def check_job(
-    value: Any, faults: Faults, environ: Mapping[str, str], place: Callable[[Loc], Loc] = lambda loc: loc
+    value: Any,
+    faults: Faults,
+    environ: Mapping[str, str],
+    place: Callable[[Loc], Loc] = lambda loc: loc,
+    lax: _Lax | None = None,
 ) -> JobDocument:
     """Check what `document.read` gave for a job; all faults go to `faults`, with any the result is good for nothing else.
 
-    `place` says where a value of the job stands in the file.
+    `place` says where a value of the job stands in the file, `lax` whether knobs that are not known pass.
 
     Raises:
         SpecError: there is nothing to go on with.
     """
-    return _Check(faults, place, environ).job(value)
+    return _Check(faults, place, environ, lax or _Lax()).job(value)
 
 
 def request_of(job: JobDocument, source: str) -> JobRequest:
@@ -152,8 +164,9 @@ def request_of(job: JobDocument, source: str) -> JobRequest:
 class _Check:
     """Finds all that is wrong with a document."""
 
-    def __init__(self, faults: Faults, place: Callable[[Loc], Loc], environ: Mapping[str, str]) -> None:
+    def __init__(self, faults: Faults, place: Callable[[Loc], Loc], environ: Mapping[str, str], lax: _Lax) -> None:
         self._faults = faults
+        self._lax = lax
         self._place = place
         self._environ = environ
 
@@ -210,7 +223,7 @@ class _Check:
 
     def _variables(self, job: JobDocument) -> None:
         """Check variables and parameters as those of -x, --knob and --mca: first each alone, then one beside another."""
-        lax = bool(job.allowUnknownKnobs)
+        lax = bool(job.allowUnknownKnobs) or self._lax.allowed
         env, knobs, mca = tuple(job.env.items()), tuple(job.knobs.items()), tuple(job.mca.items())
         alone = [
             *((("env", pair[0]), ((pair,), (), ())) for pair in env),
@@ -241,7 +254,7 @@ class _Check:
         return ()
 
     def _fault(self, loc: Loc, fault: Fault) -> None:
-        hint = fault.hint.replace(LET_THROUGH, "allowUnknownKnobs: true lets it through")
+        hint = fault.hint.replace(LET_THROUGH, self._lax.hint)
         if fault.problem == variables.NOT_SET:
             hint = "give it a value here"
         self._add(loc, fault.problem, hint, fault.value)

@@ -63,6 +63,8 @@ def read(words: Sequence[str], variables: Mapping[str, str]) -> MpirunLine:
     if words[0].rpartition("/")[2] not in ("mpirun", "mpiexec", "orterun"):
         raise UnclearError(0, "is not mpirun, and what else starts the ranks is not known")
     line = _Options(variables)
+    if "/" in words[0]:  # which mpirun, and where its libraries are (mpirun(1), --prefix)
+        line.unused.append(f"path {words[0]}")
     at = 1
     while at < len(words) and words[at].startswith("-"):
         count = WORDS.get(words[at].lstrip("-"), 1)

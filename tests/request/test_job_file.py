@@ -85,7 +85,8 @@ def test_lines_of_mpirun(line: tuple[list[str], dict[str, Any]]) -> None:
     assert (found.np and found.np[0]) == said["np"]
     assert [(name, value) for name, value, _index in found.env] == said["env"]
     assert [(name, value) for name, value, _index in found.mca] == said["mca"]
-    assert list(found.unused) == said["unused"]
+    path = [f"path {words[0]}"] if "/" in words[0] else []
+    assert list(found.unused) == [*path, *said["unused"]]
     for name, _value, index in (*found.env, *found.mca):
         assert words[index].startswith(name)
 
@@ -99,6 +100,17 @@ def test_a_line_is_read_or_its_word_in_doubt_named(words: list[str]) -> None:
         return
     assert not words[found.program].startswith("-")
     assert ":" not in words[found.program :]
+
+
+def test_a_manifest_has_no_key_for_knobs_that_nobody_knows_but_the_command_line_has() -> None:
+    manifest = json.loads(json.dumps(MANIFEST))
+    launcher = manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    launcher["command"] = ["mpirun", "-x", "NCCL_IB_GTD_INDEX=3", "true"]
+    launcher.pop("args", None)
+    data = json.dumps(manifest).encode()
+    with pytest.raises(SpecError, match="--allow-unknown-knobs lets it through"):
+        parse(data, "job.yaml", {})
+    assert ("NCCL_IB_GTD_INDEX", "3") in parse(data, "job.yaml", {}, allow_unknown=True).request.env
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -230,11 +230,12 @@ def _no_leases(folder: Path, error: OSError) -> HostError:
 
 def _fillers(folder: Path) -> str:
     """Return who has how many files in a folder: `30000 files of bob, 12 of root`."""
-    owners: Counter[int] = Counter()
+    owners = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry, _number in zip(entries, range(_MOST_ENTRIES)):
-            owners[entry.stat(follow_symlinks=False).st_uid] += 1
-    return ", ".join(f"{count} files of {untrusted.user_name(uid)}" for uid, count in owners.most_common(3))
+            owners.append(entry.stat(follow_symlinks=False).st_uid)
+    most = Counter(owners).most_common(3)
+    return ", ".join(f"{count} files of {untrusted.user_name(uid)}" for uid, count in most)
 
 
 def _make(folder: Path) -> None:

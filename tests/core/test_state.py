@@ -336,7 +336,8 @@ def test_verdict(
     cut_short: tuple[JobState, int, str] | None,
     expected: tuple[JobState, int, str],
 ) -> None:
-    assert state.verdict(np, started, first_failure, launcher_code, cut_short) == expected
+    settled = None if cut_short is None else state.Verdict(*cut_short)
+    assert state.verdict(np, started, first_failure, launcher_code, settled) == state.Verdict(*expected)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,10 @@ TWO = ROW.format("mlx5_0") + ROW.format("mlx5_1")
         ("modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument\n", "rdma.peer_memory.loaded: modprobe"),
         (GIDS, "ibv_devinfo: line"),
         ("GPU 0: Quadro RTX 8000\n\t Link 0: 25.781 GB/s\n", "nvlink --status is not read"),
-        ("CA 'mlx5_0'\n\tCA type: MT4123\n", "ibstat: mlx5_0 has 0 of its ports (it does not say how many): it is cut off"),
+        (
+            "CA 'mlx5_0'\n\tCA type: MT4123\n",
+            "ibstat: mlx5_0 has 0 of its ports (it does not say how many): it is cut off",
+        ),
         (TWO, "2 captures of show_gids are there, and they differ"),
     ],
 )

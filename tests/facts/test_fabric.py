@@ -40,7 +40,9 @@ def test_eight_infiniband_ports_and_one_for_management() -> None:
     assert value(found.link_layer) == "InfiniBand"
     assert isinstance(found.gid_index, Absent)
     assert value(found.interface) == "bond0"
-    assert [one.what for one in found.left_out] == ["mlx5_bond_0:1 is Ethernet, and a job has ports of one link layer, InfiniBand"] * 2
+    assert [one.what for one in found.left_out] == [
+        "mlx5_bond_0:1 is Ethernet, and a job has ports of one link layer, InfiniBand"
+    ] * 2
     assert odd(found) == []
 
 

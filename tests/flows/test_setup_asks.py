@@ -15,7 +15,7 @@ from taco_launch.model.found import Absent, Unknown
 from taco_launch.model.hosts import Host
 from taco_launch.setup import STAGES
 from taco_launch.setup.definition import unread
-from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.ops import Cluster, Op, Problem, StageRules
 from tests.cli import test_setup as simulated
 from tests.cli.test_setup import PASSWORD, World, code, setup
 from tests.facts.hosts import host
@@ -104,7 +104,8 @@ def test_what_the_inventory_says_of_gpus_and_disks_is_heeded(world: World, monke
             yield Problem("container", unread(facts))
 
     monkeypatch.setattr(flow, "gather", gather)
-    monkeypatch.setattr(flow, "PLANS", {**dict.fromkeys(STAGES, lambda *_: iter(())), "container": plan})
+    nothing = StageRules(lambda *_: iter(()), ())
+    monkeypatch.setattr(flow, "RULES", {**dict.fromkeys(STAGES, nothing), "container": StageRules(plan, ())})
     file = world.folder.parent / "cluster.yaml"
     file.write_text(file.read_text().replace("gpu2: {}", "gpu2: {gpus: none}") + "docker: {data_root: /data}\n")
     done = setup(world, "--check")

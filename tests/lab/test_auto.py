@@ -229,7 +229,9 @@ def test_the_line_runs(roce: Planner) -> None:
 def test_eight_hcas_and_a_bond_for_management(infiniband: Planner) -> None:
     found = infiniband.plan(nccl="2.18.3")
     assert found.network == f"-x NCCL_IB_HCA={EIGHT} -x NCCL_NET_GDR_LEVEL=PXB"
-    assert "not used: mlx5_bond_0:1 is Ethernet, and a job has ports of one link layer, InfiniBand" in found.why("NCCL_IB_HCA")
+    assert "not used: mlx5_bond_0:1 is Ethernet, and a job has ports of one link layer, InfiniBand" in found.why(
+        "NCCL_IB_HCA"
+    )
     assert "DMA-BUF" in found.why("NCCL_NET_GDR_LEVEL")
     assert found.warnings == []
     # an NCCL that knows no DMA-BUF

@@ -55,7 +55,9 @@ def test_eight_rails_and_a_bond_for_management() -> None:
     found = made(rails(1, management), rails(2, management))
     assert line(found)["NCCL_IB_HCA"] == EIGHT
     assert "NCCL_IB_GID_INDEX" not in line(found)
-    assert "not used: mlx5_bond_0:1 is Ethernet, and a job has ports of one link layer, InfiniBand" in why(found, "NCCL_IB_HCA")
+    assert "not used: mlx5_bond_0:1 is Ethernet, and a job has ports of one link layer, InfiniBand" in why(
+        found, "NCCL_IB_HCA"
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,10 @@ LACKS = [
     (lambda: local_only(2), "gpu2: mlx5_bond_0:1: no GID of RoCE v2 over IPv4 on bond0"),
     (lambda: with_hcas("gpu2"), "gpu2: no HCA"),
     (lambda: replace(host("gpu2"), rdma=Absent("no device")), "gpu2: no HCA"),
-    (lambda: rails(2, names=range(1), rate=50.0), "gpu2: mlx5_0:1 is InfiniBand, and a job has ports of one link layer, Ethernet"),
+    (
+        lambda: rails(2, names=range(1), rate=50.0),
+        "gpu2: mlx5_0:1 is InfiniBand, and a job has ports of one link layer, Ethernet",
+    ),
 ]
 
 

@@ -77,7 +77,7 @@ def test_a_job_has_the_containers_environment_and_what_is_named(cluster: Cluster
     assert (secret, plain, mine) == ("hush-hush", "1", "")
     assert "/usr/bin" in path
     assert path != cluster.env["PATH"]
-    folder = f"/var/lib/taco-launch/containers/{cluster.lab.name}/jobs/env"
+    folder = f"/var/lib/taco-launch/containers/{cluster.job('env')['cluster']}/jobs/env"
     kept = cluster.lab.inside("gpu1", "grep", "-rl", "hush-hush", folder, "--exclude-dir=logs")
     assert (kept.stdout, kept.stderr) == ("", "")
     cluster("delete", "env")

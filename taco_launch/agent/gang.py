@@ -21,6 +21,7 @@ from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.hosts import Host
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
+from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import HostSlots, Placement, Share, wanted_of
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.terms import host_slots, place_alike, shared
@@ -220,7 +221,7 @@ class Gang(Guards):
             PlacementError: all are taken.
         """
         allowed = self._spec.network.port_range
-        if allowed is None or self._spec.launcher != "mpirun":
+        if allowed is None or not launcher_of(self._spec).is_single:
             return ()
         self._taken.update(port for link in self.links for port in link.answers.get("facts", {}).get("taken", ()))
         ports = daemon_ports(self._spec.name, *allowed, self._taken)
@@ -269,10 +270,10 @@ class Gang(Guards):
     def _meet(self, placement: Placement, note: Note) -> bool:
         """Have every other host try the port of the first where the ranks are to meet; all is let go where one does not reach it.
 
-        Under mpirun only a program of torch would meet there.
+        Under an MPI only a program of torch would meet there.
         """
         placed = [host for share in placement.shares for host in self._spec.hosts if host.name == share.host]
-        if self._spec.launcher == "mpirun" or dict(self._spec.env).get("MASTER_ADDR"):
+        if launcher_of(self._spec).is_single or dict(self._spec.env).get("MASTER_ADDR"):
             return True
         first, asked = placed[0], [(host, self.link(host.name)) for host in placed[1:]]
         for _host, link in asked:

@@ -12,13 +12,12 @@ from taco_launch.agent.merge import Merge
 from taco_launch.agent.streams import Keeper
 from taco_launch.errors import SIGNAL_BASE
 from taco_launch.model.jobs import RankEnd
+from taco_launch.model.launchers import Launcher
 from taco_launch.model.plans import Placement
 
 # Of a thousand ranks that fail together, the events of the first tell enough.
 _MOST_FAILURES = 64
 WRAPPER_KILLED = "was killed, and its wrapper with it"
-# What starts a rank on another host than the head.
-_STARTERS = {"mpirun": "mpirun's daemon", "torchrun": "torchrun", "env": "what starts the ranks of --launcher env"}
 
 
 class Ranks:
@@ -41,22 +40,22 @@ class Ranks:
         self.failures: List[RankEnd] = []
         self.roots: List[List[int]] = []  # those of this host
 
-    def place(self, placement: Placement, here: Link, attempt: int, launcher: str, suspended: str) -> None:
-        """Take their places, and name the streams of the merged log; mpirun has one, other launchers one on each host.
+    def place(self, placement: Placement, here: Link, attempt: int, launcher: Launcher, suspended: str) -> None:
+        """Take their places, and name the streams of the merged log; a launcher has one, or one on each host.
 
         `suspended` is why the job was, before this.
         """
-        self.np, self._boot, self._starter = placement.np, here.boot, _STARTERS[launcher]
+        self.np, self._boot, self._starter = placement.np, here.boot, launcher.starter
         self._folder.launcher.parent.mkdir(mode=0o700, exist_ok=True)
         self._merge.begin(attempt, suspended)
         width = max(len(f"{share.host}/{self.np - 1}") for share in placement.shares)
         names = [share.host for share in placement.shares for _rank in range(share.ranks)]
         for rank, host in enumerate(names):
             self._merge.add(self._folder.rank(rank), f"{host}/{rank}".ljust(width))
-        for host in [here.name] if launcher == "mpirun" else [share.host for share in placement.shares]:
+        for host in [here.name] if launcher.is_single else [share.host for share in placement.shares]:
             stem = self._folder.launcher if host == here.name else self._folder.launcher_on(host)
             self._launchers.append(stem)
-            self._merge.add(stem, f"{host}/{launcher}")
+            self._merge.add(stem, f"{host}/{launcher.name}")
 
     def keep(self, host: str) -> None:
         """Keep the logs of another host here."""

@@ -12,6 +12,7 @@ from taco_launch.agent.links import RemoteLink
 from taco_launch.agent.ranks import Ranks
 from taco_launch.launch.env import attempt_env, launch_agent, local_env, mark
 from taco_launch.model.jobs import JobSpec
+from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import LaunchPlan, Placement
 
 Launcher = Union["subprocess.Popen[bytes]", HostCommands]
@@ -58,7 +59,7 @@ def start(
         HostError: mpirun cannot be run.
     """
     spec, launch = attempt.spec, attempt.launch
-    if spec.launcher != "mpirun":
+    if not launcher_of(spec).is_single:
         commands = HostCommands(spec, gang, ranks)
         commands.start(launch, caller, attempt.number)
         return (

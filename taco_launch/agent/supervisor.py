@@ -30,6 +30,7 @@ from taco_launch.launch.needs import needs
 from taco_launch.model.codec import to_json
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import CleanUp, HostRanks, JobSpec, JobState
+from taco_launch.model.launchers import launcher_of
 from taco_launch.state import Verdict
 
 # So long a launcher may take to end when all ranks have, as mpirun ends its daemons on other hosts.
@@ -153,7 +154,7 @@ class _Supervisor:
         spec = self._spec
         caller = records.read_json(self._folder.caller) or {}
         environment = caller["environment"]
-        asked = (bool(needs(spec)) or spec.container is not None) and spec.launcher == "mpirun"
+        asked = (bool(needs(spec)) or spec.container is not None) and launcher_of(spec).is_single
         known = JobFacts(
             root=os.geteuid() == 0,
             environment=relevant(environment),
@@ -178,7 +179,7 @@ class _Supervisor:
             shares=to_json(shares),
         )
         suspended = state.suspension(self._record, self._attempt)
-        self._ranks.place(placement, self._gang.here, self._attempt, spec.launcher, suspended)
+        self._ranks.place(placement, self._gang.here, self._attempt, launcher_of(spec), suspended)
         attempt = start.Attempt(spec, self._folder, self._id, self._attempt, placement, launch, self._gang.port)
         start.prepare(attempt, self._gang, self._ranks, caller["umask"], self._limits.stall_after)
         self._launcher, told, roots = start.start(attempt, self._gang, self._ranks, caller)

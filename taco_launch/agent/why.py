@@ -9,6 +9,7 @@ from taco_launch.agent import logs, records
 from taco_launch.agent.folders import JobFolder
 from taco_launch.diagnose import Scan, is_consequence
 from taco_launch.model.jobs import CleanUp, Finding, JobSpec, RankEnd
+from taco_launch.model.launchers import launcher_of
 from taco_launch.signatures.entry import Kind
 from taco_launch.signatures.lines import says
 from taco_launch.signatures.signals import UNFORESEEN, by_signal
@@ -42,11 +43,11 @@ def why(folder: JobFolder, rank: int, host: str, *, ended_itself: bool, exit_cod
     """
     scan = Scan(_names(folder), failed=True)
     spec = records.read_spec(folder)
-    by_mpirun = spec.launcher == "mpirun"  # else each host has a launcher of its own
-    on_head = by_mpirun or any(one.name == host and spec.is_here(one) for one in spec.hosts)
+    single = launcher_of(spec).is_single
+    on_head = single or any(one.name == host and spec.is_here(one) for one in spec.hosts)
     launcher = folder.launcher if on_head else folder.launcher_on(host)
     own: Optional[Tuple[Finding, ...]] = None
-    for stem, where in ((folder.rank(rank), host), (launcher, "" if by_mpirun else host)):
+    for stem, where in ((folder.rank(rank), host), (launcher, "" if single else host)):
         scan.begin(where)
         head, between, tail = logs.ends(stem)
         scan.feed(head)
@@ -54,7 +55,7 @@ def why(folder: JobFolder, rank: int, host: str, *, ended_itself: bool, exit_cod
         scan.feed(tail)
         own = scan.findings() if own is None else own  # before anything is read of the launcher's
     kinds = {Kind.NOTE} if ended_itself else {Kind.NOTE, Kind.OUTCOME, Kind.FALLBACK}
-    banners = (*_BANNERS, *_BY_TORCHRUN) if spec.launcher == "torchrun" else _BANNERS
+    banners = (*_BANNERS, *_BY_TORCHRUN) if launcher_of(spec).sets_rendezvous else _BANNERS
     told = [match for match in scan.matches() if match.kind not in kinds and match.finding.signature not in banners]
     found = [match.finding for match in told]
     killed = by_signal(state.numbered(rank, spec.procs_per_gpu), host, exit_code) if ended_itself else None

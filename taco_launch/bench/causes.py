@@ -12,6 +12,7 @@ from taco_launch.model.facts import Docker, HostFacts, Interface, Network, Softw
 from taco_launch.model.found import Absent, Found, Unknown
 from taco_launch.model.hardware import Adapters, Gpu, Gpus, Hca, Rdma
 from taco_launch.model.jobs import JobRecord, JobSpec
+from taco_launch.model.launchers import launcher_of
 
 # The value of a variable that is passed on as the caller has it.
 PASSED_ON = "(as the caller has it)"
@@ -220,7 +221,7 @@ def _line(line: str, spec: JobSpec) -> tuple[list[str], dict[str, str]]:
         pairs = [word.partition("=") for word in words[1:]]
         end = next((place for place, pair in enumerate(pairs) if not pair[1] or pair[0].startswith("-")), len(pairs))
         return [], {name: value for name, _, value in pairs[:end]}
-    if spec.launcher != "mpirun":
+    if not launcher_of(spec).is_single:
         return [], asked
     options, knobs, place = [], {}, 1
     end = len(words) - len(spec.command)

@@ -13,7 +13,7 @@ from taco_launch.cli.gpu_options import gpu_options
 from taco_launch.cli.options import Settings, add_option, complete_file
 from taco_launch.cli.policy import ending_options
 from taco_launch.errors import UsageError
-from taco_launch.model.jobs import LAUNCHERS
+from taco_launch.model.launchers import LAUNCHERS
 
 if TYPE_CHECKING:
     from taco_launch.model.job_request import JobRequest
@@ -179,7 +179,7 @@ def job_options(function: F) -> F:
         ),
         add_option(
             "--launcher",
-            type=click.Choice(LAUNCHERS),
+            type=click.Choice(list(LAUNCHERS)),
             help="What starts the ranks: mpirun; torchrun on each host; or env: nothing but the variables that "
             "torch.distributed reads (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT; mpirun's ranks have them, too). "
             "Default: mpirun.",

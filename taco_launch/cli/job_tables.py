@@ -9,6 +9,7 @@ from taco_launch.errors import CANNOT_PLACE
 from taco_launch.model.codec import to_json
 from taco_launch.model.instances import instances
 from taco_launch.model.jobs import JobState, Restart
+from taco_launch.model.launchers import LAUNCHERS
 from taco_launch.model.rows import JobRow, row_of
 from taco_launch.model.slots import is_gpu
 from taco_launch.queue import why
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from taco_launch.remote.answers import Job
 
 _NONE = "N/A"
-_TRAINERS = {"mpirun": "MPIJOB", "torchrun": "PYTORCHJOB", "env": "PYTORCHJOB"}
 # As long as the line of Arena's `top node`.
 _RULE = "-" * 89
 
@@ -31,7 +31,7 @@ def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
     more = ["RANKS", "EXIT", "QUEUE", "PRIORITY", "OWNER", "REASON"] if wide else []
     cells = []
     for row in rows:
-        line = [row.name, row.state.value, _TRAINERS[row.launcher], _age(row, now), _nodes(row)]
+        line = [row.name, row.state.value, LAUNCHERS[row.launcher].trainer, _age(row, now), _nodes(row)]
         if wide:
             code = "" if row.exit_code is None else str(row.exit_code)
             line += [
@@ -57,7 +57,7 @@ def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
     cells = []
     for row in sorted(rows, key=lambda row: (-row.allocated, -(row.requested or 0), -(row.submitted or 0), row.name)):
         requested = _NONE if row.requested is None else str(row.requested)
-        trainer = _TRAINERS[row.launcher].lower()
+        trainer = LAUNCHERS[row.launcher].trainer.lower()
         line = [row.name, requested, str(row.allocated), row.state.value, trainer, _age(row, now), _nodes(row)]
         cells.append(line + ([row.queue, str(row.priority), row.owner] if wide else []))
     words = "GPUs" if unit == "GPU" else "Slots"
@@ -122,7 +122,7 @@ def one_job(job: "Job", now: float, *, wide: bool) -> str:
         ("PRIORITY", str(row.priority) if row.priority else _NONE),
         ("TRAINING DURATION", duration),
     )
-    state, more = row.state.value, [_TRAINERS[spec.launcher], _age(row, now)]
+    state, more = row.state.value, [LAUNCHERS[spec.launcher].trainer, _age(row, now)]
     placed = () if record.state.waits else instances(spec, record)  # where an earlier attempt was is over
     blamed = record.first_failure.rank if record.state is JobState.FAILED and record.first_failure else None
     parts = [

@@ -10,6 +10,7 @@ from typing import Any
 
 from taco_launch.model.instances import instances
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.model.launchers import launcher_of
 
 _RUNS = frozenset((JobState.STARTING, JobState.RUNNING, JobState.STOPPING))
 _ENDS = {
@@ -24,7 +25,7 @@ _RESTART = {"never": "Never", "on-failure": "OnFailure", "exit-code": "ExitCode"
 
 def kind_of(spec: JobSpec) -> str:
     """Name the kind of object that such a job would be."""
-    return "MPIJob" if spec.launcher == "mpirun" else "PyTorchJob"
+    return launcher_of(spec).kind
 
 
 def mpi_job(spec: JobSpec, record: JobRecord) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def mpi_job(spec: JobSpec, record: JobRecord) -> dict[str, Any]:
     parts = instances(spec, record)
     workers = parts[1:]
     restart = _RESTART[spec.policy.restart.value]
-    mpi = spec.launcher == "mpirun"
+    mpi = launcher_of(spec).is_mpi
     slots = (
         max((len(part.ranks) for part in workers), default=0)
         or spec.slots_per_worker
@@ -124,12 +125,12 @@ def conditions(spec: JobSpec, record: JobRecord) -> list[dict[str, str]]:
 
 
 def _first(spec: JobSpec) -> str:
-    return "Launcher" if spec.launcher == "mpirun" else "Master"
+    return "Launcher" if launcher_of(spec).is_mpi else "Master"
 
 
 def _workers(spec: JobSpec) -> int | None:
     """Count the workers of a job that never had a place, but for a master; None where that is told by its hosts."""
-    if spec.launcher == "mpirun":
+    if launcher_of(spec).is_mpi:
         by_worker = None if spec.np is None or spec.slots_per_worker is None else spec.np // spec.slots_per_worker
         return by_worker or spec.host_count or len(spec.hosts)
     if spec.per_host:
@@ -143,7 +144,7 @@ def _replicas(spec: JobSpec, record: JobRecord) -> dict[str, dict[str, int]] | N
     if not parts:
         return None
     first, workers = parts[0], parts[1:]
-    mpi = spec.launcher == "mpirun"
+    mpi = launcher_of(spec).is_mpi
     if record.state in _RUNS:
         return {_first(spec): {"active": 1}, "Worker": {"active": len(workers)}}
     if record.state is JobState.SUCCEEDED:

@@ -9,6 +9,7 @@ from taco_launch.cli import choice_tables, render
 from taco_launch.command import shell
 from taco_launch.launch.plan import line
 from taco_launch.model.codec import to_json
+from taco_launch.model.launchers import LAUNCHERS
 
 if TYPE_CHECKING:
     from taco_launch.flows.plan import NearHcas
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 def lines(found: "LaunchPlan", launcher: str) -> str:
     """Give what starts a job as it is typed: mpirun's line, or that of each host behind its name."""
     return (
-        shell(found.argv) if launcher == "mpirun" else "\n".join(f"{one.host}  {line(one)}" for one in found.commands)
+        shell(found.argv)
+        if LAUNCHERS[launcher].is_single
+        else "\n".join(f"{one.host}  {line(one)}" for one in found.commands)
     )
 
 
@@ -54,7 +57,7 @@ def show(
         click.echo(lines(found, launcher))
         return
     render.table(["WORD", "SOURCE", "WHY"], [[shell([token.text]), token.source, token.why] for token in found.tokens])
-    for one in found.commands if launcher != "mpirun" else ():
+    for one in found.commands if not LAUNCHERS[launcher].is_single else ():
         click.echo(f"\n{one.host}: {line(one)}")
     click.echo(f"\nExecuted:    {shell(found.executed)}")
     for name, value in found.env:

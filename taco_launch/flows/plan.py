@@ -20,6 +20,7 @@ from taco_launch.model.facts import HostFacts
 from taco_launch.model.hardware import Topology
 from taco_launch.model.job_facts import JobFacts, Near
 from taco_launch.model.jobs import JobSpec
+from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import File, LaunchPlan, Placement, Share, wanted_of
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.bandwidth import DEFAULT, figures_of
@@ -90,7 +91,7 @@ def dry_run(
     def told(missing: tuple[str, ...]) -> JobFacts:
         if local:
             answer = ask(missing)
-            problems.extend(filter(None, [answer["problem"]] if spec.launcher == "mpirun" else []))
+            problems.extend(filter(None, [answer["problem"]] if launcher_of(spec).is_single else []))
             if answer.get("topology") is not None:
                 found: Topology = answer["topology"]
                 links.update((host.name, found) for host in spec.hosts if host.connection == "local")
@@ -226,7 +227,7 @@ def _of_gpus(spec: JobSpec, made: LaunchPlan, known: JobFacts, chosen: Sequence[
             f"which GPUs of {fold(chosen)} the job gets is chosen when it starts, so the line does not name them: "
             f"{first} (--gpu-ids says which it is to have)"
         )
-    elif spec.launcher == "mpirun" and known.pinned and not named:
+    elif launcher_of(spec).is_single and known.pinned and not named:
         alike: dict[tuple[int, ...], list[str]] = {}
         for host, gpus in known.pinned:
             alike.setdefault(gpus, []).append(host)
@@ -252,7 +253,7 @@ def write_files(found: LaunchPlan, spec: JobSpec, folder: str) -> tuple[str, ...
     Where a job has a line on each host, that is a file `HOST.sh`.
     """
     files = list(found.files)
-    if spec.launcher != "mpirun":
+    if not launcher_of(spec).is_single:
         files += [
             File(f"{folder}/{command.host}.sh", f"#!/bin/sh\n{plan.line(command)}\n") for command in found.commands
         ]

@@ -78,8 +78,10 @@ def local_env(spec: "JobSpec", placement: "Placement", master_port: int, host: s
     The variables are torch.distributed's (its `env://` initialisation), so that a DDP script runs unchanged. A value
     that the user gives wins. torchrun gives its ranks the rendezvous itself.
     """
+    from taco_launch.model.launchers import launcher_of  # noqa: PLC0415 - every rank imports this file
+
     values: Dict[str, str] = {}
-    if spec.launcher != "torchrun":
+    if not launcher_of(spec).sets_rendezvous:
         values["MASTER_ADDR"], values["MASTER_PORT"] = rendezvous(spec, placement, master_port)
         values["WORLD_SIZE"] = str(placement.np // spec.procs_per_gpu)
         for number, share in enumerate(placement.shares):

@@ -15,6 +15,7 @@ from taco_launch.launch.torch_sockets import WHY, with_sockets
 from taco_launch.launch.torus import torus
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
+from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import HostCommand, LaunchPlan, Placement, Token
 
 
@@ -49,7 +50,7 @@ def plan(
         first += share.ranks
         set_ = [*_settings(options), *_of_host(dict(own).get(share.host, ()), values)]
         command = [Token(word, "user", "the job's command") for word in spec.command]
-        if spec.launcher == "torchrun":
+        if launcher_of(spec).sets_rendezvous:
             before = torchrun.words(spec, placement, number, port)
             behind = [replace(token, text=torchrun.argument(token.text)) for token in command[1:]]
             lines = [[*_behind_env(set_), *before, *command[:1], *behind]]
@@ -67,7 +68,7 @@ def plan(
         env = {**values, **dict(mark(spec.name, job_id))}
         typed = tuple(tuple(token.text for token in line) for line in lines)
         escaped = map(escape, spec.command)
-        argv = (*argv, *(map(torchrun.argument, escaped) if spec.launcher == "torchrun" else escaped))
+        argv = (*argv, *(map(torchrun.argument, escaped) if launcher_of(spec).sets_rendezvous else escaped))
         commands.append(HostCommand(share.host, argv, typed, ranks, tuple(env.items()), passed))
     hidden = tuple(each for each in left_out if each[0].env)
     draft = Draft(spec, placement, facts, "", decisions, tuple(ours), given, options, hidden)

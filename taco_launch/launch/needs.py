@@ -9,6 +9,7 @@ from taco_launch.model.codec import from_json
 from taco_launch.model.hosts import Host
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
+from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import HostSlots
 from taco_launch.model.slots import Occupancy, SlotState
 from taco_launch.placement.terms import host_slots
@@ -27,7 +28,7 @@ def needs(spec: JobSpec) -> Tuple[str, ...]:
     found += [
         f"models of the GPUs of {host.name}" for host in spec.hosts if host.slots is not None and host.terms.models
     ]
-    if spec.launcher == "mpirun" and names & {"openmpi4", "openmpi5"} and "openmpi" not in dict(spec.versions):
+    if launcher_of(spec).is_single and names & {"openmpi4", "openmpi5"} and "openmpi" not in dict(spec.versions):
         found.append(f"version of {spec.mpirun}")
     if names & _LOOKED and local:
         found.append(f"GPUs and memory access on {local[0]}")

@@ -7,6 +7,7 @@ from taco_launch.command import shell
 from taco_launch.launch import hosted, mpirun
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
+from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import HostCommand, LaunchPlan, Placement
 
 # What --per-host has for its rendezvous, on the host of rank 0 (as PyTorchJob and cube-studio give it to each host).
@@ -27,7 +28,7 @@ def plan(
         UsageError: a host cannot be given to the launcher under the name it has.
         UnusableError: RDMA is asked for, and a host has none.
     """
-    if spec.launcher == "mpirun":
+    if launcher_of(spec).is_single:
         return mpirun.plan(spec, job_id, placement, facts, wrapper, folder)
     return hosted.plan(spec, job_id, placement, facts, wrapper, port)
 
@@ -47,7 +48,7 @@ def processes(spec: JobSpec, placement: Placement) -> Placement:
 
 def wrapper_op(spec: JobSpec) -> str:
     """Name the operation of the agent that stands before the job's own command."""
-    return "start" if spec.launcher == "env" else "rank"
+    return "start" if launcher_of(spec).is_ours else "rank"
 
 
 def own_ports(spec: JobSpec) -> Tuple[int, ...]:

@@ -14,6 +14,7 @@ from taco_launch.launch.replace import Option, tells_hosts
 from taco_launch.launch.separator import taken
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import Asked, JobSpec
+from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import Placement
 
 _SINGLE_DASH = re.compile(r"-(?!np$|mca$|hostfile$)[a-z]{2}")
@@ -54,7 +55,7 @@ class Draft:
 def remarks(draft: Draft) -> Tuple[str, ...]:
     """Give all remarks on a line."""
     env = [pair for option in draft.options for pair in option.env]
-    by_mpirun = draft.spec.launcher == "mpirun"
+    by_mpirun = launcher_of(draft.spec).is_single
     said = [
         *_left_out(draft),
         *_asked(draft),

@@ -5,6 +5,7 @@ from typing import List, Sequence, Tuple
 
 from taco_launch.frozen import dataclass
 from taco_launch.model.jobs import JobRecord, JobSpec
+from taco_launch.model.launchers import launcher_of
 
 _NAME = re.compile(r"[^/]+-(?:launcher|master-0|worker-\d+)")
 
@@ -26,7 +27,7 @@ def instances(spec: JobSpec, record: JobRecord) -> Tuple[Instance, ...]:
     that share a slot are one part. Where a job counts workers, each worker is such a part, with all its ranks.
     """
     shares = _ranks(record)
-    if spec.launcher == "mpirun":
+    if launcher_of(spec).is_mpi:
         shares = shares if spec.slots_per_worker is None else _cut(shares, spec.slots_per_worker)
         workers = [Instance(f"{spec.name}-worker-{index}", *share) for index, share in enumerate(shares)]
         return (Instance(f"{spec.name}-launcher", spec.head or spec.hosts[0].name), *workers) if workers else ()

@@ -129,8 +129,6 @@ class JobSpec:
 
 # Seconds since the epoch in the year 9999: nobody can show a later time.
 LATEST = 253_402_300_799
-# What can start a job's ranks: --launcher.
-LAUNCHERS = ("mpirun", "torchrun", "env")
 
 
 class JobState(enum.Enum):

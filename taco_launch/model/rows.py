@@ -6,7 +6,8 @@ from typing import Any, List, Optional, Sequence, Tuple, Union, get_args, get_or
 
 from taco_launch.errors import CANNOT_PLACE, HOST_FAILED
 from taco_launch.frozen import dataclass
-from taco_launch.model.jobs import LATEST, LAUNCHERS, JobRecord, JobSpec, JobState
+from taco_launch.model.jobs import LATEST, JobRecord, JobSpec, JobState
+from taco_launch.model.launchers import LAUNCHERS
 from taco_launch.model.slots import is_gpu
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from taco_launch.errors import HostError
 from taco_launch.frozen import dataclass
 from taco_launch.model.codec import from_json, to_json
-from taco_launch.model.jobs import LATEST, LAUNCHERS, Event, JobRecord, JobSpec, JobState
+from taco_launch.model.jobs import LATEST, Event, JobRecord, JobSpec, JobState
+from taco_launch.model.launchers import LAUNCHERS
 
 # Why a job waits: (host, why), what concerns no single host under "".
 Words = tuple[tuple[str, str], ...]

@@ -11,6 +11,7 @@ from taco_launch.launch.inner import clashes, inner
 from taco_launch.model.hosts import Host, Inventory
 from taco_launch.model.job_request import JobRequest
 from taco_launch.model.jobs import Asked, JobSpec, Policy
+from taco_launch.model.launchers import LAUNCHERS
 from taco_launch.model.profiles import Profile
 from taco_launch.request import job_names, policy, sizes
 from taco_launch.request.caller import Caller
@@ -140,7 +141,7 @@ def _name(request: JobRequest) -> str:
 
 def _launcher(request: JobRequest) -> str:
     name = request.launcher or "mpirun"
-    if request.per_host and name != "env":
+    if request.per_host and not LAUNCHERS[name].is_ours:
         per_host, launcher = request.called("per_host"), request.called("launcher")
         hint = f"add {launcher} env, or leave it out"
         raise UsageError(f"{per_host}: {launcher} {name} starts a process for each rank", hint=hint)

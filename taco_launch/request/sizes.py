@@ -4,6 +4,7 @@ from typing import Any
 
 from taco_launch.errors import UsageError
 from taco_launch.model.job_request import JobRequest
+from taco_launch.model.launchers import LAUNCHERS
 
 # Each of these groups says how many ranks there are.
 _WAYS = (("np",), ("hosts", "slots_per_host"), ("workers", "gpus"))
@@ -44,7 +45,7 @@ def _shared(request: JobRequest) -> dict[str, Any]:
     shares, mps, starts = (request.called(name) for name in ("procs_per_gpu", "mps", "launcher"))
     if request.mps and count == 1:
         raise UsageError(f"{mps}: a GPU of a job is shared only by {shares} N", hint=f"add it, or leave {mps} out")
-    if count > 1 and launcher != "env":
+    if count > 1 and not LAUNCHERS[launcher].is_ours:
         why = f"{starts} {launcher} gives each slot one rank"
         raise UsageError(f"{shares}: {why}", hint=f"add {starts} env, or leave it out")
     if count > 1 and request.per_host:

@@ -1,0 +1,51 @@
+"""The launchers: what the rest of the code asks of one, instead of its name. Its plan is in taco_launch/launch/."""
+
+from typing import TYPE_CHECKING, Mapping
+
+from taco_launch.frozen import dataclass
+
+if TYPE_CHECKING:
+    from taco_launch.model.jobs import JobSpec
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """How a launcher starts the ranks of a job."""
+
+    name: str
+    # One process on the head starts the ranks of all hosts, by daemons of its own. Else each host has a launcher of its
+    # own, which its guard starts.
+    is_single: bool
+    # The object of Kubernetes that such a job would be; in capitals, Arena's trainer.
+    kind: str
+    # What starts a rank on another host than the head, in messages.
+    starter: str
+    # Whether it tells its ranks itself where they meet (MASTER_ADDR, RANK and the like).
+    sets_rendezvous: bool = False
+    # Whether it is ours, which starts any number of processes for a slot or a host.
+    is_ours: bool = False
+
+    @property
+    def trainer(self) -> str:
+        """The kind as Arena's `list` has it."""
+        return self.kind.upper()
+
+    @property
+    def is_mpi(self) -> bool:
+        """Whether its jobs are MPIJobs: with a launcher that has no rank of its own."""
+        return self.kind == "MPIJob"
+
+
+LAUNCHERS: Mapping[str, Launcher] = {
+    launcher.name: launcher
+    for launcher in (
+        Launcher("mpirun", True, "MPIJob", "mpirun's daemon"),
+        Launcher("torchrun", False, "PyTorchJob", "torchrun", sets_rendezvous=True),
+        Launcher("env", False, "PyTorchJob", "what starts the ranks of --launcher env", is_ours=True),
+    )
+}
+
+
+def launcher_of(spec: "JobSpec") -> Launcher:
+    """Return the launcher of a job."""
+    return LAUNCHERS[spec.launcher]

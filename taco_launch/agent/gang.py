@@ -13,7 +13,7 @@ from taco_launch.agent.guards import GUARD_SECONDS, Guards, Note
 from taco_launch.agent.links import Link, RemoteLink
 from taco_launch.agent.refusal import ahead, crowded, no_own_port, no_ports, refusal
 from taco_launch.errors import HostError, PlacementError, TacoLaunchError
-from taco_launch.launch.decide import daemon_ports
+from taco_launch.launch.line.decisions import daemon_ports
 from taco_launch.launch.needs import looks, needs
 from taco_launch.launch.plan import PER_HOST_PORT, own_ports
 from taco_launch.model.choices import GpuChoice

@@ -13,7 +13,7 @@ from taco_launch.model.jobs import JobSpec
 def parsers() -> Tuple[Callable[..., Any], Callable[..., JobFacts]]:
     """Load what reads the probe's answers: it takes longer than all else, and only several hosts are probed."""
     from taco_launch.facts.parse import parse  # noqa: PLC0415
-    from taco_launch.launch.found import over_ssh  # noqa: PLC0415
+    from taco_launch.launch.job_facts_from import over_ssh  # noqa: PLC0415
 
     return parse, over_ssh
 

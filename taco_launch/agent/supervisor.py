@@ -24,8 +24,9 @@ from taco_launch.agent.links import Link, RemoteLink
 from taco_launch.agent.orphans import Orphans
 from taco_launch.agent.ranks import WRAPPER_KILLED, Ranks
 from taco_launch.errors import DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError, UnusableError
-from taco_launch.launch import mpirun, plan
+from taco_launch.launch import plan
 from taco_launch.launch.env import relevant
+from taco_launch.launch.launchers import open_mpi as mpirun
 from taco_launch.launch.needs import needs
 from taco_launch.model.codec import to_json
 from taco_launch.model.job_facts import JobFacts

@@ -22,7 +22,7 @@ from taco_launch.bench.runs import Cell, Reading, Run
 from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
 from taco_launch.flows.surroundings import Surroundings
 from taco_launch.frozen import dataclass
-from taco_launch.launch.found import over_ssh
+from taco_launch.launch.job_facts_from import over_ssh
 from taco_launch.launch.needs import free_slots
 from taco_launch.model.codec import to_json
 from taco_launch.model.facts import HostFacts

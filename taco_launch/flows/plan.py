@@ -12,8 +12,8 @@ from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.launch import plan
 from taco_launch.launch.env import VISIBLE_GPUS, relevant
-from taco_launch.launch.found import over_ssh
-from taco_launch.launch.near_hcas import ports_of
+from taco_launch.launch.job_facts_from import over_ssh
+from taco_launch.launch.line.gpu_local_hcas import ports_of
 from taco_launch.launch.needs import free_slots, looks, needs, on_host, unused
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.facts import HostFacts

@@ -16,8 +16,8 @@ from taco_launch.diagnose import explain
 from taco_launch.errors import HostError, UsageError
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
-from taco_launch.launch import mpirun
-from taco_launch.launch.found import over_ssh
+from taco_launch.launch.job_facts_from import over_ssh
+from taco_launch.launch.launchers import open_mpi as mpirun
 from taco_launch.model import codec
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.hosts import Container, Inventory

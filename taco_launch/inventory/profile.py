@@ -12,8 +12,8 @@ from taco_launch.inventory import cache, names
 from taco_launch.inventory.faults import Faults, Loc
 from taco_launch.inventory.load import read_file
 from taco_launch.inventory.text import decode
-from taco_launch.launch.decide import CONDITIONS, VALUES
-from taco_launch.launch.replace import Option
+from taco_launch.launch.line.decisions import CONDITIONS, VALUES
+from taco_launch.launch.line.overrides import Option
 from taco_launch.model.plans import Token
 from taco_launch.model.profiles import Entry, Profile
 
@@ -198,7 +198,7 @@ class _Reader:
     def _check_value(self, words: tuple[str, ...], loc: Loc) -> None:
         """Refuse what the library would silently read as something else."""
         # Needed only where the cache has nothing.
-        from taco_launch.launch.knob_values import verbatim  # noqa: PLC0415
+        from taco_launch.launch.knobs.values import verbatim  # noqa: PLC0415
 
         option = _option(words)
         pairs = [*option.env, *([(words[1], words[2])] if option.key[0] == "mca" else [])]

@@ -4,7 +4,7 @@ import re
 
 from taco_launch.inventory import names
 from taco_launch.launch import knobs
-from taco_launch.launch.knob_lists import FINE
+from taco_launch.launch.knobs.lists import FINE
 
 MCA_NAME = re.compile(r"[A-Za-z0-9_]+")
 ENV_LIST = "mca_base_env_list"

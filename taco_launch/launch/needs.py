@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any, Mapping, Tuple
 
-from taco_launch.launch.decide import interface, transport
-from taco_launch.launch.entries import used
+from taco_launch.launch.line.decisions import interface, transport
+from taco_launch.launch.line.profile_options import used
 from taco_launch.model.codec import from_json
 from taco_launch.model.hosts import Host
 from taco_launch.model.job_facts import JobFacts, JobHost

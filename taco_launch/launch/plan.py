@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Sequence, Tuple
 
 from taco_launch.command import shell
-from taco_launch.launch import hosted, mpirun
+from taco_launch.launch.launchers import open_mpi as mpirun
+from taco_launch.launch.launchers import per_host as hosted
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import launcher_of

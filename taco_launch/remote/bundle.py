@@ -23,6 +23,8 @@ _CONTENTS = (
     "launch",
     "agent",
 )
+# A room of the agent's may have rooms of its own; nothing lies deeper.
+_SOURCES = ("*.py", "*.sh", "*/*.py")
 # The first lines are read by any Python; what they say, remote/seat.py understands.
 _MAIN = b"""import sys
 if sys.version_info < (3, 8):
@@ -45,7 +47,7 @@ def sources() -> tuple[tuple[str, bytes], ...]:
     files: list[Path] = []
     for entry in _CONTENTS:
         path = root / entry
-        files += sorted((*path.glob("*.py"), *path.glob("*.sh"))) if path.is_dir() else [path]
+        files += sorted(file for each in _SOURCES for file in path.glob(each)) if path.is_dir() else [path]
     return tuple((f"taco_launch/{file.relative_to(root)}", file.read_bytes()) for file in files)
 
 

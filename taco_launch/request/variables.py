@@ -15,8 +15,9 @@ from taco_launch.inventory.variable_names import (
     shown_value,
     unknown,
 )
-from taco_launch.launch import knob_values, knobs
-from taco_launch.launch.knob_lists import FINE
+from taco_launch.launch import knobs
+from taco_launch.launch.knobs import values as knob_values
+from taco_launch.launch.knobs.lists import FINE
 
 NOT_SET = "is not set here"
 # mpirun refuses both of a pair (ompi_info: "mutually exclusive").

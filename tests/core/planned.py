@@ -3,10 +3,10 @@
 from typing import Any
 
 from taco_launch.inventory import profile
-from taco_launch.launch import mpirun
-from taco_launch.launch.between import between
 from taco_launch.launch.env import TORCH_SOCKETS
-from taco_launch.launch.replace import Option
+from taco_launch.launch.fabric_facts import between
+from taco_launch.launch.launchers import open_mpi as mpirun
+from taco_launch.launch.line.overrides import Option
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.hosts import Container, Host, Network
 from taco_launch.model.job_facts import JobFacts, JobHost

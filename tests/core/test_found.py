@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from taco_launch.launch.found import over_ssh, slots
+from taco_launch.launch.job_facts_from import over_ssh, slots
 from taco_launch.model.facts import Software, System
 from taco_launch.model.found import Absent, Unknown
 from taco_launch.model.hardware import Gpus

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.launch import knobs
-from taco_launch.launch.knob_values import normalise, verbatim
 from taco_launch.launch.knobs import TABLE, Knob
+from taco_launch.launch.knobs.values import normalise, verbatim
 
 LINES = (Path(__file__).parent / "cases" / "knobs" / "names.txt").read_text("utf-8").splitlines()
 NAMES = tuple(line for line in LINES if not line.startswith("#"))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from taco_launch.launch import knobs
-from taco_launch.launch.knob_values import verbatim
 from taco_launch.launch.knobs import Knob
+from taco_launch.launch.knobs.values import verbatim
 
 LINES = (Path(__file__).parent / "cases" / "knobs" / "facts.txt").read_text("utf-8").splitlines()
 FACTS = [tuple(part.strip() for part in line.split("|")) for line in LINES if line and not line.startswith("#")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taco_launch.launch.knob_remarks import remarks
+from taco_launch.launch.knobs.remarks import remarks
 
 GUIDE = (
     ("NCCL_DEBUG", "INFO"),

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.launch.knob_values import normalise, verbatim
 from taco_launch.launch.knobs import TABLE, Knob
+from taco_launch.launch.knobs.values import normalise, verbatim
 
 RIGHT = """
 NCCL_DEBUG=INFO

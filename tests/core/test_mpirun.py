@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from taco_launch.errors import UsageError
-from taco_launch.launch.decide import daemon_ports
 from taco_launch.launch.env import JOB_ID, JOB_NAME
+from taco_launch.launch.line.decisions import daemon_ports
 from taco_launch.model.hosts import Container, Host, Network
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.profiles import Entry, Profile

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from taco_launch.launch.decide import CONDITIONS, VALUES, decide
+from taco_launch.launch.line.decisions import CONDITIONS, VALUES, decide
 from taco_launch.launch.needs import needs
 from taco_launch.model.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts, JobHost

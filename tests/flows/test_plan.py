@@ -9,7 +9,7 @@ import pytest
 from taco_launch.errors import PlacementError
 from taco_launch.flows import plan
 from taco_launch.inventory import profile
-from taco_launch.launch import mpirun
+from taco_launch.launch.launchers import open_mpi as mpirun
 from taco_launch.launch.plan import line
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.found import NOT_ASKED, Absent

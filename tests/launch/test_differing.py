@@ -7,7 +7,7 @@ import pytest
 
 from taco_launch.errors import UnusableError
 from taco_launch.inventory import profile
-from taco_launch.launch.between import between
+from taco_launch.launch.fabric_facts import between
 from taco_launch.model.facts import HostFacts
 from taco_launch.model.found import Unknown
 from taco_launch.model.hardware import Gid

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from taco_launch.launch import mpirun
+from taco_launch.launch.launchers import open_mpi as mpirun
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement, Share

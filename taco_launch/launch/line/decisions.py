@@ -8,7 +8,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import AbstractSet, Dict, List, Optional, Sequence, Tuple
 
-from taco_launch.launch.near_hcas import near_hcas
+from taco_launch.launch.line.gpu_local_hcas import near_hcas
 from taco_launch.model.job_facts import Between, JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement

@@ -1,6 +1,6 @@
 """The knobs of Horovod, and the seven of LightCC."""
 
-from taco_launch.launch.knob import Knob
+from taco_launch.launch.knobs.knob import Knob
 
 _OPS = "Horovod 0.28, common/operations.cc"
 _PARSER = "Horovod 0.28, common/utils/env_parser.cc"

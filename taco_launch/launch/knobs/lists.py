@@ -4,8 +4,8 @@ import ipaddress
 import re
 from typing import Tuple
 
-from taco_launch.launch.knob import Knob
-from taco_launch.launch.slips import one_slip
+from taco_launch.launch.edit_distance import one_slip
+from taco_launch.launch.knobs.knob import Knob
 
 Fault = Tuple[str, str]
 FINE: Fault = ("", "")

@@ -2,8 +2,8 @@
 
 from typing import Dict, Iterator, List, Mapping, Optional
 
-from taco_launch.launch.decide import Decisions, interface
-from taco_launch.launch.host_env import host_env
+from taco_launch.launch.line.decisions import Decisions, interface
+from taco_launch.launch.line.host_env import host_env
 from taco_launch.model.job_facts import Between, JobFacts
 from taco_launch.model.jobs import JobSpec
 

@@ -1,6 +1,6 @@
 """The knobs of NCCL that say which network it takes and how, and what it logs."""
 
-from taco_launch.launch.knob import Knob
+from taco_launch.launch.knobs.knob import Knob
 
 _ENV = "NCCL 2.32, env.rst"
 _INSPECTOR = "NCCL, its inspector's README.md"

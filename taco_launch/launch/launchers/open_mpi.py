@@ -4,16 +4,16 @@ from typing import Dict, Sequence, Tuple
 
 from taco_launch.command import shell
 from taco_launch.errors import UsageError
-from taco_launch.launch import entries
-from taco_launch.launch.asked import check_asked, check_once
-from taco_launch.launch.decide import Decisions, decide, hostfile_path, reached
 from taco_launch.launch.env import mark
-from taco_launch.launch.host_env import host_env, typed_gpus, with_gpus
-from taco_launch.launch.remarks import Draft, remarks
-from taco_launch.launch.replace import given_options, replaced, tells_hosts
-from taco_launch.launch.separator import escape
-from taco_launch.launch.torch_sockets import with_sockets
-from taco_launch.launch.torus import torus
+from taco_launch.launch.line import profile_options as entries
+from taco_launch.launch.line.decisions import Decisions, decide, hostfile_path, reached
+from taco_launch.launch.line.host_env import host_env, typed_gpus, with_gpus
+from taco_launch.launch.line.light_2d_allreduce import torus
+from taco_launch.launch.line.overrides import given_options, replaced, tells_hosts
+from taco_launch.launch.line.remarks import Draft, remarks
+from taco_launch.launch.line.request_checks import check_asked, check_once
+from taco_launch.launch.line.separator import escape
+from taco_launch.launch.line.torch_sockets import with_sockets
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import File, HostCommand, LaunchPlan, Placement, Token

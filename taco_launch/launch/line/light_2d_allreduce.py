@@ -2,8 +2,8 @@
 
 from typing import Dict, List, Optional, Sequence
 
-from taco_launch.launch.decide import Decisions, versions
-from taco_launch.launch.replace import Option, env_option
+from taco_launch.launch.line.decisions import Decisions, versions
+from taco_launch.launch.line.overrides import Option, env_option
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement

@@ -3,13 +3,13 @@
 import difflib
 from typing import Callable, Dict, Optional, Tuple
 
-from taco_launch.launch.knob import Knob
-from taco_launch.launch.knobs_horovod import HOROVOD, LIGHTCC
-from taco_launch.launch.knobs_nccl import LOGGING, NETWORK
-from taco_launch.launch.knobs_nccl_tuning import NEIGHBOURS, TUNING, UNDOCUMENTED
-from taco_launch.launch.knobs_openmpi import OPENMPI, UCX
-from taco_launch.launch.knobs_torch import GLOO, TORCH
-from taco_launch.launch.slips import one_slip
+from taco_launch.launch.edit_distance import one_slip
+from taco_launch.launch.knobs.horovod import HOROVOD, LIGHTCC
+from taco_launch.launch.knobs.knob import Knob
+from taco_launch.launch.knobs.nccl import LOGGING, NETWORK
+from taco_launch.launch.knobs.nccl_tuning import NEIGHBOURS, TUNING, UNDOCUMENTED
+from taco_launch.launch.knobs.open_mpi import OPENMPI, UCX
+from taco_launch.launch.knobs.torch import GLOO, TORCH
 
 __all__ = ["KNOWN_PREFIXES", "TABLE", "Knob", "find", "matching", "near", "parameter", "slip", "strict"]
 

@@ -3,7 +3,7 @@
 from typing import Dict
 
 from taco_launch.errors import UnusableError, UsageError
-from taco_launch.launch.decide import gdr, has_gpus, reached, transport
+from taco_launch.launch.line.decisions import gdr, has_gpus, reached, transport
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement

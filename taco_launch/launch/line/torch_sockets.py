@@ -7,11 +7,11 @@ NCCL's signs and prefixes.
 
 from typing import Iterable, Optional
 
-from taco_launch.launch.decide import Decisions
-from taco_launch.launch.entries import used
 from taco_launch.launch.env import TORCH_SOCKETS
-from taco_launch.launch.host_env import HostEnv, by_host
-from taco_launch.launch.replace import Option
+from taco_launch.launch.line.decisions import Decisions
+from taco_launch.launch.line.host_env import HostEnv, by_host
+from taco_launch.launch.line.overrides import Option
+from taco_launch.launch.line.profile_options import used
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement

@@ -2,8 +2,8 @@
 
 from typing import Iterator, Mapping, Optional, Sequence, Tuple
 
-from taco_launch.launch.knob import Knob
 from taco_launch.launch.knobs import NEWEST, find, strict
+from taco_launch.launch.knobs.knob import Knob
 from taco_launch.model.versions import OWN_GID, version
 
 _NAMES = {"nccl": "NCCL", "horovod": "Horovod", "openmpi": "Open MPI"}

@@ -1,6 +1,6 @@
 """The knobs of NCCL for algorithms, memory and plugins, and NCCL_ names that are not documented or that others read."""
 
-from taco_launch.launch.knob import Knob
+from taco_launch.launch.knobs.knob import Knob
 
 _ENV = "NCCL 2.32, env.rst"
 _TORCH = "PyTorch, ProcessGroupNCCL.hpp"

@@ -3,16 +3,18 @@
 from dataclasses import replace
 from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
-from taco_launch.launch import entries, per_slot, torchrun
-from taco_launch.launch.asked import check_asked, check_once
-from taco_launch.launch.decide import decide
 from taco_launch.launch.env import TORCH_SOCKETS, VISIBLE_GPUS, mark
-from taco_launch.launch.host_env import HostEnv, host_env, with_gpus
-from taco_launch.launch.remarks import Draft, remarks
-from taco_launch.launch.replace import Option, given_options, replaced
-from taco_launch.launch.separator import escape
-from taco_launch.launch.torch_sockets import WHY, with_sockets
-from taco_launch.launch.torus import torus
+from taco_launch.launch.launchers import env as per_slot
+from taco_launch.launch.launchers import torchrun
+from taco_launch.launch.line import profile_options as entries
+from taco_launch.launch.line.decisions import decide
+from taco_launch.launch.line.host_env import HostEnv, host_env, with_gpus
+from taco_launch.launch.line.light_2d_allreduce import torus
+from taco_launch.launch.line.overrides import Option, given_options, replaced
+from taco_launch.launch.line.remarks import Draft, remarks
+from taco_launch.launch.line.request_checks import check_asked, check_once
+from taco_launch.launch.line.separator import escape
+from taco_launch.launch.line.torch_sockets import WHY, with_sockets
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import launcher_of

@@ -3,8 +3,8 @@
 import re
 from typing import Dict, FrozenSet, List, Tuple
 
-from taco_launch.launch.decide import Decisions, strongest
-from taco_launch.launch.replace import Option
+from taco_launch.launch.line.decisions import Decisions, strongest
+from taco_launch.launch.line.overrides import Option
 from taco_launch.model.plans import Token
 from taco_launch.model.profiles import Entry, Profile
 

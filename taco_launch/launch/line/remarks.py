@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from taco_launch.frozen import dataclass
-from taco_launch.launch import entries
-from taco_launch.launch.decide import Decisions, decide, versions
-from taco_launch.launch.entries import LeftOut
 from taco_launch.launch.inner import inner
-from taco_launch.launch.network_remarks import network_remarks, some
-from taco_launch.launch.replace import Option, tells_hosts
-from taco_launch.launch.separator import taken
+from taco_launch.launch.line import profile_options as entries
+from taco_launch.launch.line.decisions import Decisions, decide, versions
+from taco_launch.launch.line.network_remarks import network_remarks, some
+from taco_launch.launch.line.overrides import Option, tells_hosts
+from taco_launch.launch.line.profile_options import LeftOut
+from taco_launch.launch.line.separator import taken
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import Asked, JobSpec
 from taco_launch.model.launchers import launcher_of
@@ -82,7 +82,8 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
         pairs = [pair for pair in pairs if pair[0] != "NCCL_IB_GID_INDEX"]
     if pairs:
         # Only needed where there are such variables, and its table takes a while to load.
-        from taco_launch.launch import knob_remarks, knob_versions  # noqa: PLC0415
+        from taco_launch.launch.knobs import remarks as knob_remarks  # noqa: PLC0415
+        from taco_launch.launch.knobs import versions as knob_versions  # noqa: PLC0415
 
         said += knob_remarks.remarks(pairs)
         said += knob_versions.by_version(pairs, versions(draft.spec, draft.facts))

@@ -3,10 +3,10 @@
 from itertools import chain
 from typing import Dict, Iterable, Iterator, List, Tuple
 
-from taco_launch.launch import entries
-from taco_launch.launch.decide import Decisions
 from taco_launch.launch.env import GPU_ORDER, VISIBLE_GPUS
-from taco_launch.launch.replace import Option, env_option
+from taco_launch.launch.line import profile_options as entries
+from taco_launch.launch.line.decisions import Decisions
+from taco_launch.launch.line.overrides import Option, env_option
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement

@@ -6,10 +6,10 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Callable, Dict
 
-from taco_launch.launch import knob_lists
-from taco_launch.launch.knob import Knob
-from taco_launch.launch.knob_lists import FINE, Fault
 from taco_launch.launch.knobs import find
+from taco_launch.launch.knobs import lists as knob_lists
+from taco_launch.launch.knobs.knob import Knob
+from taco_launch.launch.knobs.lists import FINE, Fault
 
 _WHO = {
     "nccl": "NCCL",

@@ -1,6 +1,6 @@
 """The knobs of torch.distributed: of its NCCL backend, of the flight recorder, and of Gloo."""
 
-from taco_launch.launch.knob import Knob
+from taco_launch.launch.knobs.knob import Knob
 
 _NCCL = "PyTorch 2.13, ProcessGroupNCCL.hpp"
 _RECORDER = "PyTorch 2.13, FlightRecorder.hpp"

@@ -1,6 +1,6 @@
 """The knobs of Open MPI: MCA parameters of 4.1 and 5.0, environment variables, and UCX beneath it."""
 
-from taco_launch.launch.knob import Knob
+from taco_launch.launch.knobs.knob import Knob
 
 _BOTH = "ompi_info of Open MPI 4.1.4 and 5.0.11"
 _FOUR = "ompi_info of Open MPI 4.1.4"

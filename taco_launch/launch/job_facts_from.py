@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import FrozenSet, Optional, Sequence
 
 from taco_launch.errors import PlacementError
-from taco_launch.launch.between import between
-from taco_launch.launch.decide import interface, versions
+from taco_launch.launch.fabric_facts import between
+from taco_launch.launch.line.decisions import interface, versions
 from taco_launch.launch.needs import free_slots, unused
 from taco_launch.model.facts import Cpu, HostFacts, Software, System
 from taco_launch.model.found import Absent

@@ -21,7 +21,7 @@ from taco_launch.agent.folders import JobFolder
 from taco_launch.agent.protocol import Line
 from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, quoted
 from taco_launch.launch.env import rank_env, rank_of
-from taco_launch.launch.line.separator import unescape
+from taco_launch.launch.separator import unescape
 
 _GUARD_SECONDS = 30.0
 _F_SETPIPE_SZ = 1031  # fcntl(2); in Python's fcntl only from 3.10 on

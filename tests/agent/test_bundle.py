@@ -6,6 +6,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import taco_launch
 from taco_launch.remote import bundle
 from tests.agent.conftest import PYTHON
 
@@ -87,3 +88,10 @@ def test_the_probe_is_in_it(agent: Path) -> None:
     read = "import pkgutil, sys; sys.path[0] = sys.argv[1]; print(pkgutil.get_data('taco_launch.facts', 'probe.sh'))"
     done = subprocess.run([*PYTHON, "-c", read, str(agent)], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("b'#!/bin/sh")
+
+
+def test_no_room_of_the_agents_is_left_out() -> None:
+    root = Path(taco_launch.__file__).parent
+    folders = [entry for entry in bundle._CONTENTS if (root / entry).is_dir()]
+    there = {f"taco_launch/{file.relative_to(root)}" for each in folders for file in (root / each).rglob("*.py")}
+    assert there <= {path for path, _data in bundle.sources()}

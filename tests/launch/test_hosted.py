@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from taco_launch.errors import UsageError
 from taco_launch.launch.env import VISIBLE_GPUS, local_env, rank_env
-from taco_launch.launch.line.separator import unescape
 from taco_launch.launch.plan import line, own_ports, plan, processes
+from taco_launch.launch.separator import unescape
 from taco_launch.model.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec

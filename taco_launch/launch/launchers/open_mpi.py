@@ -12,8 +12,8 @@ from taco_launch.launch.line.light_2d_allreduce import torus
 from taco_launch.launch.line.overrides import given_options, replaced, tells_hosts
 from taco_launch.launch.line.remarks import Draft, remarks
 from taco_launch.launch.line.request_checks import check_asked, check_once
-from taco_launch.launch.line.separator import escape
 from taco_launch.launch.line.torch_sockets import with_sockets
+from taco_launch.launch.separator import escape
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import File, HostCommand, LaunchPlan, Placement, Token

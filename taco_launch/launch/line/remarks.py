@@ -11,7 +11,7 @@ from taco_launch.launch.line.decisions import Decisions, decide, versions
 from taco_launch.launch.line.network_remarks import network_remarks, some
 from taco_launch.launch.line.overrides import Option, tells_hosts
 from taco_launch.launch.line.profile_options import LeftOut
-from taco_launch.launch.line.separator import taken
+from taco_launch.launch.separator import taken
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import Asked, JobSpec
 from taco_launch.model.launchers import launcher_of

@@ -23,12 +23,12 @@ from taco_launch.model.job_request import JobRequest
 
 if TYPE_CHECKING:
     from taco_launch.flows.plan import Planned
-    from taco_launch.model.facts import HostFacts
-    from taco_launch.model.hosts import Inventory
+    from taco_launch.model.host.facts import HostFacts
+    from taco_launch.model.host.hosts import Inventory
     from taco_launch.model.jobs import JobRecord, JobSpec, JobState
     from taco_launch.model.rows import JobRow
-    from taco_launch.remote.access import Access
     from taco_launch.remote.answers import Job as JobAnswer
+    from taco_launch.remote.credentials import Access
 
 _LAB = "lab"
 
@@ -88,7 +88,7 @@ class Cluster:
             SpecError: it cannot be read, or something in it is wrong.
         """
         from taco_launch.inventory.load import load  # noqa: PLC0415 - lists of this machine's jobs need none
-        from taco_launch.model.hosts import Inventory  # noqa: PLC0415
+        from taco_launch.model.host.hosts import Inventory  # noqa: PLC0415
         from taco_launch.request.caller import local_names  # noqa: PLC0415
 
         if isinstance(self._given, Inventory):
@@ -109,8 +109,8 @@ class Cluster:
         from taco_launch.remote.head import Head, reach  # noqa: PLC0415
 
         if self._source is None:
+            from taco_launch.remote.agent_location import here  # noqa: PLC0415
             from taco_launch.remote.local import Local  # noqa: PLC0415
-            from taco_launch.remote.seat import here  # noqa: PLC0415
 
             return AgentBackend(Head(Local(), here(self._environ, os.geteuid()), self._typed))
         return AgentBackend(
@@ -127,7 +127,7 @@ class Cluster:
         return str(self._given) if isinstance(self._given, (str, os.PathLike)) else self._given.source
 
     def _need_access(self) -> "Access":
-        from taco_launch.remote.access import Access  # noqa: PLC0415
+        from taco_launch.remote.credentials import Access  # noqa: PLC0415
 
         return Access() if self._access is None else self._access
 

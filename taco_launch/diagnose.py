@@ -8,13 +8,13 @@ from taco_launch.model.jobs import Finding
 from taco_launch.signatures.entry import Kind, Signature
 from taco_launch.signatures.filling import MOST_SHOWN, filled, values_of
 from taco_launch.signatures.lines import LINE, SAID, around, clean, ended, label, says, with_following
-from taco_launch.signatures.mpirun import LAUNCHER, RANKS
-from taco_launch.signatures.nccl import NCCL
-from taco_launch.signatures.nccl_devices import NCCL_DEVICES
-from taco_launch.signatures.slurm import SLURM
-from taco_launch.signatures.ssh import SSH
-from taco_launch.signatures.system import SYSTEM
 from taco_launch.signatures.table import TABLE
+from taco_launch.signatures.texts.mpirun import LAUNCHER, RANKS
+from taco_launch.signatures.texts.nccl import NCCL
+from taco_launch.signatures.texts.nccl_devices import NCCL_DEVICES
+from taco_launch.signatures.texts.slurm import SLURM
+from taco_launch.signatures.texts.ssh import SSH
+from taco_launch.signatures.texts.system import SYSTEM
 
 # Text is looked through in blocks of about this many characters: large enough that a search costs no more than reading.
 _BLOCK = 1 << 18

@@ -9,7 +9,7 @@ from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, NamedTu
 
 from taco_launch.errors import CANNOT_PLACE, DEADLINE, PlacementError
 from taco_launch.frozen import dataclass
-from taco_launch.model.hosts import Terms
+from taco_launch.model.host.hosts import Terms
 from taco_launch.model.jobs import JobRecord, JobState, Policy
 from taco_launch.model.plans import HostSlots, Placement, Wanted
 from taco_launch.placement.terms import numbers, place_of_one

@@ -17,7 +17,7 @@ from pathlib import Path
 import pairing
 import verdicts
 
-from taco_launch.bench.history import Ladder, LadderKind, open_history
+from taco_launch.bench.history.history import Ladder, LadderKind, open_history
 from taco_launch.bench.runs import Cell, Circumstances, Metric, Reading, Run
 
 _BAR_SECONDS = 0.3

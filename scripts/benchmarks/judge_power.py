@@ -24,9 +24,9 @@ import pairing
 import verdicts
 from scipy.special import betaincinv
 
-from taco_launch.bench import judge
-from taco_launch.bench.judge import Rules, Series, VerdictKind
 from taco_launch.bench.runs import Key
+from taco_launch.bench.stats import judge
+from taco_launch.bench.stats.judge import Rules, Series, VerdictKind
 
 _CELLS, _REPEATS = 30, 5
 _RUN, _NIGHT, _DROP = 0.02, 0.005, 0.05

@@ -17,8 +17,8 @@ import pairing
 import verdicts
 from best_effort import BestEffort
 
-from taco_launch.facts.topology import read
-from taco_launch.model.hardware import Topology
+from taco_launch.facts.gpus.topology import read
+from taco_launch.model.host.hardware import Topology
 from taco_launch.model.plans import HostSlots, Wanted
 from taco_launch.placement.bandwidth import Figures, figures_of
 from taco_launch.placement.gpus import choose

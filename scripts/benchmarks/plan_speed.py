@@ -11,7 +11,7 @@ import verdicts
 
 from taco_launch.inventory import profile
 from taco_launch.launch.launchers import open_mpi as mpirun
-from taco_launch.model.hosts import Host, Network
+from taco_launch.model.host.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import HostSlots, wanted_of

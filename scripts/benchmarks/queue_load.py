@@ -18,10 +18,11 @@ from pathlib import Path
 import pairing
 import verdicts
 
-from taco_launch.agent import protocol, serve
+from taco_launch.agent import protocol
+from taco_launch.agent.api import serve
 from taco_launch.inventory import profile
 from taco_launch.model.codec import to_json
-from taco_launch.model.hosts import Host
+from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
 from taco_launch.remote import bundle
 

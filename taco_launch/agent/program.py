@@ -6,7 +6,7 @@ import sys
 from typing import IO, Mapping, Optional, Tuple, Union
 
 from taco_launch.agent import forked
-from taco_launch.agent.folders import JobFolder
+from taco_launch.agent.store.folders import JobFolder
 
 Process = Union["subprocess.Popen[bytes]", forked.Child]
 

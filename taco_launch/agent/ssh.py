@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import IO, Any, Dict, List, Optional, Sequence, Tuple, Union
 
-from taco_launch.agent.folders import Jobs, state_folder
 from taco_launch.agent.protocol import parsed
+from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.command import shell
 
 # $1 is the agent where set-up puts it, which a container may only read; $2 where `Put` does.

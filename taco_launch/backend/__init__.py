@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from taco_launch.frozen import dataclass
 
 if TYPE_CHECKING:
-    from taco_launch.model.hosts import Host, Inventory
+    from taco_launch.model.host.hosts import Host, Inventory
     from taco_launch.model.jobs import JobSpec
     from taco_launch.model.rows import JobRow
     from taco_launch.model.slots import Occupancy

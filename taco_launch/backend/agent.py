@@ -16,7 +16,7 @@ from taco_launch.remote.answers import Answer, Job
 from taco_launch.remote.head import AgentError, Frame, Head
 
 if TYPE_CHECKING:
-    from taco_launch.model.hosts import Host, Inventory
+    from taco_launch.model.host.hosts import Host, Inventory
     from taco_launch.model.rows import JobRow
 
 # How long `run` tries to find its head again before it leaves the job to itself.

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from taco_launch.command import shell
-from taco_launch.facts.summary import counted, text, yes
+from taco_launch.facts.reports.summary import counted, text, yes
 from taco_launch.frozen import dataclass
 from taco_launch.launch.fabric_facts import between
-from taco_launch.model.facts import Docker, HostFacts, Interface, Network, Software, System
-from taco_launch.model.found import Absent, Found, Unknown
-from taco_launch.model.hardware import Adapters, Gpu, Gpus, Hca, Rdma
+from taco_launch.model.host.fact_value import Absent, Found, Unknown
+from taco_launch.model.host.facts import Docker, HostFacts, Interface, Network, Software, System
+from taco_launch.model.host.hardware import Adapters, Gpu, Gpus, Hca, Rdma
 from taco_launch.model.jobs import JobRecord, JobSpec
 from taco_launch.model.launchers import launcher_of
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from taco_launch.bench.causes import CAUSES, Measured
 from taco_launch.bench.runs import Circumstances
-from taco_launch.model.facts import HostFacts
-from taco_launch.model.hardware import Gpus
+from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.hardware import Gpus
 from taco_launch.model.jobs import JobRecord, JobSpec
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from taco_launch.bench.differences import Difference, differences, merged, order
-from taco_launch.bench.estimates import Interval, ratio
 from taco_launch.bench.runs import Cell, Metric, Run
+from taco_launch.bench.stats.estimates import Interval, ratio
 from taco_launch.frozen import dataclass
 
 

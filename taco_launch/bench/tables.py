@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from taco_launch.bench.estimates import Interval, interval, percent, ratio
 from taco_launch.bench.runs import Cell, Metric, Run
+from taco_launch.bench.stats.estimates import Interval, interval, percent, ratio
 from taco_launch.frozen import dataclass
 
 NO_SAMPLE = "no sample"

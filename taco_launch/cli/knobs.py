@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.cli import render
-from taco_launch.cli.options import output_options, settings_of
+from taco_launch.cli.options.common import output_options, settings_of
+from taco_launch.cli.output import render
 from taco_launch.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,8 +8,16 @@ from typing import Any, NoReturn
 import click
 
 import taco_launch
-from taco_launch.cli import render, verbs
-from taco_launch.cli.options import Settings, inventory_option, output_options, settings_of, talk_options, this_machine
+from taco_launch.cli import verbs
+from taco_launch.cli.options.common import (
+    Settings,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+    this_machine,
+)
+from taco_launch.cli.output import render
 from taco_launch.command import as_typed
 from taco_launch.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError, UsageError
 
@@ -55,9 +63,9 @@ class _Verbs(click.Group):
             from taco_launch.launch.inner import inner
 
             if inner(args) is not None:
-                from taco_launch.cli import nested
+                from taco_launch.cli.options import nested_launcher
 
-                typed = nested.line(f"{settings_of(ctx).typed} run", (), args)
+                typed = nested_launcher.line(f"{settings_of(ctx).typed} run", (), args)
                 raise UsageError(f"{args[0]} is no verb; taco-launch starts the ranks itself", hint=typed)
         name, command, rest = super().resolve_command(ctx, args)
         if isinstance(command, verbs.Verb):
@@ -122,9 +130,9 @@ for verb in verbs.all_verbs():
 
 
 def _told(error: click.NoSuchOption) -> click.UsageError:
-    from taco_launch.cli import foreign
+    from taco_launch.cli.options import foreign_options
 
-    return foreign.told(error)
+    return foreign_options.told(error)
 
 
 def script() -> None:

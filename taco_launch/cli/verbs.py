@@ -7,46 +7,67 @@ import click
 
 # In which module a verb is, and the first sentence of its help.
 _VERBS = {
-    "bench": ("bench", "Measure workloads, compare ways to run them, and see what was measured."),
-    "delete": ("jobs", "Stop jobs if they still run, and remove their records and logs."),
+    "bench": ("bench.bench", "Measure workloads, compare ways to run them, and see what was measured."),
+    "delete": ("jobs.wait_stop_delete", "Stop jobs if they still run, and remove their records and logs."),
     "exec": (
-        "execute",
+        "jobs.execute",
         "Run COMMAND on the host of a running job's rank, in its environment and folder, and exit with its code.",
     ),
     "explain": (
-        "explain",
+        "jobs.explain",
         "Say what a log tells of a failure: each known text with its cause and what to do, the first failure first.",
     ),
-    "facts": ("facts", "Show what hosts are: system, network, docker, GPUs, topology, RDMA, the training image."),
-    "get": ("seeing", "Show one job: its state and why, its parts and their hosts; why it waits, host by host."),
-    "inventory": ("inventory", "Check an inventory, or a hostfile, and show its hosts with all defaults filled in."),
+    "facts": (
+        "cluster.facts",
+        "Show what hosts are: system, network, docker, GPUs, topology, RDMA, the training image.",
+    ),
+    "get": (
+        "jobs.list_get_top",
+        "Show one job: its state and why, its parts and their hosts; why it waits, host by host.",
+    ),
+    "inventory": (
+        "cluster.inventory",
+        "Check an inventory, or a hostfile, and show its hosts with all defaults filled in.",
+    ),
     "knobs": ("knobs", "Show what NCCL, Horovod, LightCC, Open MPI and UCX can be told, and where that is from."),
     "lab": (
-        "lab",
+        "cluster.lab",
         "Make hosts of containers on this machine, to try everything on: systemd, sshd, a registry, faults.",
     ),
-    "list": ("seeing", "List all jobs, the newest first; NODE is where a job is now, N/A where it waits or has ended."),
-    "logs": ("logs", "Print a job's output: of all ranks, each line behind HOST/RANK, or of some."),
-    "metrics": ("metrics", "Tell jobs, queues and slots as metrics: on stdout, in a file, or to whoever scrapes them."),
-    "nightly": ("nightly", "Measure a matrix every night, and see how the nights go."),
-    "place": ("place", "Show which GPUs of a host a job would get, and the two sets that came next."),
-    "prune": ("seeing", "Remove the records and logs of your jobs that ended longer ago than TIME, and list them."),
-    "resume": ("suspend", "Have suspended jobs wait for their slots again, each as if it had just been submitted."),
-    "run": ("run", "Run COMMAND as a job: start it, follow its output, exit with its code."),
-    "setup": ("setup", "Make hosts able to train, stage by stage, and prove it."),
-    "stop": ("jobs", "Stop jobs: TERM, then KILL after the grace time."),
-    "submit": ("run", "Start COMMAND as a job and return; it goes on by itself."),
+    "list": (
+        "jobs.list_get_top",
+        "List all jobs, the newest first; NODE is where a job is now, N/A where it waits or has ended.",
+    ),
+    "logs": ("jobs.logs", "Print a job's output: of all ranks, each line behind HOST/RANK, or of some."),
+    "metrics": (
+        "cluster.metrics",
+        "Tell jobs, queues and slots as metrics: on stdout, in a file, or to whoever scrapes them.",
+    ),
+    "nightly": ("nightly.nightly", "Measure a matrix every night, and see how the nights go."),
+    "place": ("jobs.place", "Show which GPUs of a host a job would get, and the two sets that came next."),
+    "prune": (
+        "jobs.list_get_top",
+        "Remove the records and logs of your jobs that ended longer ago than TIME, and list them.",
+    ),
+    "resume": (
+        "jobs.suspend",
+        "Have suspended jobs wait for their slots again, each as if it had just been submitted.",
+    ),
+    "run": ("jobs.run", "Run COMMAND as a job: start it, follow its output, exit with its code."),
+    "setup": ("cluster.setup", "Make hosts able to train, stage by stage, and prove it."),
+    "stop": ("jobs.wait_stop_delete", "Stop jobs: TERM, then KILL after the grace time."),
+    "submit": ("jobs.run", "Start COMMAND as a job and return; it goes on by itself."),
     "suspend": (
-        "suspend",
+        "jobs.suspend",
         "Take jobs off their slots: what runs is ended as by stop, and starts from its beginning after `resume`.",
     ),
     "teardown": (
-        "teardown",
+        "cluster.teardown",
         "Take back what setup made on hosts: the container, its unit, keys and files, the agent, settings of docker.",
     ),
-    "top": ("seeing", "Show who has how many GPUs (slots, on hosts without any): by host, or by job."),
-    "trust": ("trust", "Show the SSH host keys of hosts (all without HOST), ask, and keep the new ones."),
-    "wait": ("jobs", "Wait for a job's end and exit with its code."),
+    "top": ("jobs.list_get_top", "Show who has how many GPUs (slots, on hosts without any): by host, or by job."),
+    "trust": ("cluster.trust", "Show the SSH host keys of hosts (all without HOST), ask, and keep the new ones."),
+    "wait": ("jobs.wait_stop_delete", "Wait for a job's end and exit with its code."),
 }
 
 

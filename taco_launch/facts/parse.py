@@ -4,17 +4,17 @@ from dataclasses import replace
 from typing import Any, Dict, Sequence, Tuple
 
 from taco_launch.facts import MADE, SUBJECTS, sections
-from taco_launch.facts.docker import parse_docker
-from taco_launch.facts.gpu import parse_gpu
-from taco_launch.facts.image import parse_image
-from taco_launch.facts.made import parse_made
-from taco_launch.facts.network import parse_network
-from taco_launch.facts.pci import parse_pci
-from taco_launch.facts.rdma import parse_rdma
-from taco_launch.facts.system import parse_clock, parse_system
-from taco_launch.facts.topology import parse_topology
-from taco_launch.model.facts import HostFacts
-from taco_launch.model.found import NOT_ASKED, Absent, Found, Unknown
+from taco_launch.facts.gpus.gpu import parse_gpu
+from taco_launch.facts.gpus.topology import parse_topology
+from taco_launch.facts.network.network import parse_network
+from taco_launch.facts.rdma.rdma import parse_rdma
+from taco_launch.facts.system.docker import parse_docker
+from taco_launch.facts.system.image import parse_image
+from taco_launch.facts.system.pci import parse_pci
+from taco_launch.facts.system.setup_artifacts import parse_made
+from taco_launch.facts.system.system import parse_clock, parse_system
+from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown
+from taco_launch.model.host.facts import HostFacts
 
 
 def parse(host: str, output: bytes, sent: float, received: float, cut: str = "") -> HostFacts:

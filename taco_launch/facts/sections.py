@@ -6,9 +6,9 @@ The form of the answer is told in probe.sh. Nothing in it is trusted: a line may
 import re
 from typing import Dict, List, Mapping, Optional, Tuple, Union
 
-from taco_launch.facts.plain import plain
+from taco_launch.facts.captures.strip_terminal import plain
 from taco_launch.frozen import dataclass
-from taco_launch.model.found import NOT_ASKED, Absent, Found, Unknown
+from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown
 
 # The section that `read` adds: `began TIME` and `ended TIME`, and exit code 0 where the answer is whole.
 PROBE = "probe"

@@ -9,12 +9,12 @@ from importlib.resources import files
 from taco_launch.command import Command
 from taco_launch.errors import HostError
 from taco_launch.facts import SUBJECTS
-from taco_launch.facts.feed import feed
 from taco_launch.facts.parse import only, parse
-from taco_launch.model.facts import HostFacts
-from taco_launch.model.found import Absent, Unknown, asked
-from taco_launch.model.hosts import Host, Inventory
-from taco_launch.remote.access import Access
+from taco_launch.facts.probe_input import feed
+from taco_launch.model.host.fact_value import Absent, Unknown, asked
+from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.hosts import Host, Inventory
+from taco_launch.remote.credentials import Access
 from taco_launch.remote.fanout import Answer, Fanout, connect
 from taco_launch.remote.transport import CutShortError, Transport, last_words
 from taco_launch.setup import paths

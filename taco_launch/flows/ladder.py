@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 
-from taco_launch.agent.folders import make_private, private
+from taco_launch.agent.store.folders import make_private, private
 from taco_launch.backend import Backend, LogQuery, Watch
-from taco_launch.bench.history import History, Ladder, LadderKind
+from taco_launch.bench.history.history import History, Ladder, LadderKind
 from taco_launch.bench.ladder import Step, left, seconds_left, whole_blocks
+from taco_launch.bench.logs.parse import NoSample
 from taco_launch.bench.matrix import Matrix
-from taco_launch.bench.parse import NoSample
 from taco_launch.bench.runs import Cell, Reading, Run
 from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
-from taco_launch.flows.surroundings import Surroundings
+from taco_launch.flows.run_environment import Surroundings
 from taco_launch.frozen import dataclass
 from taco_launch.launch.job_facts_from import over_ssh
 from taco_launch.launch.needs import free_slots
 from taco_launch.model.codec import to_json
-from taco_launch.model.facts import HostFacts
+from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.remote.answers import Job, Words

@@ -11,7 +11,7 @@ from taco_launch.backend import Backend, Node
 from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.metrics import exposition
 from taco_launch.metrics.families import families
-from taco_launch.model.hosts import Inventory
+from taco_launch.model.host.hosts import Inventory
 
 # How long a scrape waits for the hosts.
 _PATIENCE_SECONDS = 5.0

@@ -7,17 +7,17 @@ from textwrap import shorten
 from typing import IO, Any
 
 from taco_launch.errors import UsageError
-from taco_launch.facts import captured
-from taco_launch.facts.changes import hosts_of
+from taco_launch.facts.captures import captured
+from taco_launch.facts.reports.changes import hosts_of
 from taco_launch.flows import captures
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.model import codec
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.codec import from_json
-from taco_launch.model.facts import HostFacts
-from taco_launch.model.found import NOT_ASKED, Absent, Unknown
-from taco_launch.model.hardware import Gpus, Topology
+from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Unknown
+from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.hardware import Gpus, Topology
 from taco_launch.placement.bandwidth import DEFAULT, KNOWN, Figures, figures_of
 from taco_launch.placement.gpus import choose
 from taco_launch.placement.mesh import mesh_of

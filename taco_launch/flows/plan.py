@@ -7,7 +7,7 @@ from typing import Any
 
 from taco_launch.backend.elsewhere import for_elsewhere
 from taco_launch.errors import UsageError
-from taco_launch.facts.distance import nearest, nearest_first
+from taco_launch.facts.gpus.hca_distance import nearest, nearest_first
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.launch import plan
@@ -16,8 +16,8 @@ from taco_launch.launch.job_facts_from import over_ssh
 from taco_launch.launch.line.gpu_local_hcas import ports_of
 from taco_launch.launch.needs import free_slots, looks, needs, on_host, unused
 from taco_launch.model.choices import GpuChoice
-from taco_launch.model.facts import HostFacts
-from taco_launch.model.hardware import Topology
+from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.hardware import Topology
 from taco_launch.model.job_facts import JobFacts, Near
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import launcher_of

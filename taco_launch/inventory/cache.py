@@ -47,7 +47,7 @@ def _place(kind: type[T], text: bytes, source: str, environ: Mapping[str, str]) 
 
 def _put(file: Path, value: object) -> None:
     """Keep a value, and only the newest of the others."""
-    from taco_launch.agent.folders import make_private, write_private  # noqa: PLC0415 - a command that finds it kept needs it not
+    from taco_launch.agent.store.folders import make_private, write_private  # noqa: PLC0415 - a command that finds it kept needs it not
 
     part = file.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):

@@ -10,8 +10,8 @@ from pathlib import PurePath
 from taco_launch.errors import SpecError
 from taco_launch.frozen import dataclass
 from taco_launch.inventory import names, ranges, select
-from taco_launch.inventory.faults import Faults
-from taco_launch.model.hosts import Host, Inventory
+from taco_launch.inventory.schema.faults import Faults
+from taco_launch.model.host.hosts import Host, Inventory
 
 # All lines together, where one host stands in many: ten slots on each host of the largest inventory.
 MAX_NAMES = 10 * ranges.MAX_HOSTS

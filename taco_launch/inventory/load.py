@@ -9,9 +9,9 @@ from pathlib import Path
 
 from taco_launch.errors import Fault, SpecError
 from taco_launch.inventory import VARIABLE, cache, names
-from taco_launch.inventory.faults import Faults
-from taco_launch.inventory.text import begins_as_yaml, decode, has_yaml_name, is_hostfile
-from taco_launch.model.hosts import Inventory
+from taco_launch.inventory.schema.faults import Faults
+from taco_launch.inventory.schema.text import begins_as_yaml, decode, has_yaml_name, is_hostfile
+from taco_launch.model.host.hosts import Inventory
 from taco_launch.model.instances import is_name
 
 MAX_BYTES = 1 << 20
@@ -53,7 +53,8 @@ def parse(data: bytes, source: str, local_names: Callable[[], frozenset[str]] = 
 
         return hostfile.parse(text, source, local_names())
     # Needed only where the cache has nothing.
-    from taco_launch.inventory import check, document, resolve  # noqa: PLC0415
+    from taco_launch.inventory import resolve  # noqa: PLC0415
+    from taco_launch.inventory.schema import check, document  # noqa: PLC0415
 
     faults = Faults(source, *_yaml_hint(text, source))
     return resolve.resolve(check.check(document.read(text, faults), faults), faults)

@@ -9,9 +9,9 @@ from typing import Any
 
 from taco_launch.errors import Fault, SpecError
 from taco_launch.inventory import cache, names
-from taco_launch.inventory.faults import Faults, Loc
 from taco_launch.inventory.load import read_file
-from taco_launch.inventory.text import decode
+from taco_launch.inventory.schema.faults import Faults, Loc
+from taco_launch.inventory.schema.text import decode
 from taco_launch.launch.line.decisions import CONDITIONS, VALUES
 from taco_launch.launch.line.overrides import Option
 from taco_launch.model.plans import Token
@@ -76,7 +76,7 @@ def parse(text: bytes, source: str) -> Profile:
         SpecError: something in it is wrong: all faults, each with its path, line and value.
     """
     # Needed only where the cache has nothing.
-    from taco_launch.inventory import document  # noqa: PLC0415
+    from taco_launch.inventory.schema import document  # noqa: PLC0415
 
     faults = Faults(source, _HINT)
     value = document.read(decode(text, faults), faults)

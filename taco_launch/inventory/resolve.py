@@ -5,9 +5,9 @@ from typing import Any
 from taco_launch.errors import SpecError
 from taco_launch.frozen import dataclass
 from taco_launch.inventory import names, ranges
-from taco_launch.inventory.faults import Faults, Loc
-from taco_launch.inventory.schema import Group, HostDefaults, HostEntry, InventoryFile
-from taco_launch.model.hosts import Container, Engine, Host, Inventory, Network, Peermem, Registry, Terms, Toolkit
+from taco_launch.inventory.schema.faults import Faults, Loc
+from taco_launch.inventory.schema.schema import Group, HostDefaults, HostEntry, InventoryFile
+from taco_launch.model.host.hosts import Container, Engine, Host, Inventory, Network, Peermem, Registry, Terms, Toolkit
 
 # All entries of all groups together: ten groups of the largest inventory.
 MAX_MEMBERS = 10 * ranges.MAX_HOSTS

@@ -8,8 +8,8 @@ from dataclasses import replace
 from taco_launch.errors import Fault, SpecError
 from taco_launch.frozen import dataclass
 from taco_launch.inventory import names, ranges
-from taco_launch.inventory.faults import MAX_FAULTS, limited
-from taco_launch.model.hosts import Host, Inventory
+from taco_launch.inventory.schema.faults import MAX_FAULTS, limited
+from taco_launch.model.host.hosts import Host, Inventory
 
 OPTION = "-H"
 # An IPv6 address, and what stands behind a colon after it.

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from taco_launch.model.hosts import Container, Engine, Host, Inventory
+from taco_launch.model.host.hosts import Container, Engine, Host, Inventory
 
 # Values of Host, and of Inventory, that are keys of the file by the same names.
 _HOST = "port", "user", "identity_file", "slots", "max_slots", "gpus", "connection"

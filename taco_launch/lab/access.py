@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from taco_launch.agent.folders import make_private, state_folder
+from taco_launch.agent.store.folders import make_private, state_folder
 from taco_launch.errors import TacoLaunchError
 from taco_launch.frozen import dataclass
 from taco_launch.lab.labels import LabHost, check_lab_name

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from taco_launch.agent.folders import make_private
+from taco_launch.agent.store.folders import make_private
 from taco_launch.errors import SIGNAL_BASE, TacoLaunchError
 from taco_launch.lab import engine
 from taco_launch.lab.talk import Talk

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from taco_launch.frozen import dataclass
-from taco_launch.lab import access, daemon, engine, hosts, image, registry
+from taco_launch.lab import access, daemon, engine, hosts, registry
 from taco_launch.lab.engine import docker
+from taco_launch.lab.images import image
 from taco_launch.lab.labels import KEY, check_lab_name
 from taco_launch.lab.talk import Talk
 from taco_launch.lab.up import one_at_a_time

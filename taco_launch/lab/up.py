@@ -15,10 +15,11 @@ from typing import TypeVar
 
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.frozen import dataclass
-from taco_launch.lab import access, daemon, hosts, image, registry, repository, root, subnet, training
+from taco_launch.lab import access, daemon, hosts, registry, subnet
 from taco_launch.lab.engine import Engine, ask, docker, execute, machine_lacks
 from taco_launch.lab.hardware import machines
 from taco_launch.lab.hosts import WAKE, Found, state_word
+from taco_launch.lab.images import image, repository, root, training
 from taco_launch.lab.labels import DEFAULT_NAME, KEY, NO_GPUS, REGISTRY, LabHost, check_lab_name, option_of
 from taco_launch.lab.talk import Talk
 

@@ -2,17 +2,17 @@
 
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from taco_launch.facts.fabric import fabric
-from taco_launch.facts.gid import readable
-from taco_launch.facts.gid_plan import choice_of, found_by_nccl
-from taco_launch.facts.interface import Carrier, carrier, half_bonds
-from taco_launch.facts.rails import Rail, by_host, choose
-from taco_launch.model.fabric import Choice, Fabric, GidChoice, Odd
-from taco_launch.model.facts import HostFacts
-from taco_launch.model.found import Absent, Found, Unknown
-from taco_launch.model.hardware import Rdma
+from taco_launch.facts.network.fabric import fabric
+from taco_launch.facts.network.interface import Carrier, carrier, half_bonds
+from taco_launch.facts.rdma.gid import readable
+from taco_launch.facts.rdma.gid_plan import choice_of, found_by_nccl
+from taco_launch.facts.rdma.rails import Rail, by_host, choose
+from taco_launch.model.host.fabric import Choice, Fabric, GidChoice, Odd
+from taco_launch.model.host.fact_value import Absent, Found, Unknown
+from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.hardware import Rdma
+from taco_launch.model.host.versions import version
 from taco_launch.model.job_facts import Able, Between, Shared
-from taco_launch.model.versions import version
 
 # The first NCCL that reaches GPU memory by DMA-BUF, without a module (its release notes).
 _DMABUF = (2, 13)

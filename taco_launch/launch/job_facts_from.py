@@ -7,12 +7,12 @@ from taco_launch.errors import PlacementError
 from taco_launch.launch.fabric_facts import between
 from taco_launch.launch.line.decisions import interface, versions
 from taco_launch.launch.needs import free_slots, unused
-from taco_launch.model.facts import Cpu, HostFacts, Software, System
-from taco_launch.model.found import Absent
-from taco_launch.model.hardware import Gpus
+from taco_launch.model.host.fact_value import Absent
+from taco_launch.model.host.facts import Cpu, HostFacts, Software, System
+from taco_launch.model.host.hardware import Gpus
+from taco_launch.model.host.mig import MIG
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
-from taco_launch.model.mig import MIG
 from taco_launch.model.plans import wanted_of
 from taco_launch.placement.counted import slots_of
 from taco_launch.placement.terms import place_alike

@@ -6,7 +6,7 @@ from typing import Any, Mapping, Tuple
 from taco_launch.launch.line.decisions import interface, transport
 from taco_launch.launch.line.profile_options import used
 from taco_launch.model.codec import from_json
-from taco_launch.model.hosts import Host
+from taco_launch.model.host.hosts import Host
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import launcher_of

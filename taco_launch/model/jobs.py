@@ -6,7 +6,7 @@ from typing import Any, Mapping, Optional, Tuple
 
 from taco_launch.frozen import dataclass
 from taco_launch.model.choices import GpuChoice
-from taco_launch.model.hosts import Container, Host, Network
+from taco_launch.model.host.hosts import Container, Host, Network
 from taco_launch.model.profiles import Profile
 from taco_launch.model.stalls import Stall
 

@@ -4,7 +4,7 @@ import functools
 from dataclasses import dataclass
 from typing import Dict, Sequence, Set, Tuple
 
-from taco_launch.model.hardware import Topology
+from taco_launch.model.host.hardware import Topology
 from taco_launch.placement.bandwidth import Figures
 from taco_launch.placement.rings import Matrix, Rings, rings
 

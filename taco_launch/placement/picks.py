@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Mapping, Optional, Sequence
 
 from taco_launch.model.choices import GpuChoice, Lost
-from taco_launch.model.hosts import Host
+from taco_launch.model.host.hosts import Host
 from taco_launch.model.plans import Placement, Share
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.gpus import choose

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import AbstractSet, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch.errors import PlacementError
-from taco_launch.model.hosts import Host, Terms
-from taco_launch.model.mig import MIG
+from taco_launch.model.host.hosts import Host, Terms
+from taco_launch.model.host.mig import MIG
 from taco_launch.model.plans import HostSlots, Placement, Wanted
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.hosts import place

@@ -163,7 +163,7 @@ def _occupancy(value: Any) -> Any:
 
 
 def _topology(value: Any) -> Any:
-    from taco_launch.model.hardware import Topology  # noqa: PLC0415 - of a plan alone
+    from taco_launch.model.host.hardware import Topology  # noqa: PLC0415 - of a plan alone
 
     return from_json(Topology, value)
 

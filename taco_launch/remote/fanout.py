@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 
 from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.frozen import dataclass
-from taco_launch.model.hosts import Host, Inventory
-from taco_launch.remote.access import Access
+from taco_launch.model.host.hosts import Host, Inventory
+from taco_launch.remote.credentials import Access
 from taco_launch.remote.local import Local
 from taco_launch.remote.transport import Transport
 
@@ -112,7 +112,7 @@ def connect(inventory: Inventory, hosts: tuple[Host, ...], access: Access) -> Fa
     allow_files(len(remote) * 2 + _OTHER_FILES)
     if not remote:
         return Fanout(tuple(Local(host.name, access) for host in hosts))
-    from taco_launch.remote.routes import Routes  # noqa: PLC0415 - local runs need no SSH, whose import takes long
+    from taco_launch.remote.ssh.routes import Routes  # noqa: PLC0415 - local runs need no SSH, whose import takes long
 
     routes = Routes(inventory, access, os.environ)
     made = tuple(Local(host.name, access) if host.connection == "local" else routes.ssh(host) for host in hosts)

@@ -10,12 +10,12 @@ from taco_launch.agent import protocol
 from taco_launch.command import BARE, Command, as_typed
 from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
 from taco_launch.frozen import dataclass
-from taco_launch.model.hosts import Inventory
-from taco_launch.remote import bundle, seat
-from taco_launch.remote.access import Access
+from taco_launch.model.host.hosts import Inventory
+from taco_launch.remote import agent_location, bundle
+from taco_launch.remote.agent_location import Seat
 from taco_launch.remote.answers import Answer
+from taco_launch.remote.credentials import Access
 from taco_launch.remote.local import Local
-from taco_launch.remote.seat import Seat
 from taco_launch.remote.transport import Transport
 
 # What a host may answer, since it may be anybody's by now. Logs are followed in frames, and only one is kept at a time.
@@ -121,14 +121,14 @@ class Head:
     def _begin(self, op: str, stdout: IO[bytes]) -> str | None:
         """Read the answer's header; return the path of the agent's file instead where that is missing."""
         line = stdout.readline(protocol.LINE_BYTES + 1)
-        if line.startswith(seat.UNREADY):
+        if line.startswith(agent_location.UNREADY):
             what, words = _unready(line)
-            if what == seat.AGENT:
+            if what == agent_location.AGENT:
                 return self.seat.destination(self.name, self._agent(), words)
             raise self.seat.refused(self.name, what, words, f"{self.typed} setup")
-        if line == seat.READY:
+        if line == agent_location.READY:
             line = stdout.readline(protocol.LINE_BYTES + 1)
-        if line.startswith(seat.UNREADY):  # the agent's own word, which names nothing to be done
+        if line.startswith(agent_location.UNREADY):  # the agent's own word, which names nothing to be done
             raise self.seat.refused(self.name, *_unready(line), f"{self.typed} setup")
         protocol.check(self._read(op, line), "the controller", self.name)
         return None
@@ -188,7 +188,7 @@ class Head:
 
 def _unready(line: bytes) -> tuple[str, str]:
     """Return what is in the way, and the words on it, as they may be shown."""
-    what, _, words = line[len(seat.UNREADY) :].decode("utf-8", "replace").strip().partition(" ")
+    what, _, words = line[len(agent_location.UNREADY) :].decode("utf-8", "replace").strip().partition(" ")
     return what, words
 
 
@@ -204,4 +204,4 @@ def reach(inventory: Inventory, access: Access, environ: Mapping[str, str], type
     host = next(host for host in inventory.hosts if host.name == inventory.head)
     with connect(inventory, (host,), access) as fanout:
         (transport,) = fanout.transports
-        yield Head(transport, seat.of(inventory, environ, os.geteuid()), typed)
+        yield Head(transport, agent_location.of(inventory, environ, os.geteuid()), typed)

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from taco_launch.agent.folders import make_private, private
+from taco_launch.agent.store.folders import make_private, private
 from taco_launch.command import Command, Result, kill, start_line
 from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, HostError
 from taco_launch.remote import session, transport
-from taco_launch.remote.access import Access
+from taco_launch.remote.credentials import Access
 
 _NOBODY = Access()
 _CHUNK = 1 << 20  # no pipe holds more, unless somebody asked for it

@@ -12,7 +12,7 @@ from typing import IO, Any, Protocol
 
 from taco_launch.command import Command, Result, login_line, ssh_line, start_line
 from taco_launch.errors import NOT_FOUND, HostError
-from taco_launch.remote.access import Access
+from taco_launch.remote.credentials import Access
 from taco_launch.remote.transport import CutShortError, last_words
 
 # What a login shell with its rc files may take; on hosts with a home on a slow file system they do take seconds.

@@ -8,7 +8,7 @@ from taco_launch.errors import Fault, SpecError, TacoLaunchError, UsageError, qu
 from taco_launch.inventory import names, profile, select
 from taco_launch.inventory.load import SHIPPED
 from taco_launch.launch.inner import clashes, inner
-from taco_launch.model.hosts import Host, Inventory
+from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.model.job_request import JobRequest
 from taco_launch.model.jobs import Asked, JobSpec, Policy
 from taco_launch.model.launchers import LAUNCHERS

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from taco_launch.errors import Fault, SpecError
 from taco_launch.inventory import names, ranges, select
-from taco_launch.model.hosts import Host, Inventory, Terms
+from taco_launch.model.host.hosts import Host, Inventory, Terms
 from taco_launch.model.job_request import JobRequest
 
 # No host has as many GPUs: more were mistyped.

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping
 
 from taco_launch.frozen import dataclass
-from taco_launch.model.facts import HostFacts
-from taco_launch.model.hosts import Host
+from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.hosts import Host
 from taco_launch.setup.hardware import faults
 from taco_launch.setup.ops import STAGES, Cluster, Op, Problem, Stage, StageRules
 from taco_launch.setup.space import full

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from taco_launch.facts.stops import stops
-from taco_launch.model.facts import HostFacts
-from taco_launch.model.hosts import Inventory
+from taco_launch.facts.gpus.blocking_faults import stops
+from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.hosts import Inventory
 from taco_launch.setup.ops import Problem
 
 

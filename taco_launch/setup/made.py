@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
 
-from taco_launch.model.facts import HostFacts, Made, MadeFile
-from taco_launch.model.found import Unknown
+from taco_launch.model.host.fact_value import Unknown
+from taco_launch.model.host.facts import HostFacts, Made, MadeFile
 from taco_launch.setup.ops import File, Problem, Stage
 
 

@@ -5,10 +5,10 @@ from dataclasses import field
 from typing import Any, Literal, TypeVar
 
 from taco_launch.frozen import dataclass
-from taco_launch.model.facts import HostFacts
-from taco_launch.model.hosts import Host, Inventory
+from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.setup import STAGES, Stage
-from taco_launch.setup.image_copy import Given
+from taco_launch.setup.stages.image_copy import Given
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import replace
 
-from taco_launch.model.hosts import Engine
+from taco_launch.model.host.hosts import Engine
 from taco_launch.setup.ops import File, Op
 from taco_launch.setup.paths import STATE
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from taco_launch.model.facts import Disk, Docker, HostFacts, Made, System
-from taco_launch.model.found import Found
-from taco_launch.model.hosts import Engine, Inventory
-from taco_launch.setup import daemon_json, paths
+from taco_launch.model.host.fact_value import Found
+from taco_launch.model.host.facts import Disk, Docker, HostFacts, Made, System
+from taco_launch.model.host.hosts import Engine, Inventory
+from taco_launch.setup import paths
+from taco_launch.setup.files import daemon_json
 from taco_launch.setup.ops import Problem
 
 # Where the engine keeps images unless it is told.

@@ -5,13 +5,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 
-from taco_launch.model.facts import Docker, HostFacts, Made, MadeFile
-from taco_launch.model.found import Absent, Unknown
-from taco_launch.setup import daemon_json, firewall, paths, scripts
-from taco_launch.setup.docker_settings import MARKS
-from taco_launch.setup.image import held, parse_reference
+from taco_launch.model.host.fact_value import Absent, Unknown
+from taco_launch.model.host.facts import Docker, HostFacts, Made, MadeFile
+from taco_launch.setup import paths, scripts
+from taco_launch.setup.files import daemon_json
 from taco_launch.setup.ops import File, Op, Problem
-from taco_launch.setup.peermem_ops import service_off
+from taco_launch.setup.stages import firewall
+from taco_launch.setup.stages.docker_settings import MARKS
+from taco_launch.setup.stages.image import held, parse_reference
+from taco_launch.setup.stages.peermem_ops import service_off
 
 # What set-up put into daemon.json, as docker_settings keeps it.
 ADDED = f"{MARKS}/added"

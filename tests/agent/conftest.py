@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from taco_launch import state
-from taco_launch.agent import processes, records
-from taco_launch.agent.folders import JobFolder, Jobs
+from taco_launch.agent.host import processes
 from taco_launch.agent.protocol import Line
+from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.launch.env import JOB_ID
 from tests.agent.calls import PLACED, submitted
 

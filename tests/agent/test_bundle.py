@@ -61,7 +61,7 @@ def test_it_imports_nothing_outside_the_standard_library(agent: Path, tmp_path: 
     )
     assert done.returncode == 0, done.stderr
     modules = set(done.stdout.split())
-    assert {"taco_launch.errors", "taco_launch.model.jobs", "taco_launch.agent.supervisor"} <= modules
+    assert {"taco_launch.errors", "taco_launch.model.jobs", "taco_launch.agent.supervisor.supervisor"} <= modules
     assert not [name for name in modules if name.startswith(("taco_launch.cli", "taco_launch.inventory"))]
 
 

@@ -9,12 +9,12 @@ from taco_launch.agent import protocol
 from taco_launch.backend.agent import AgentBackend
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.model.codec import to_json
-from taco_launch.model.hosts import Host
+from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
 from taco_launch.remote import bundle
+from taco_launch.remote.agent_location import here, on_host
 from taco_launch.remote.head import AgentError, Frame, Head
 from taco_launch.remote.local import Local
-from taco_launch.remote.seat import here, on_host
 from tests.agent.conftest import write_agent
 
 HEADER = protocol.dump(protocol.header("op", "a"))

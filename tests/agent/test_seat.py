@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.agent.folders import state_folder
+from taco_launch.agent.store.folders import state_folder
 from taco_launch.backend.elsewhere import for_elsewhere
 from taco_launch.errors import HostError
-from taco_launch.model.hosts import Container, Host, Inventory, Registry
+from taco_launch.model.host.hosts import Container, Host, Inventory, Registry
 from taco_launch.model.jobs import JobSpec
-from taco_launch.remote import bundle, seat
+from taco_launch.remote import agent_location, bundle
 from taco_launch.remote.head import Head
 from taco_launch.remote.local import Local
 
@@ -58,7 +58,7 @@ def simulated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def head(simulated: Path, agent: Path, monkeypatch: pytest.MonkeyPatch) -> Head:
     monkeypatch.setattr(bundle, "build", lambda _contents: agent.read_bytes())  # packing it takes a second
-    there = replace(seat.in_container("taco-launch-c"), folder=f"{simulated.parent}/state/agent/", sudo=False)
+    there = replace(agent_location.in_container("taco-launch-c"), folder=f"{simulated.parent}/state/agent/", sudo=False)
     return Head(Local("gpu1"), there, "taco-launch -i c.yaml")
 
 
@@ -145,7 +145,7 @@ def test_a_part_of_python_is_named_by_what_it_lacks(agent: Path, tmp_path: Path)
     argv = [sys.executable, "-I", "-S", "-c", script, str(agent), "submit"]
     done = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (1, "unready module shutil\n", "")
-    host = seat.on_host().refused("gpu1", "module", "uuid", "taco-launch setup")
+    host = agent_location.on_host().refused("gpu1", "module", "uuid", "taco-launch setup")
     assert host.message == "gpu1: its python3 has no module uuid: only a part of Python is installed"
 
 
@@ -166,7 +166,7 @@ def test_on_a_host_the_agent_lies_in_the_logins_own_state_folder(
         "XDG_STATE_HOME" if given == "relative" else given, "x" if given == "relative" else str(tmp_path / given)
     )
     expected = state_folder(os.environ, 1000)
-    done = subprocess.run(seat.on_host().argv("a.pyz", "list"), capture_output=True, text=True, check=True)
+    done = subprocess.run(agent_location.on_host().argv("a.pyz", "list"), capture_output=True, text=True, check=True)
     assert done.stdout == f"unready agent {expected}/agent/a.pyz\n"
 
 
@@ -175,7 +175,7 @@ def test_on_a_host_python3_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "tr").symlink_to(shutil.which("tr") or "")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HostError, match="gpu1: there is no python3") as caught:
-        Head(Local("gpu1"), seat.on_host()).call("list")
+        Head(Local("gpu1"), agent_location.on_host()).call("list")
     assert caught.value.hint == "install Python 3.8 or newer there"
 
 
@@ -183,14 +183,14 @@ def test_the_seat_of_an_inventory() -> None:
     far, near = Host("gpu1", "10.0.0.1"), Host("here", "127.0.0.1", connection="local")
     image = Container("image")
 
-    def of(host: Host, container: Container | None) -> seat.Seat:
-        return seat.of(Inventory("c", host.name, (host,), container=container), {"HOME": "/home/u"}, 1000)
+    def of(host: Host, container: Container | None) -> agent_location.Seat:
+        return agent_location.of(Inventory("c", host.name, (host,), container=container), {"HOME": "/home/u"}, 1000)
 
     for host in (far, near):
         there = of(host, image)
         assert (there.container, there.sudo, there.inherit) == ("taco-launch-c", True, True)
         assert there.argv("a.pyz", "get")[-3:] == ("taco-launch-c", "/var/lib/taco-launch/agent/a.pyz", "get")
-    assert of(far, None) == seat.on_host()
+    assert of(far, None) == agent_location.on_host()
     here = of(near, None)
     assert (here.sudo, here.inherit, here.turn) == (False, False, None)
     assert here.argv("a.pyz", "get")[-2:] == ("/home/u/.local/state/taco-launch/agent/a.pyz", "get")

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from taco_launch import state
-from taco_launch.agent import records
-from taco_launch.agent.folders import JobFolder, Jobs
-from taco_launch.agent.logs import Writer
-from taco_launch.agent.merge import Merge
-from taco_launch.model.hosts import Host
+from taco_launch.agent.logs.merge import Merge
+from taco_launch.agent.logs.segments import Writer
+from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
 
 START = 1_700_000_000  # 2023-11-14T22:13:20Z

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from taco_launch.backend import Counters, LogQuery, Node, Output, Watch
-from taco_launch.model.hosts import Inventory
+from taco_launch.model.host.hosts import Inventory
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.rows import JobRow
 from taco_launch.remote.answers import Job

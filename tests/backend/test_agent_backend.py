@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 
 from taco_launch.backend.agent import AgentBackend
-from taco_launch.model.hosts import Host, Inventory
+from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.model.rows import encoded, row_of
+from taco_launch.remote.agent_location import Seat
 from taco_launch.remote.answers import Answer
 from taco_launch.remote.head import AgentError, Frame, Head
-from taco_launch.remote.seat import Seat
 
 HOSTS = (Host("gpu1", "10.0.0.1", slots=2), Host("gpu2", "10.0.0.2", gpus="none"))
 INVENTORY = Inventory("hcc", "gpu1", HOSTS)

@@ -15,13 +15,13 @@ from taco_launch.backend.agent import AgentBackend
 from taco_launch.backend.log_follower import LogFollower
 from taco_launch.errors import HostError
 from taco_launch.model.codec import to_json
-from taco_launch.model.hosts import Container, Host
+from taco_launch.model.host.hosts import Container, Host
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.remote import bundle
+from taco_launch.remote.agent_location import here
 from taco_launch.remote.answers import Job
 from taco_launch.remote.head import AgentError, Head
 from taco_launch.remote.local import Local
-from taco_launch.remote.seat import here
 from tests.agent.conftest import write_agent
 
 LOG = b"".join(b"gpu1/0 | line %d\n" % number for number in range(40))

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from taco_launch.bench.history import Ladder, LadderKind
+from taco_launch.bench.history.history import Ladder, LadderKind
 from taco_launch.bench.runs import Cell, Circumstances, Metric, Reading, Run
 
 RATE = Metric("img/sec", "img/sec")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.bench.parse import Sample, parse
+from taco_launch.bench.logs.parse import Sample, parse
 from tests.patience import patience
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.bench import migrations
-from taco_launch.bench.history import open_history
-from taco_launch.bench.migrations import STEPS, migrate
+from taco_launch.bench.history import migrations
+from taco_launch.bench.history.history import open_history
+from taco_launch.bench.history.migrations import STEPS, migrate
 from taco_launch.errors import TacoLaunchError
 from tests.bench.ladders import ladder, run
 
@@ -24,7 +24,7 @@ from tests.bench.ladders import ladder, run
 WRITER = """
 import sys
 from pathlib import Path
-from taco_launch.bench.history import open_history
+from taco_launch.bench.history.history import open_history
 from tests.bench.ladders import ladder, run
 
 number, count = int(sys.argv[2]), int(sys.argv[3])
@@ -228,7 +228,7 @@ def test_a_full_disk_loses_nothing_that_was_there(tmp_path: Path) -> None:
 NOBODY = """
 import os, sys
 from pathlib import Path
-from taco_launch.bench.history import open_history
+from taco_launch.bench.history.history import open_history
 from taco_launch.errors import TacoLaunchError
 from tests.bench.ladders import ladder
 

@@ -9,10 +9,10 @@ from taco_launch.bench.circumstances import gpu_model, of_run
 from taco_launch.bench.compare import compare
 from taco_launch.bench.differences import differences, merged
 from taco_launch.bench.runs import Cell, Circumstances
-from taco_launch.model.facts import Docker, HostFacts, Image, Network
-from taco_launch.model.found import NOT_ASKED, Absent, Unknown
-from taco_launch.model.hardware import Gpus, Rdma
-from taco_launch.model.hosts import Container, Host
+from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Unknown
+from taco_launch.model.host.facts import Docker, HostFacts, Image, Network
+from taco_launch.model.host.hardware import Gpus, Rdma
+from taco_launch.model.host.hosts import Container, Host
 from taco_launch.model.jobs import HostRanks, JobRecord, JobSpec, JobState
 from tests.bench.ladders import run
 from tests.facts.hosts import host

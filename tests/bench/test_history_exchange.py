@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.bench import exchange
-from taco_launch.bench.brought import Log, of_logs
-from taco_launch.bench.exchange import Entry
-from taco_launch.bench.history import LadderKind, open_history
+from taco_launch.bench.history import exchange
+from taco_launch.bench.history.exchange import Entry
+from taco_launch.bench.history.history import LadderKind, open_history
+from taco_launch.bench.logs.external_logs import Log, of_logs
 from taco_launch.bench.matrix import Kind, Workload
 from taco_launch.bench.runs import Cell, Circumstances, Metric, Reading
 from taco_launch.errors import TacoLaunchError

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from taco_launch.bench import drift, noise, student
+from taco_launch.bench.stats import drift, noise, student_t
 
 
 def test_a_centre_leaves_a_fifth_out_on_each_side() -> None:
@@ -84,8 +84,8 @@ def test_a_cell_alone_and_one_that_never_varied_are_left_as_they_are() -> None:
 def test_students_t() -> None:
     """Of printed tables."""
     for freedom, above, t in ((9, 0.025, 2.262157), (4, 0.05, 2.131847), (1, 0.025, 12.7062), (30, 0.005, 2.749996)):
-        assert student.quantile(above, freedom) == pytest.approx(t, rel=1e-6)
-        assert student.tail(t, freedom) == pytest.approx(above, rel=1e-5)
+        assert student_t.quantile(above, freedom) == pytest.approx(t, rel=1e-6)
+        assert student_t.tail(t, freedom) == pytest.approx(above, rel=1e-5)
 
 
 @pytest.mark.parametrize("freedom", [3, 9, 250])
@@ -93,20 +93,20 @@ def test_students_t() -> None:
 def test_both_of_two_t(correlation: float, freedom: float) -> None:
     """Above 0 both are in 1/4 + asin(correlation) / 2 pi of all, whatever the degrees of freedom (Sheppard 1899)."""
     quadrant = 0.25 + math.asin(correlation) / (2 * math.pi)
-    assert student.both_tail(0, 0, correlation, freedom) == pytest.approx(quadrant, rel=1e-3)
-    assert student.both_tail(3, 1, correlation, freedom) == pytest.approx(
-        student.both_tail(1, 3, correlation, freedom), rel=1e-3
+    assert student_t.both_tail(0, 0, correlation, freedom) == pytest.approx(quadrant, rel=1e-3)
+    assert student_t.both_tail(3, 1, correlation, freedom) == pytest.approx(
+        student_t.both_tail(1, 3, correlation, freedom), rel=1e-3
     )
-    assert student.both_tail(3, -50, correlation, freedom) == pytest.approx(student.tail(3, freedom), rel=1e-3)
+    assert student_t.both_tail(3, -50, correlation, freedom) == pytest.approx(student_t.tail(3, freedom), rel=1e-3)
     # with as many degrees of freedom as make it normal, and no correlation, the product
-    assert student.both_tail(2, 1, 0.0, 1e6) == pytest.approx(0.0227501 * 0.1586553, rel=1e-4)
-    assert student.both_tail(1e9, 2, correlation, 250) < 1e-30
+    assert student_t.both_tail(2, 1, 0.0, 1e6) == pytest.approx(0.0227501 * 0.1586553, rel=1e-4)
+    assert student_t.both_tail(1e9, 2, correlation, 250) < 1e-30
 
 
 @pytest.mark.parametrize("value", [1e-3, 0.25, math.pi**2 / 6, 5.0, 1e4])
 def test_the_inverse_of_trigamma(value: float) -> None:
     """Trigamma is the sum of 1 / (x + n)^2; the rest of the sum after many is close to an integral. At 1 it is pi^2/6."""
-    x = student.inverse_trigamma(value)
+    x = student_t.inverse_trigamma(value)
     many = 20_000
     total = math.fsum(1 / (x + n) ** 2 for n in range(many)) + 1 / (x + many - 0.5)
     assert total == pytest.approx(value, rel=1e-6)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.bench.nccl_tests import read
-from taco_launch.bench.parse import NoSample
+from taco_launch.bench.logs.nccl_tests import read
+from taco_launch.bench.logs.parse import NoSample
 
 FOLDER = Path(__file__).with_name("nccl_tests")
 LOGS = sorted(FOLDER.glob("*.log"))

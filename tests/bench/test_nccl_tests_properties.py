@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taco_launch.bench.nccl_tests import read
-from taco_launch.bench.parse import NoSample
+from taco_launch.bench.logs.nccl_tests import read
+from taco_launch.bench.logs.parse import NoSample
 from taco_launch.bench.runs import Reading
 
 Numbers = dict[str, float]

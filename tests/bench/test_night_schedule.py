@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.bench import schedule
-from taco_launch.bench.schedule import Schedule
+from taco_launch.nightly import schedule
+from taco_launch.nightly.schedule import Schedule
 
 # In 2027 the clocks there go from 02:00 to 03:00 on March 28, and from 03:00 to 02:00 on October 31.
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.bench import cron, timer
-from taco_launch.bench.nights import Night
-from taco_launch.bench.schedule import Schedule
 from taco_launch.errors import TacoLaunchError
+from taco_launch.nightly import crontab_entry, timer_unit
+from taco_launch.nightly.installed import Night
+from taco_launch.nightly.schedule import Schedule
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)
 # what a folder may be called, and quoting, cron and systemd could trip over
@@ -38,13 +38,13 @@ NIGHT = Night(
 
 
 def test_the_entry_as_a_person_reads_it() -> None:
-    assert cron.block(NIGHT, "root") == (
+    assert crontab_entry.block(NIGHT, "root") == (
         "# taco-launch nightly lab begin\n"
         "30 2 * * * : night lab; /usr/bin/env -C /home/ann PATH=/usr/bin '/opt/taco launch/taco-launch' nightly run /m/100\\%.yaml\n"
         "# taco-launch nightly lab end\n"
     )
     weekdays = Night("w", Schedule(0, 5, (0, 1, 2, 3, 4, 6)), "/", ("/t",), (), "team@example.com")
-    assert cron.block(weekdays, "ann").splitlines()[1:4] == [
+    assert crontab_entry.block(weekdays, "ann").splitlines()[1:4] == [
         "MAILTO=team@example.com",
         "5 0 * * 1,2,3,4,5,0 : night w; /usr/bin/env -C / /t",
         "MAILTO=ann",
@@ -53,22 +53,27 @@ def test_the_entry_as_a_person_reads_it() -> None:
 
 @given(NIGHTS, NIGHTS, OTHERS)
 def test_a_crontab_keeps_what_is_not_of_the_night(one: Night, two: Night, others: str) -> None:
-    with_one = cron.with_block(others, one.name, cron.block(one, "me"))
-    assert cron.without(with_one, one.name) == others
-    assert cron.with_block(with_one, one.name, cron.block(one, "me")) == with_one, "a second time changes nothing"
-    both = cron.with_block(with_one, two.name, cron.block(two, "me"))
-    assert {name: cron.read(name, text) for name, text in cron.blocks(both)} == {one.name: one, two.name: two}
+    with_one = crontab_entry.with_block(others, one.name, crontab_entry.block(one, "me"))
+    assert crontab_entry.without(with_one, one.name) == others
+    assert crontab_entry.with_block(with_one, one.name, crontab_entry.block(one, "me")) == with_one, (
+        "a second time changes nothing"
+    )
+    both = crontab_entry.with_block(with_one, two.name, crontab_entry.block(two, "me"))
+    assert {name: crontab_entry.read(name, text) for name, text in crontab_entry.blocks(both)} == {
+        one.name: one,
+        two.name: two,
+    }
     if one.name != two.name:
-        assert cron.without(both, two.name) == with_one
+        assert crontab_entry.without(both, two.name) == with_one
         moved = Night(one.name, Schedule(4, 4), one.folder, one.argv, one.env)
-        changed = cron.with_block(both, one.name, cron.block(moved, "me"))
+        changed = crontab_entry.with_block(both, one.name, crontab_entry.block(moved, "me"))
         assert changed.index(f"nightly {one.name} begin") == both.index(f"nightly {one.name} begin"), "in its old place"
-        assert cron.without(changed, one.name) == cron.without(both, one.name)
+        assert crontab_entry.without(changed, one.name) == crontab_entry.without(both, one.name)
 
 
 @given(NIGHTS)
 def test_a_shell_reads_the_command_as_it_was_meant(night: Night) -> None:
-    script = f"printf '%s\\0' {cron.command(night).removeprefix(f': night {night.name}; ')}"
+    script = f"printf '%s\\0' {crontab_entry.command(night).removeprefix(f': night {night.name}; ')}"
     said = subprocess.run(("/bin/sh", "-c", script), capture_output=True, check=True).stdout
     assert tuple(said.decode().split("\0")[:-1]) == night.words
 
@@ -82,19 +87,19 @@ def test_a_shell_reads_the_command_as_it_was_meant(night: Night) -> None:
 ])  # fmt: skip
 def test_marks_that_do_not_pair_are_refused(crontab: str) -> None:
     with pytest.raises(TacoLaunchError, match="marks do not pair"):
-        cron.with_block(crontab, "a", "x\n")
+        crontab_entry.with_block(crontab, "a", "x\n")
     with pytest.raises(TacoLaunchError, match="marks do not pair"):
-        cron.without(crontab, "a")
+        crontab_entry.without(crontab, "a")
 
 
 def test_what_no_crontab_can_hold_is_refused() -> None:
     for word in ("/a\\b", "/a\nb", "/a\x7f"):
         with pytest.raises(TacoLaunchError, match="cannot stand in a crontab"):
-            cron.block(Night("n", NIGHT.schedule, "/", (word,)), "me")
+            crontab_entry.block(Night("n", NIGHT.schedule, "/", (word,)), "me")
     fits = Night("n", NIGHT.schedule, "/", ("/" + "x" * (998 - len(": night n; /usr/bin/env -C / /")),))
-    assert cron.read("n", cron.block(fits, "me")) == fits
+    assert crontab_entry.read("n", crontab_entry.block(fits, "me")) == fits
     with pytest.raises(TacoLaunchError, match="999 characters long, and cron takes 998"):
-        cron.block(Night("n", NIGHT.schedule, "/", (fits.argv[0] + "x",)), "me")
+        crontab_entry.block(Night("n", NIGHT.schedule, "/", (fits.argv[0] + "x",)), "me")
 
 
 def test_an_entry_that_was_changed_by_hand_is_none_of_ours() -> None:
@@ -105,20 +110,20 @@ def test_an_entry_that_was_changed_by_hand_is_none_of_ours() -> None:
         "1 2 * * * : night a; /usr/bin/env -C / 'x",
     ):
         text = f"# taco-launch nightly a begin\n{line}\n# taco-launch nightly a end\n"
-        assert cron.read("a", text) is None
-    assert timer.read("a", "OnCalendar=weekly\n", timer.service(NIGHT)) is None
+        assert crontab_entry.read("a", text) is None
+    assert timer_unit.read("a", "OnCalendar=weekly\n", timer_unit.service(NIGHT)) is None
 
 
 @given(NIGHTS)
 def test_units_are_read_back(night: Night) -> None:
     kept = Night(night.name, night.schedule, night.folder, night.argv, night.env)
-    assert timer.read(night.name, timer.timer(night), timer.service(night)) == kept
+    assert timer_unit.read(night.name, timer_unit.timer(night), timer_unit.service(night)) == kept
 
 
 def test_units_take_no_line_end_and_no_broken_text() -> None:
     for word in ("/a\nb", "/a\udcff"):
         with pytest.raises(TacoLaunchError, match="cannot stand in a unit"):
-            timer.service(Night("n", NIGHT.schedule, "/", (word,)))
+            timer_unit.service(Night("n", NIGHT.schedule, "/", (word,)))
 
 
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
@@ -127,16 +132,16 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     night = Night(
         "odd", Schedule(23, 5, (0, 2, 3, 4, 6)), "/a b", ("/bin/echo", "$HOME 100% \"q\" 'q' ü"), (("A", '$x %h "y"'),)
     )
-    for kind, text in (("service", timer.service(night)), ("timer", timer.timer(night))):
-        (tmp_path / f"{timer.PREFIX}odd.{kind}").write_text(text, encoding="utf-8")
+    for kind, text in (("service", timer_unit.service(night)), ("timer", timer_unit.timer(night))):
+        (tmp_path / f"{timer_unit.PREFIX}odd.{kind}").write_text(text, encoding="utf-8")
     done = subprocess.run(
-        ("systemd-analyze", "verify", "--man=no", str(tmp_path / f"{timer.PREFIX}odd.timer")),
+        ("systemd-analyze", "verify", "--man=no", str(tmp_path / f"{timer_unit.PREFIX}odd.timer")),
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, [line for line in done.stderr.splitlines() if str(tmp_path) in line]) == (0, []), (
         done.stderr
     )
-    found = re.search(r"OnCalendar=(.*)", timer.timer(night))
+    found = re.search(r"OnCalendar=(.*)", timer_unit.timer(night))
     assert found
     said = subprocess.run(("systemd-analyze", "calendar", found[1]), capture_output=True, text=True, check=True).stdout
     assert "Mon,Wed..Fri,Sun *-*-* 23:05:00" in said

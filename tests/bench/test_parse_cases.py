@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.bench.parse import NoSample, Sample, parse
+from taco_launch.bench.logs.parse import NoSample, Sample, parse
 
 FOLDER = Path(__file__).with_name("cases")
 LOGS = sorted(FOLDER.glob("*.log"))

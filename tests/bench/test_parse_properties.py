@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taco_launch.bench.parse import NoSample, Sample, parse
+from taco_launch.bench.logs.parse import NoSample, Sample, parse
 
 WORDS = re.compile(r"mg/sec|mages/sec|Model:|Batch size:|Number of .PUs:|per device|Devices:")
 DRESSES: dict[str, Callable[[str], str]] = {

@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("scipy")
 
 from taco_launch.bench import tables
-from taco_launch.bench.estimates import Interval
 from taco_launch.bench.runs import Cell, Metric, Reading, Run
+from taco_launch.bench.stats.estimates import Interval
 
 RATE = Metric("img/sec", "img/sec")
 GUIDE = {("horovod", 1): 819, ("horovod", 8): 6469, ("horovod", 16): 12299, ("light", 16): 12532}

@@ -22,9 +22,9 @@ from taco_launch.agent import protocol
 from taco_launch.backend.agent import AgentBackend
 from taco_launch.command import Command
 from taco_launch.model.codec import to_json
-from taco_launch.model.hosts import Host
+from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
-from taco_launch.remote import bundle, seat
+from taco_launch.remote import agent_location, bundle
 from taco_launch.remote.head import Head
 
 BUDGET: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("budget.yaml").read_text(encoding="ascii"))
@@ -173,9 +173,9 @@ class Counted:
 def test_a_job_elsewhere_is_one_call(environ: dict[str, str]) -> None:
     host = Counted()
     spec = JobSpec("job", ("true",), (Host("gpu1", "10.0.0.1"),), head="gpu1")
-    AgentBackend(Head(host, seat.on_host())).submit(spec, {})  # type: ignore[arg-type]
+    AgentBackend(Head(host, agent_location.on_host())).submit(spec, {})  # type: ignore[arg-type]
     assert host.asked == Counter(tail=BUDGET["submit_remote"]["calls"])
-    script = f"{HOOK}\nimport taco_launch.cli.main, taco_launch.cli.run, taco_launch.api, taco_launch.backend.agent, taco_launch.remote.ssh"
+    script = f"{HOOK}\nimport taco_launch.cli.main, taco_launch.cli.jobs.run, taco_launch.api, taco_launch.backend.agent, taco_launch.remote.ssh.connection"
     subprocess.run([sys.executable, "-c", script], env=environ, check=True)
     lines = Path(environ["TACO_LAUNCH_NOTES"]).read_text(encoding="ascii").splitlines()
     imported = [*dict.fromkeys(line.split(" ", 3)[3] for line in lines if line.split(" ")[2] == "import")]

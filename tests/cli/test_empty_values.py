@@ -4,7 +4,7 @@ import click
 import pytest
 
 from taco_launch.cli.main import cli
-from taco_launch.cli.options import add_option
+from taco_launch.cli.options.common import add_option
 from tests.cli.test_cli import VERBS, call
 
 

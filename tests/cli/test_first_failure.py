@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from taco_launch import state
-from taco_launch.cli import job_tables, render
-from taco_launch.cli.options import Settings
+from taco_launch.cli.options.common import Settings
+from taco_launch.cli.output import job_tables, render
 from taco_launch.model.jobs import JobState, RankEnd
 from taco_launch.model.stalls import RankLook, Stall, reason
-from tests.cli.test_job_tables import GPUS, NOW, job, text
+from tests.cli.output.test_job_tables import GPUS, NOW, job, text
 
 
 @pytest.mark.parametrize(("rank", "marked"), [(0, "worker-0"), (2, "worker-1"), (None, "")])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.bench.history import Ladder, LadderKind, open_history
+from taco_launch.bench.history.history import Ladder, LadderKind, open_history
 from tests.bench.ladders import run
 from tests.conftest import Taco
 

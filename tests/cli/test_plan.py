@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from taco_launch.model.facts import HostFacts, Software
-from taco_launch.model.found import Unknown
+from taco_launch.model.host.fact_value import Unknown
+from taco_launch.model.host.facts import HostFacts, Software
 from taco_launch.remote.fanout import Answer, Fanout
 from tests.cli.test_cli import call
 from tests.facts.hosts import host

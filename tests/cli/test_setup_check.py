@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from taco_launch.flows import setup as flow
-from taco_launch.flows.verify import Flaw
-from taco_launch.model.facts import Docker, HostFacts
-from taco_launch.model.found import Absent
-from taco_launch.model.hardware import Gpus, Rdma
+from taco_launch.flows.setup import setup as flow
+from taco_launch.flows.setup.verify import Flaw
+from taco_launch.model.host.fact_value import Absent
+from taco_launch.model.host.facts import Docker, HostFacts
+from taco_launch.model.host.hardware import Gpus, Rdma
 from taco_launch.remote.fanout import Fanout
 from taco_launch.setup.ops import Problem
 from tests.cli import test_setup as simulated
-from tests.cli.test_setup import INVENTORY, World, code, setup
+from tests.cli.cluster.test_setup import INVENTORY, World, code, setup
 from tests.facts.hosts import host as facts_of
 
 world = simulated.world

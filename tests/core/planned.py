@@ -7,8 +7,8 @@ from taco_launch.launch.env import TORCH_SOCKETS
 from taco_launch.launch.fabric_facts import between
 from taco_launch.launch.launchers import open_mpi as mpirun
 from taco_launch.launch.line.overrides import Option
-from taco_launch.model.facts import HostFacts
-from taco_launch.model.hosts import Container, Host, Network
+from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.hosts import Container, Host, Network
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import HostSlots, LaunchPlan, wanted_of

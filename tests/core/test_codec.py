@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taco_launch.model import hosts, jobs, plans
+from taco_launch.model import jobs, plans
 from taco_launch.model.codec import from_json, to_json
+from taco_launch.model.host import hosts
 
 MODELS = [
     value

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from taco_launch.launch.job_facts_from import over_ssh, slots
-from taco_launch.model.facts import Software, System
-from taco_launch.model.found import Absent, Unknown
-from taco_launch.model.hardware import Gpus
-from taco_launch.model.hosts import Container, Host
-from taco_launch.model.hosts import Network as Declared
+from taco_launch.model.host.fact_value import Absent, Unknown
+from taco_launch.model.host.facts import Software, System
+from taco_launch.model.host.hardware import Gpus
+from taco_launch.model.host.hosts import Container, Host
+from taco_launch.model.host.hosts import Network as Declared
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import Asked, JobSpec
 from tests.facts.fleet import roce, with_hcas

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taco_launch.launch.env import JOB_ID, JOB_NAME, local_env, mark, rank_env, rank_of, rendezvous
-from taco_launch.model.hosts import Host
+from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement, Share
 

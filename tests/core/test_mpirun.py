@@ -8,7 +8,7 @@ import pytest
 from taco_launch.errors import UsageError
 from taco_launch.launch.env import JOB_ID, JOB_NAME
 from taco_launch.launch.line.decisions import daemon_ports
-from taco_launch.model.hosts import Container, Host, Network
+from taco_launch.model.host.hosts import Container, Host, Network
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.profiles import Entry, Profile
 from tests.core.planned import (

@@ -7,12 +7,12 @@ import pytest
 
 from taco_launch.launch.line.decisions import CONDITIONS, VALUES, decide
 from taco_launch.launch.needs import needs
-from taco_launch.model.hosts import Host, Network
+from taco_launch.model.host.hosts import Host, Network
+from taco_launch.model.host.versions import version
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import Asked, JobSpec
 from taco_launch.model.plans import HostSlots, LaunchPlan, Wanted
 from taco_launch.model.profiles import Profile
-from taco_launch.model.versions import version
 from taco_launch.placement.hosts import place
 from tests.core.planned import (
     AUTO,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from taco_launch.launch.launchers import open_mpi as mpirun
 from taco_launch.launch.separator import escape, unescape
-from taco_launch.model.hosts import Host, Network
+from taco_launch.model.host.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import Asked
 from taco_launch.model.profiles import Profile

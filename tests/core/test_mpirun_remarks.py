@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from taco_launch.inventory import profile
-from taco_launch.model.hosts import Host, Network
+from taco_launch.model.host.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import Asked
 from tests.core.planned import (

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from taco_launch.errors import CANNOT_PLACE, PlacementError
-from taco_launch.model.hosts import Host
+from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import HostSlots, Share, Wanted, wanted_of
 from taco_launch.placement.counted import slots_of

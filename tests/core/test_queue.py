@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from taco_launch import queue, state
 from taco_launch.errors import CANNOT_PLACE, DEADLINE
-from taco_launch.model.hosts import Terms
+from taco_launch.model.host.hosts import Terms
 from taco_launch.model.jobs import Event, JobRecord, JobState, Policy, Transition
 from taco_launch.model.plans import Wanted
 from taco_launch.queue import Waiting

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from taco_launch.model.hosts import Host
+from taco_launch.model.host.hosts import Host
 from taco_launch.model.instances import Instance, instances
 from taco_launch.model.jobs import HostRanks, JobRecord, JobSpec, JobState, Transition
 from taco_launch.model.rows import decoded, encoded, row_of

@@ -16,7 +16,7 @@ import pytest
 
 from taco_launch.cli.main import cli
 from taco_launch.cli.verbs import Verb
-from taco_launch.request.matrix_file import parse
+from taco_launch.request.documents.matrix_file import parse
 
 pytestmark = pytest.mark.docs
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from taco_launch.inventory import profile
 from taco_launch.model.codec import to_json
-from taco_launch.model.hosts import Host, Network
+from taco_launch.model.host.hosts import Host, Network
 from taco_launch.model.jobs import JobSpec, Policy
 from tests.conftest import ended_by, eventually
 from tests.e2e.hosts import Hosts

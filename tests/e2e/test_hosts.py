@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from taco_launch.agent.guards import GUARD_SECONDS
+from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS
 from taco_launch.model.jobs import Policy
 from tests.conftest import eventually
 from tests.e2e.cluster import NAMES, STATE, VICTIM, Cluster

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from taco_launch.bench.history import open_history
+from taco_launch.bench.history.history import open_history
 from taco_launch.bench.runs import Run
 from tests.conftest import Taco, eventually
 from tests.patience import patience

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from taco_launch.flows.night_install import local_zone
+from taco_launch.nightly.install import local_zone
 from tests.cli.crontabs import crontab
 from tests.conftest import Taco, eventually
 from tests.patience import patience

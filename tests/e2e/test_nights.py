@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from taco_launch.bench.history import LadderKind, open_history
+from taco_launch.bench.history.history import LadderKind, open_history
 from taco_launch.bench.runs import Circumstances, Run
 from tests.conftest import Taco, eventually
 from tests.patience import patience

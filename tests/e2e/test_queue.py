@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from taco_launch.agent import facts, processes
+from taco_launch.agent.host import facts, processes
 from tests.conftest import Taco, eventually
 from tests.patience import patience
 

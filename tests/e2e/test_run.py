@@ -13,7 +13,7 @@ import pytest
 
 from taco_launch.inventory import profile
 from taco_launch.model.codec import to_json
-from taco_launch.model.hosts import Host
+from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
 from taco_launch.remote import bundle
 from tests.conftest import Taco, eventually

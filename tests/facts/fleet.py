@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from taco_launch.model.facts import Address, HostFacts, Interface, Network
-from taco_launch.model.hardware import Gid, Hca, Port, Rdma
+from taco_launch.model.host.facts import Address, HostFacts, Interface, Network
+from taco_launch.model.host.hardware import Gid, Hca, Port, Rdma
 from tests.facts.hosts import host
 
 LOCAL = "fe80:0000:0000:0000:0e42:a1ff:fe00:0001"

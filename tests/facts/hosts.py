@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from taco_launch.model.facts import (
+from taco_launch.model.host.fact_value import Absent
+from taco_launch.model.host.facts import (
     Address,
     Bond,
     BondMember,
@@ -22,8 +23,7 @@ from taco_launch.model.facts import (
     Software,
     System,
 )
-from taco_launch.model.found import Absent
-from taco_launch.model.hardware import Driver, Gpu, Gpus, Hca, PeerMemory, Port, Rdma, Topology
+from taco_launch.model.host.hardware import Driver, Gpu, Gpus, Hca, PeerMemory, Port, Rdma, Topology
 
 GIB = 1 << 30
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from taco_launch.facts.parse import parse
+from taco_launch.facts.reports.summary import rows
 from taco_launch.facts.sections import read
-from taco_launch.facts.summary import rows
-from taco_launch.model.facts import Docker, Made
-from taco_launch.model.found import Absent, Unknown
+from taco_launch.model.host.fact_value import Absent, Unknown
+from taco_launch.model.host.facts import Docker, Made
 from tests.facts.hosts import host
 from tests.facts.shells import SCRIPT, each_shell, run, tool
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from taco_launch.command import Command, Result
-from taco_launch.facts.document import document
+from taco_launch.facts.reports.document import document
 from taco_launch.flows import facts as flow
-from taco_launch.model.facts import HostFacts, System
-from taco_launch.model.found import NOT_ASKED, Unknown
+from taco_launch.model.host.fact_value import NOT_ASKED, Unknown
+from taco_launch.model.host.facts import HostFacts, System
 from taco_launch.remote import session
 from taco_launch.remote.fanout import Answer, Fanout
 

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.facts.parse import parse
-from taco_launch.model.facts import HostFacts
-from taco_launch.model.found import Absent, Unknown
+from taco_launch.model.host.fact_value import Absent, Unknown
+from taco_launch.model.host.facts import HostFacts
 
 FOLDER = Path(__file__).parent / "cases" / "probe"
 CASES = sorted(FOLDER.glob("*.txt"))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.facts.recognise import recognise
-from taco_launch.model.found import Absent, Unknown
+from taco_launch.facts.captures.recognise import recognise
+from taco_launch.model.host.fact_value import Absent, Unknown
 
 FOLDER = Path(__file__).parent / "cases" / "captured"
 # Those whose last line has no end are cut off there, which is part of what is read.

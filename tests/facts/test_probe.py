@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.facts.feed import feed
 from taco_launch.facts.parse import parse
+from taco_launch.facts.probe_input import feed
 from taco_launch.facts.sections import PROBE, Section, read
-from taco_launch.model.facts import HostFacts, Made, MadeFile, Software, System
-from taco_launch.model.found import Absent, Unknown
+from taco_launch.model.host.fact_value import Absent, Unknown
+from taco_launch.model.host.facts import HostFacts, Made, MadeFile, Software, System
 from taco_launch.setup import paths
 from tests.facts.shells import SCRIPT, SHELLS, each_shell, run, tool
 

@@ -7,7 +7,7 @@ import pytest
 
 from taco_launch.facts.parse import parse
 from taco_launch.facts.sections import read
-from taco_launch.model.facts import System
+from taco_launch.model.host.facts import System
 from tests.facts.shells import SCRIPT, each_shell, run, tool
 
 

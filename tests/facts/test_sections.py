@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.facts.sections import PROBE, Section, answer, failure, files, read, unasked
-from taco_launch.model.found import Absent, Unknown
+from taco_launch.model.host.fact_value import Absent, Unknown
 
 HEAD = b"m probe 1 1790000000.000000001\n"
 DONE = b"m done 1790000000.500000000\n"

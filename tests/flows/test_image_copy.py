@@ -19,13 +19,13 @@ import pytest
 
 from taco_launch.command import Command, Result
 from taco_launch.errors import HostError
-from taco_launch.flows import image_copy, image_source
-from taco_launch.flows.apply import Step
-from taco_launch.model.hosts import Container, Host, Inventory
+from taco_launch.flows.setup import image_copy, image_source
+from taco_launch.flows.setup.apply import Step
+from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.remote.fanout import Fanout
 from taco_launch.remote.local import Local
 from taco_launch.setup import paths
-from taco_launch.setup.image_copy import Given
+from taco_launch.setup.stages.image_copy import Given
 from tests.conftest import eventually
 from tests.patience import patience
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from taco_launch.bench.history import History, Ladder, LadderKind, open_history
+from taco_launch.bench.history.history import History, Ladder, LadderKind, open_history
 from taco_launch.bench.ladder import order
+from taco_launch.bench.logs.parse import NoSample
 from taco_launch.bench.matrix import Matrix
-from taco_launch.bench.parse import NoSample
 from taco_launch.bench.runs import Cell, Circumstances, Metric, Reading
 from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.flows import ladder
-from taco_launch.model.hosts import Host
+from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import Finding, HostRanks, JobRecord, JobSpec, JobState
 from taco_launch.remote.answers import Job
 from taco_launch.remote.head import AgentError

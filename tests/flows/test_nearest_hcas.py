@@ -6,13 +6,13 @@ from typing import Any
 import click
 import pytest
 
-from taco_launch.cli import choice_tables
+from taco_launch.cli.output import choice_tables
 from taco_launch.flows import plan
 from taco_launch.inventory import profile
-from taco_launch.model.facts import HostFacts
-from taco_launch.model.found import Absent
-from taco_launch.model.hardware import Driver, Gpu, Gpus
-from taco_launch.model.hosts import Container, Host, Network, Terms
+from taco_launch.model.host.fact_value import Absent
+from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.hardware import Driver, Gpu, Gpus
+from taco_launch.model.host.hosts import Container, Host, Network, Terms
 from taco_launch.model.jobs import JobSpec
 from tests.facts.fleet import hca, with_hcas
 from tests.placement.machines import ABOUT, mesh

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from taco_launch.errors import HostError
-from taco_launch.flows import setup as flow
-from taco_launch.flows import setup_sources
 from taco_launch.flows.facts import declared
-from taco_launch.model.facts import Docker, HostFacts
-from taco_launch.model.found import Absent, Unknown
-from taco_launch.model.hosts import Host
+from taco_launch.flows.setup import setup as flow
+from taco_launch.flows.setup import sources
+from taco_launch.model.host.fact_value import Absent, Unknown
+from taco_launch.model.host.facts import Docker, HostFacts
+from taco_launch.model.host.hosts import Host
 from taco_launch.setup import STAGES
-from taco_launch.setup.definition import unread
+from taco_launch.setup.files.container_definition import unread
 from taco_launch.setup.ops import Cluster, Op, Problem, StageRules
 from tests.cli import test_setup as simulated
-from tests.cli.test_setup import PASSWORD, World, code, setup
+from tests.cli.cluster.test_setup import PASSWORD, World, code, setup
 from tests.facts.hosts import host
 from tests.setup.training import image
 
@@ -52,13 +52,13 @@ class Registry:
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
     made = Registry("sha256:new")
-    monkeypatch.setattr(setup_sources, "latest", made.latest)
+    monkeypatch.setattr(sources, "latest", made.latest)
     return made
 
 
 def test_pull_takes_what_the_registry_has(world: World, registry: Registry) -> None:
     assert code(setup(world, "--pull", "--yes")) == 0
-    assert registry.asked == [("gpu1", "registry/train:1", "me", PASSWORD, setup_sources.REGISTRY_SECONDS)]
+    assert registry.asked == [("gpu1", "registry/train:1", "me", PASSWORD, sources.REGISTRY_SECONDS)]
     assert {each.latest for each in world.clusters[-5:]} == {"sha256:new"}
     for words in (("--hosts", "gpu2"), ("--only", "docker")):
         done = setup(world, "--pull", *words)

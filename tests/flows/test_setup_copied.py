@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from taco_launch.errors import HostError
-from taco_launch.flows import image_copy, image_source, setup_sources
-from taco_launch.flows.apply import Step
-from taco_launch.setup.image_copy import Given
+from taco_launch.flows.setup import image_copy, image_source, sources
+from taco_launch.flows.setup.apply import Step
+from taco_launch.setup.stages.image_copy import Given
 from tests.cli import test_setup as simulated
-from tests.cli.test_setup import World, code, rows, setup
+from tests.cli.cluster.test_setup import World, code, rows, setup
 
 world = simulated.world  # a fixture is found by its name here
 GIVEN = Given("the controller", frozenset(("sha256:1",)), 1000)
@@ -30,7 +30,7 @@ def copied(world: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...
 
     monkeypatch.setattr(image_copy, "copy", copy)
     monkeypatch.setattr(image_source, "given", lambda _container: GIVEN)
-    monkeypatch.setattr(setup_sources, "latest", lambda *_args: pytest.fail("a registry was asked"))
+    monkeypatch.setattr(sources, "latest", lambda *_args: pytest.fail("a registry was asked"))
     inventory = world.folder.parent / "cluster.yaml"
     inventory.write_text(
         "cluster: c\ncontainer: {image: {name: train:1, from: controller}}\nhosts: {gpu1: {}, gpu2: {}, gpu3: {}}\n"

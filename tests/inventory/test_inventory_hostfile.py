@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from taco_launch.errors import USAGE, SpecError
 from taco_launch.inventory import names
-from taco_launch.inventory.faults import MAX_FAULTS
 from taco_launch.inventory.hostfile import MAX_NAMES
 from taco_launch.inventory.load import load, parse
-from taco_launch.inventory.text import is_hostfile
-from taco_launch.model.hosts import Host, Inventory
+from taco_launch.inventory.schema.faults import MAX_FAULTS
+from taco_launch.inventory.schema.text import is_hostfile
+from taco_launch.model.host.hosts import Host, Inventory
 
 CASES = sorted(Path(__file__).with_name("hostfiles").glob("*.hosts"))
 

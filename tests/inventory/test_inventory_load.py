@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from taco_launch.errors import SpecError
-from taco_launch.inventory import document
-from taco_launch.inventory.faults import MAX_FAULTS
 from taco_launch.inventory.load import MAX_BYTES, SHIPPED, load, parse
-from taco_launch.model.hosts import Host, Inventory
+from taco_launch.inventory.schema import document
+from taco_launch.inventory.schema.faults import MAX_FAULTS
+from taco_launch.model.host.hosts import Host, Inventory
 
 GOOD = "cluster: {name}\nhosts: {{gpu1: {{}}}}\n"
 CASES = sorted(Path(__file__).with_name("cases").glob("*.yaml"))

@@ -20,7 +20,7 @@ from taco_launch.errors import SpecError
 from taco_launch.inventory import names
 from taco_launch.inventory.load import parse
 from taco_launch.inventory.select import choose, hosts_of, parse_hosts
-from taco_launch.model.hosts import Host, Inventory
+from taco_launch.model.host.hosts import Host, Inventory
 
 T = TypeVar("T")
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # that of libyaml, where PyYAML has it

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from taco_launch.inventory.schema import json_schema
+from taco_launch.inventory.schema.schema import json_schema
 
 TOP = {"cluster", "head", "ssh", "network", "container", "docker", "mpirun", "profile", "versions", "defaults", "hosts"}
 TOP |= {"groups", "host_loss_timeout", "toolkit", "peermem"}

@@ -5,9 +5,9 @@ import time
 import pytest
 
 from taco_launch.errors import SpecError
-from taco_launch.inventory.faults import MAX_FAULTS
+from taco_launch.inventory.schema.faults import MAX_FAULTS
 from taco_launch.inventory.select import choose, hosts_of, parse_hosts
-from taco_launch.model.hosts import Host, Inventory
+from taco_launch.model.host.hosts import Host, Inventory
 
 GPUS = tuple(Host(f"gpu{number}", f"10.0.0.{number}", slots=8, user="root") for number in range(1, 5))
 CLUSTER = Inventory("c", "gpu1", (*GPUS, Host("host2", "host2"), Host("host", "host")), source="c.yaml")

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from taco_launch.inventory.load import load
-from taco_launch.inventory.schema import json_schema
-from taco_launch.model.hosts import Container, Host, Inventory, Network
+from taco_launch.inventory.schema.schema import json_schema
+from taco_launch.model.host.hosts import Container, Host, Inventory, Network
 from tests.conftest import Taco
 
 FOLDER = Path(__file__).parents[2] / "inventories"

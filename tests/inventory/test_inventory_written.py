@@ -8,7 +8,7 @@ import yaml
 
 from taco_launch.inventory.load import parse
 from taco_launch.inventory.written import document
-from taco_launch.model.hosts import Inventory
+from taco_launch.model.host.hosts import Inventory
 from tests.cli.test_cli import call
 
 HERE = Path(__file__).parent

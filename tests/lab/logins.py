@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from taco_launch.inventory.load import load
-from taco_launch.remote.access import Access
+from taco_launch.remote.credentials import Access
 from taco_launch.remote.fanout import Fanout, connect
 from tests.conftest import eventually
 from tests.lab.rig import Lab

@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 from taco_launch.errors import TacoLaunchError
-from taco_launch.lab import access, hosts, registry, training, up
+from taco_launch.lab import access, hosts, registry, up
+from taco_launch.lab.images import training
 from taco_launch.lab.talk import Talk
 from tests.conftest import eventually
 from tests.patience import patience

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from taco_launch.lab import root
+from taco_launch.lab.images import root
 from tests.conftest import eventually
 from tests.lab.rig import GpuHost, Image, made
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.cli import lab as verbs
+from taco_launch.cli.cluster import lab as verbs
 from taco_launch.cli.main import cli
 from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.lab import access, engine, faults, hardware, hosts, subnet, up

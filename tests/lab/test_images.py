@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.errors import TacoLaunchError, UsageError
-from taco_launch.lab import registry, training, wheels
+from taco_launch.lab import registry
+from taco_launch.lab.images import training, wheels
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_no_name_of_an_image_reaches_a_shell_as_code(image: str) -> None:
 
 
 def test_the_training_image_is_the_hash_of_what_it_is_made_of(tmp_path: Path) -> None:
-    checkout = Path(training.__file__).parents[2]
+    checkout = Path(training.__file__).parents[3]
     if not Path("/etc/apt").is_dir():
         pytest.skip("cannot: images are made on Debian or Ubuntu")
     copy = tmp_path / "copy"
@@ -71,7 +72,7 @@ def copied(dockerfile: Path) -> list[str]:
 
 def test_dockerfiles_copy_what_is_there() -> None:
     """Those of users are built from the checkout, of which .dockerignore lets only parts in, or from their own folder."""
-    checkout = Path(training.__file__).parents[2]
+    checkout = Path(training.__file__).parents[3]
     let_in = [line[1:] for line in (checkout / ".dockerignore").read_text("utf-8").splitlines() if line[0] == "!"]
     for name, context in (("train", "."), ("train-from", "docker/train-from")):
         paths = copied(checkout / "docker" / name / "Dockerfile")

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.bench.nights import Night
-from taco_launch.bench.schedule import Schedule, following
 from taco_launch.command import Command
 from taco_launch.errors import TacoLaunchError
-from taco_launch.flows.night_cron import Cron
-from taco_launch.flows.night_install import keepers
-from taco_launch.flows.night_plans import Keeper, look
-from taco_launch.flows.night_timer import Systemd
+from taco_launch.nightly.crontab import Cron
+from taco_launch.nightly.install import keepers
+from taco_launch.nightly.install_plan import Keeper, look
+from taco_launch.nightly.installed import Night
+from taco_launch.nightly.schedule import Schedule, following
+from taco_launch.nightly.systemd_timer import Systemd
 from taco_launch.remote.transport import Transport
 from tests.conftest import eventually
 from tests.lab import logins

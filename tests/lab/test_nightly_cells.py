@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.bench.history import LadderKind, open_history
+from taco_launch.bench.history.history import LadderKind, open_history
 from tests.lab.rig import Cluster
 
 pytest.importorskip("scipy")

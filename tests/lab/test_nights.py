@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from taco_launch.bench.history import Ladder, LadderKind, open_history
+from taco_launch.bench.history.history import Ladder, LadderKind, open_history
 from tests.lab.rig import Done, Image, Lab, made
 
 pytest.importorskip("scipy")

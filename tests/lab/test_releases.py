@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.errors import TacoLaunchError, UsageError
-from taco_launch.lab import root, sources, up
+from taco_launch.lab import up
+from taco_launch.lab.images import root, sources
 from taco_launch.lab.talk import Talk
 
 RING = "/usr/share/keyrings/debian-archive-keyring.gpg"

@@ -16,10 +16,11 @@ import pytest
 from taco_launch.facts import MADE
 from taco_launch.flows.facts import gather
 from taco_launch.inventory.load import load
-from taco_launch.remote.access import Access
+from taco_launch.remote.credentials import Access
 from taco_launch.remote.fanout import connect
-from taco_launch.setup import batch, docker
+from taco_launch.setup import batch
 from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.stages import docker
 from tests.lab.rig import Lab, made
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from taco_launch.flows.apply import Step
-from taco_launch.flows.setup import Ask, Done, Setup
+from taco_launch.flows.setup.apply import Step
+from taco_launch.flows.setup.setup import Ask, Done, Setup
 from taco_launch.inventory import profile
 from taco_launch.inventory.load import load
-from taco_launch.model.hosts import Inventory
-from taco_launch.remote.access import Access
+from taco_launch.model.host.hosts import Inventory
+from taco_launch.remote.credentials import Access
 from taco_launch.remote.fanout import connect
 from tests.conftest import eventually
 from tests.lab.rig import Lab

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from taco_launch.lab.repository import TOOLKIT_URL
+from taco_launch.lab.images.repository import TOOLKIT_URL
 from taco_launch.setup import scripts
 from tests.conftest import eventually
 from tests.lab.rig import Done, GpuHost, Image, made

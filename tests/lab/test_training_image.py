@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from taco_launch.errors import TacoLaunchError
-from taco_launch.lab import training
+from taco_launch.lab.images import training
 from tests.lab.rig import Lab, docker, made
 from tests.patience import patience
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
-ROOT = Path(training.__file__).parents[2]
+ROOT = Path(training.__file__).parents[3]
 TRAIN = "import horovod.torch as hvd; hvd.init(); print(hvd.rank(), hvd.size())"
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from taco_launch.command import Command, kill
 from taco_launch.errors import HostError
-from taco_launch.remote import ssh as connection
-from taco_launch.remote import wire
+from taco_launch.remote.ssh import connection, ssh_socket
 from tests.lab import logins
 from tests.lab.logins import BOTH, SYSTEM, Person
 from tests.lab.rig import Lab, seconds_of
@@ -128,7 +127,7 @@ def test_a_command_outlives_a_cut(healthy: Lab, person: Person) -> None:
 
 def test_a_host_that_has_gone_is_noticed(healthy: Lab, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_KEEPALIVE_SECONDS", 1)
-    monkeypatch.setattr(wire, "_DEAD_SECONDS", 2)
+    monkeypatch.setattr(ssh_socket, "_DEAD_SECONDS", 2)
     person.knows({"gpu2": "plain@gpu2"})
     with person.connected() as fanout:
         transport = fanout.transports[0]

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from taco_launch.model.facts import HostFacts
-from taco_launch.model.found import Absent, Found
-from taco_launch.model.hardware import Gid, PeerMemory, Rdma
+from taco_launch.model.host.fact_value import Absent, Found
+from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.hardware import Gid, PeerMemory, Rdma
 from taco_launch.model.plans import LaunchPlan
 from tests.core.planned import FAR, plan, settings, told
 from tests.facts.fleet import hca, mapped, roce, with_hcas

@@ -8,10 +8,10 @@ import pytest
 from taco_launch.errors import UnusableError
 from taco_launch.inventory import profile
 from taco_launch.launch.fabric_facts import between
-from taco_launch.model.facts import HostFacts
-from taco_launch.model.found import Unknown
-from taco_launch.model.hardware import Gid
-from taco_launch.model.hosts import Network
+from taco_launch.model.host.fact_value import Unknown
+from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.hardware import Gid
+from taco_launch.model.host.hosts import Network
 from taco_launch.model.jobs import Asked
 from taco_launch.model.profiles import Entry, Profile
 from tests.core.planned import FAR, missing, own, plan, settings, told

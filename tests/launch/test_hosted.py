@@ -13,7 +13,7 @@ from taco_launch.errors import UsageError
 from taco_launch.launch.env import VISIBLE_GPUS, local_env, rank_env
 from taco_launch.launch.plan import line, own_ports, plan, processes
 from taco_launch.launch.separator import unescape
-from taco_launch.model.hosts import Host, Network
+from taco_launch.model.host.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import LaunchPlan, Placement, Share

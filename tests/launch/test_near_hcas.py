@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from taco_launch.facts.distance import nearest_first
-from taco_launch.model.facts import HostFacts
-from taco_launch.model.hardware import Topology
+from taco_launch.facts.gpus.hca_distance import nearest_first
+from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.hardware import Topology
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.plans import LaunchPlan
 from tests.core.planned import FAR, own, plan, told

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from taco_launch.errors import UnusableError
 from taco_launch.inventory import profile
 from taco_launch.launch.needs import looks
-from taco_launch.model.facts import Bond, BondMember, HostFacts
-from taco_launch.model.facts import Network as Declared
-from taco_launch.model.found import Absent, Found, Unknown
-from taco_launch.model.hardware import Rdma
-from taco_launch.model.hosts import Network
+from taco_launch.model.host.fact_value import Absent, Found, Unknown
+from taco_launch.model.host.facts import Bond, BondMember, HostFacts
+from taco_launch.model.host.facts import Network as Declared
+from taco_launch.model.host.hardware import Rdma
+from taco_launch.model.host.hosts import Network
 from taco_launch.model.jobs import Asked, JobSpec
 from taco_launch.model.plans import LaunchPlan
 from taco_launch.model.profiles import Profile

@@ -9,7 +9,7 @@ from taco_launch.inventory import profile
 from taco_launch.launch.env import TORCH_SOCKETS
 from taco_launch.launch.line.torch_sockets import WHY
 from taco_launch.launch.plan import plan
-from taco_launch.model.hosts import Network
+from taco_launch.model.host.hosts import Network
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import LaunchPlan, Placement, Share

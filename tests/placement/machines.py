@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from taco_launch.facts.topology import read
-from taco_launch.model.hardware import Topology
+from taco_launch.facts.gpus.topology import read
+from taco_launch.model.host.hardware import Topology
 from taco_launch.placement.bandwidth import figures_of
 from taco_launch.placement.mesh import Mesh, mesh_of
 

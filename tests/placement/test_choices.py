@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from taco_launch.errors import PlacementError
 from taco_launch.model.choices import GpuChoice
-from taco_launch.model.hardware import Topology
+from taco_launch.model.host.hardware import Topology
 from taco_launch.placement.bandwidth import DEFAULT
 from taco_launch.placement.gpus import choose
 from taco_launch.placement.mesh import Mesh, mesh_of

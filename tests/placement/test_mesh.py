@@ -5,7 +5,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.model.hardware import Topology
+from taco_launch.model.host.hardware import Topology
 from taco_launch.placement.bandwidth import DEFAULT
 from taco_launch.placement.mesh import NEAR, Mesh, mesh_of
 

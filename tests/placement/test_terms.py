@@ -3,7 +3,7 @@
 import pytest
 
 from taco_launch.errors import PlacementError
-from taco_launch.model.hosts import Host, Terms
+from taco_launch.model.host.hosts import Host, Terms
 from taco_launch.model.plans import HostSlots, Placement, Share, Wanted
 from taco_launch.model.slots import Occupancy, SlotHolder, SlotState
 from taco_launch.placement.picks import pick

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.model.hosts import Host, Inventory
-from taco_launch.remote.access import Access
+from taco_launch.model.host.hosts import Host, Inventory
+from taco_launch.remote.credentials import Access
 from tests.remote import sshd as server
 
 NOBODY = Access()

@@ -16,13 +16,13 @@ import pytest
 
 from taco_launch.command import Command, Result
 from taco_launch.errors import HostError
-from taco_launch.model.hosts import Host, Inventory
+from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.remote import fanout as module
-from taco_launch.remote.access import Access
+from taco_launch.remote.credentials import Access
 from taco_launch.remote.fanout import POOL, Answer, Fanout, connect
 from taco_launch.remote.local import Local
-from taco_launch.remote.routes import Routes
-from taco_launch.remote.ssh import Ssh
+from taco_launch.remote.ssh.connection import Ssh
+from taco_launch.remote.ssh.routes import Routes
 from taco_launch.remote.transport import Transport
 from tests.patience import patience
 
@@ -131,7 +131,7 @@ def test_ctrl_c_ends_it_at_once() -> None:
 def test_hosts_of_this_machine_need_no_ssh(home: object) -> None:
     del home
     script = (
-        "import sys\nfrom taco_launch.model.hosts import *\nfrom taco_launch.remote.access import Access\n"
+        "import sys\nfrom taco_launch.model.host.hosts import *\nfrom taco_launch.remote.credentials import Access\n"
         "from taco_launch.remote.fanout import connect\nhosts = (Host('a', 'a', connection='local'),)\n"
         "with connect(Inventory('c', 'a', hosts), hosts, Access()) as f: print(f.transports[0].name)\n"
         "assert not {'fabric', 'paramiko'} & set(sys.modules)"

@@ -16,13 +16,13 @@ from taco_launch.backend import LogQuery, Watch, log_follower
 from taco_launch.backend.log_follower import LogFollower
 from taco_launch.errors import HostError
 from taco_launch.model.codec import to_json
-from taco_launch.model.hosts import Inventory
+from taco_launch.model.host.hosts import Inventory
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.remote import bundle
-from taco_launch.remote.access import Access
+from taco_launch.remote.agent_location import in_container, on_host
+from taco_launch.remote.credentials import Access
 from taco_launch.remote.fanout import connect
 from taco_launch.remote.head import AgentError, Head
-from taco_launch.remote.seat import in_container, on_host
 from tests.agent.conftest import write_agent
 from tests.conftest import eventually
 from tests.remote import sshd as server

@@ -10,7 +10,7 @@ import pytest
 
 from taco_launch.command import Command
 from taco_launch.errors import HostError
-from taco_launch.remote.access import Access
+from taco_launch.remote.credentials import Access
 from taco_launch.remote.local import Local
 
 # Asks as sudo does: on stderr, for one line of its stdin.

@@ -8,7 +8,7 @@ import pytest
 from taco_launch.command import Command
 from taco_launch.errors import HostError
 from taco_launch.remote import session
-from taco_launch.remote.access import Access
+from taco_launch.remote.credentials import Access
 from tests.remote.conftest import NOBODY
 
 LOGIN = ("-p", "2222", "me@10.0.0.1")

@@ -13,7 +13,7 @@ import pytest
 
 from taco_launch.command import Command, Result
 from taco_launch.errors import HostError
-from taco_launch.remote.access import Access
+from taco_launch.remote.credentials import Access
 from taco_launch.remote.fanout import connect
 from taco_launch.remote.transport import Transport
 from tests.conftest import eventually

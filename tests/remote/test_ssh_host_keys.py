@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from taco_launch.errors import HostError
-from taco_launch.flows import trust as flow
-from taco_launch.model.hosts import Host
-from taco_launch.remote.access import Access
+from taco_launch.flows.setup import trust as flow
+from taco_launch.model.host.hosts import Host
+from taco_launch.remote.credentials import Access
 from taco_launch.remote.fanout import connect
 from tests.patience import patience
 from tests.remote.conftest import host, inventory

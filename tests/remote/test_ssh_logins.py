@@ -16,8 +16,8 @@ import pytest
 
 from taco_launch.command import Command
 from taco_launch.errors import HostError
-from taco_launch.model.hosts import Host
-from taco_launch.remote.access import Access
+from taco_launch.model.host.hosts import Host
+from taco_launch.remote.credentials import Access
 from taco_launch.remote.fanout import connect
 from tests.conftest import eventually
 from tests.patience import patience
@@ -285,7 +285,7 @@ def test_a_firewall_that_drops_behind_a_jump_host(sshd: Sshd, home: Path) -> Non
 
 
 def test_a_flooded_sshd_is_tried_again(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("taco_launch.remote.ssh.random.uniform", lambda _low, _high: 0.1)
+    monkeypatch.setattr("taco_launch.remote.ssh.connection.random.uniform", lambda _low, _high: 0.1)
     port, refusals = 0, 3
     with socket.socket() as front:
         front.bind(("127.0.0.1", 0))

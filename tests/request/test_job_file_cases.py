@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.errors import USAGE, SpecError
-from taco_launch.request.job_file import parse
+from taco_launch.request.documents.job_file import parse
 from tests.request.told import told
 
 FOLDER = Path(__file__).with_name("jobs")

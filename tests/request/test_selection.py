@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from taco_launch.errors import SpecError
-from taco_launch.model.hosts import Host, Inventory, Terms
+from taco_launch.model.host.hosts import Host, Inventory, Terms
 from taco_launch.model.job_request import JobRequest
 from taco_launch.request.selection import indices, narrow, selector
 

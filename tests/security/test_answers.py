@@ -19,16 +19,16 @@ from taco_launch.agent import protocol
 from taco_launch.api import Cluster
 from taco_launch.backend.agent import AgentBackend
 from taco_launch.cli.main import cli
-from taco_launch.cli.options import Settings
+from taco_launch.cli.options.common import Settings
 from taco_launch.errors import TacoLaunchError
 from taco_launch.model.codec import to_json
-from taco_launch.model.hosts import Host
+from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import Event, HostRanks, JobRecord, JobSpec, JobState
 from taco_launch.model.rows import encoded, row_of
 from taco_launch.model.slots import Occupancy, SlotState
+from taco_launch.remote.agent_location import on_host
 from taco_launch.remote.answers import Answer
 from taco_launch.remote.head import Head
-from taco_launch.remote.seat import on_host
 
 SPEC = JobSpec("vgg16", ("python3", "train.py"), (Host("n1", "10.0.0.1", slots=2),), np=2)
 RECORD = JobRecord(

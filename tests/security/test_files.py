@@ -14,13 +14,13 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.agent import logs
-from taco_launch.agent.folders import write_private
-from taco_launch.bench import exchange
-from taco_launch.bench.history import open_history
+from taco_launch.agent.logs import segments
+from taco_launch.agent.store.folders import write_private
+from taco_launch.bench.history import exchange
+from taco_launch.bench.history.history import open_history
 from taco_launch.cli.main import cli
 from taco_launch.errors import HostError, UsageError
-from taco_launch.facts.docker import _values
+from taco_launch.facts.system.docker import _values
 from taco_launch.model import codec
 from tests.bench.ladders import ladder
 
@@ -50,14 +50,14 @@ def test_what_is_kept_is_private_whatever_the_umask(tmp_path: Path) -> None:
 def test_a_log_that_a_rank_put_something_else_in_the_place_of(tmp_path: Path, kind: str) -> None:
     """A link would show any file that the reader may read, and a FIFO keep it waiting."""
     (tmp_path / "secret").write_text("root's\n")
-    there = logs.segment(tmp_path / "rank-0", 0)
+    there = segments.segment(tmp_path / "rank-0", 0)
     make: dict[str, Callable[[], object]] = {
         "link": lambda: there.symlink_to(tmp_path / "secret"),
         "fifo": lambda: os.mkfifo(there),
         "folder": there.mkdir,
     }
     make[kind]()
-    for read in (lambda: logs.Reader(tmp_path / "rank-0").read(), lambda: logs.tail(tmp_path / "rank-0", 1)):
+    for read in (lambda: segments.Reader(tmp_path / "rank-0").read(), lambda: segments.tail(tmp_path / "rank-0", 1)):
         with pytest.raises(HostError, match="it cannot be read: "):
             read()
 

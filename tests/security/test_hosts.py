@@ -12,14 +12,14 @@ import pytest
 from taco_launch.agent import protocol
 from taco_launch.command import Command
 from taco_launch.errors import HostError, TacoLaunchError
-from taco_launch.model.hosts import Host
+from taco_launch.model.host.hosts import Host
 from taco_launch.remote import head as heads
 from taco_launch.remote import session as sessions
 from taco_launch.remote import transport as transports
-from taco_launch.remote.access import Access
+from taco_launch.remote.agent_location import Seat, in_container, on_host
+from taco_launch.remote.credentials import Access
 from taco_launch.remote.fanout import connect
 from taco_launch.remote.head import AgentError, Head
-from taco_launch.remote.seat import Seat, in_container, on_host
 from taco_launch.remote.transport import Transport
 from tests.remote.conftest import inventory
 from tests.remote.sshd import keygen

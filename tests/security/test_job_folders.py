@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 import taco_launch.agent
-from taco_launch.agent import records, stamps, untrusted, wake
-from taco_launch.agent.folders import JobFolder
+from taco_launch.agent import scheduler_wakeup, untrusted
+from taco_launch.agent.logs import timestamps
+from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder
 
 AGENT = Path(taco_launch.agent.__file__).parent
 # What is opened by name and is not in a folder that others may write: of the kernel, of this process, of the agent itself.
@@ -32,7 +34,7 @@ def folder(tmp_path: Path) -> JobFolder:
 def test_a_fifo_keeps_nobody_waiting(folder: JobFolder) -> None:
     for name in (folder.lock, folder.events, folder.debug):
         os.mkfifo(name)
-    assert not wake.is_locked(folder)
+    assert not scheduler_wakeup.is_locked(folder)
     with pytest.raises(OSError, match="not a regular file"):
         records.try_lock(folder)
     with pytest.raises(OSError, match="not a regular file"):
@@ -40,8 +42,8 @@ def test_a_fifo_keeps_nobody_waiting(folder: JobFolder) -> None:
     with pytest.raises(OSError, match="not a regular file"):
         untrusted.last_line(folder.debug)
     log = folder.path / "log"
-    os.mkfifo(stamps.beside(log))
-    assert stamps.first_since([(7, log)], 0) == 7
+    os.mkfifo(timestamps.beside(log))
+    assert timestamps.first_since([(7, log)], 0) == 7
 
 
 def test_a_link_is_not_followed(folder: JobFolder, tmp_path: Path) -> None:

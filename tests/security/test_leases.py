@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.agent import holders, leases, leftovers, occupancy, processes, records, roots
-from taco_launch.agent.folders import JobFolder
-from taco_launch.agent.holders import Holder
-from taco_launch.agent.leases import Leases
+from taco_launch.agent.host import leases, occupancy, process_registry, processes, slot_cleanup, slot_holders
+from taco_launch.agent.host.leases import Leases
+from taco_launch.agent.host.slot_holders import Holder
+from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.untrusted import user_name
 from taco_launch.errors import HostError, TacoLaunchError
 from tests.agent.conftest import Family
@@ -92,7 +93,7 @@ def test_no_running_job_is_ended(shared: Path, family: Family, owner: int) -> No
     victim, registered = family.start(("sleep", "60"), marked=True), family.start(("sleep", "60"))
     folder = JobFolder(shared / "job")
     folder.path.mkdir()
-    roots.keep(folder, "evil", [family.root(registered)])
+    process_registry.keep(folder, "evil", [family.root(registered)])
     for name, forged in (
         ("slot-0.0", record(id=family.job_id, job="victim", folder=str(jobs(shared) / "victim"))),
         ("slot-1.0", record(id="evil", job="job", folder=str(folder.path))),
@@ -144,7 +145,7 @@ def test_a_jobs_own_files_are_read_up_to_a_limit(tmp_path: Path, file: str) -> N
             os.truncate(path, 1 << 40)
         else:
             path.symlink_to(file)
-    assert roots.kept(folder) is None
+    assert process_registry.kept(folder) is None
     for read in (records.read_events, records.read_spec, records.record):
         with pytest.raises(TacoLaunchError, match=r"job job: .* cannot be read: "):
             read(folder)
@@ -192,7 +193,7 @@ if kind == "full directory": os.mkdir(name + "/x")
     else:
         assert taken == ("slot-0",)
         # A directory stays in the record's place, and the slot is had all the same.
-        assert "directory" in kind or holders.read(shared, SLOTS)["slot-0"][0].job == "mine"
+        assert "directory" in kind or slot_holders.read(shared, SLOTS)["slot-0"][0].job == "mine"
     assert (taken == ("slot-1",)) == (name == "slot-0" and kind != "huge")
     held.release(gone=True)
     assert precious.read_text() == "precious"
@@ -239,9 +240,9 @@ def test_an_old_time_has_nobody_wait_for_old_processes(shared: Path) -> None:
     """The third attack: `since: 0` in a record of root's is every process of root's."""
     attack(shared, _WRITE, json.dumps(record(since=0.0)), "slot-0.0")
     os.chown(shared / "slot-0.0", 0, 0)
-    found = holders.read(shared, SLOTS)["slot-0"][0]
+    found = slot_holders.read(shared, SLOTS)["slot-0"][0]
     assert found.written > time.time() - 60
-    assert len(leftovers._since(replace(found, uid=0))) < len(processes.of_user(0))
+    assert len(slot_cleanup._since(replace(found, uid=0))) < len(processes.of_user(0))
 
 
 def test_a_full_folder_keeps_nobody_from_the_slots(shared: Path, family: Family) -> None:
@@ -286,10 +287,10 @@ def test_a_full_disk_keeps_nobody_from_slots_that_were_had_before(
 def test_a_line_break_stays_out_of_messages(shared: Path) -> None:
     """L2: words of a record that hold control characters are not believed."""
     attack(shared, _WRITE, json.dumps(record(job="a\nerror: forged", owner="x\x1b[2J")), *NAMES)
-    assert holders.read(shared, SLOTS) == {}
+    assert slot_holders.read(shared, SLOTS) == {}
     attack(shared, _WRITE, json.dumps(record(owner="root")), f"slot-0.{ATTACKER}")
-    eventually(lambda: holders.read(shared, SLOTS), 5, "the record")
-    assert holders.read(shared, SLOTS)["slot-0"][0].owner == user_name(ATTACKER)
+    eventually(lambda: slot_holders.read(shared, SLOTS), 5, "the record")
+    assert slot_holders.read(shared, SLOTS)["slot-0"][0].owner == user_name(ATTACKER)
 
 
 def test_a_name_that_is_no_number_is_passed_over(shared: Path) -> None:
@@ -307,7 +308,7 @@ def test_own_leftovers_are_ended_whatever_the_words_of_the_record(shared: Path, 
     held = Leases(shared, jobs(shared))
     holder = Holder("gone", family.job_id, time.time(), "c\n\x1b", "a" * 999, pid=os.getpid())
     assert held.take(SLOTS, 1, holder, None) == ("slot-0",)
-    shown = holders.read(shared, SLOTS)["slot-0"][0]
+    shown = slot_holders.read(shared, SLOTS)["slot-0"][0]
     assert (shown.cluster, len(shown.owner)) == ("c??", 256)
     held.release(gone=False)
     held, taken = take(shared)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from taco_launch.facts import system
-from taco_launch.facts.recognise import recognise
+from taco_launch.facts.captures.recognise import recognise
+from taco_launch.facts.system import system
 from taco_launch.signatures.lines import around
 from taco_launch.signatures.table import TABLE
 

@@ -13,9 +13,10 @@ import pytest
 
 from taco_launch.command import Command
 from taco_launch.errors import HostError
-from taco_launch.flows.apply import Log, apply
+from taco_launch.flows.setup.apply import Log, apply
 from taco_launch.remote import lines
-from taco_launch.setup import daemon_json, scripts
+from taco_launch.setup import scripts
+from taco_launch.setup.files import daemon_json
 from taco_launch.setup.ops import Op
 
 SCRIPTS = Path(scripts.__file__).parent

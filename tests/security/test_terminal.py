@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.cli import render
+from taco_launch.cli.output import render
 from taco_launch.remote.terminal import HostErrors, Safe, safe
 
 # A control sequence, or a character that a terminal takes for the start of one or that turns text around.

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from taco_launch.model.facts import ContainerState, Docker, HostFacts, Listener, Made, Network
-from taco_launch.model.hosts import Container, Host, Inventory
-from taco_launch.model.hosts import Network as Wanted
-from taco_launch.setup import paths, ssh_mesh
+from taco_launch.model.host.facts import ContainerState, Docker, HostFacts, Listener, Made, Network
+from taco_launch.model.host.hosts import Container, Host, Inventory
+from taco_launch.model.host.hosts import Network as Wanted
+from taco_launch.setup import paths
 from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.stages import ssh_mesh
 from tests.facts.hosts import host as guide_host
 from tests.setup.training import made
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.model.facts import HostFacts, MadeFile
-from taco_launch.model.found import NOT_ASKED
-from taco_launch.setup import agent, paths, scripts
+from taco_launch.model.host.fact_value import NOT_ASKED
+from taco_launch.model.host.facts import HostFacts, MadeFile
+from taco_launch.setup import paths, scripts
 from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.stages import agent
 from tests.setup.mesh import World, bare, inventory
 from tests.setup.training import made
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from taco_launch.model.facts import HostFacts
-from taco_launch.model.found import NOT_ASKED, Absent
-from taco_launch.model.hosts import Container, Host, Inventory
-from taco_launch.setup import image, ssh_mesh
+from taco_launch.model.host.fact_value import NOT_ASKED, Absent
+from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.setup.chain import Chain, chain
 from taco_launch.setup.ops import STAGES, Cluster, Op, Plan, Problem, Stage, StageRules
+from taco_launch.setup.stages import image, ssh_mesh
 from tests.setup.training import bare, cluster
 
 HOST = Host("gpu1", "10.0.0.1")

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from taco_launch.model.facts import Docker, HostFacts, Made
-from taco_launch.model.found import Absent
-from taco_launch.model.hardware import Board, Gpus
-from taco_launch.setup import gpus
+from taco_launch.model.host.fact_value import Absent
+from taco_launch.model.host.facts import Docker, HostFacts, Made
+from taco_launch.model.host.hardware import Board, Gpus
 from taco_launch.setup.ops import Op
-from tests.setup.test_container import NAME, RDMA, after, defined, ops, plan, ready, with_gpus, with_toolkit
+from taco_launch.setup.stages import gpus
+from tests.setup.stages.test_container import NAME, RDMA, after, defined, ops, plan, ready, with_gpus, with_toolkit
 from tests.setup.training import problem
 
 RUNTIME: dict[str, Any] = {"toolkit": "1.17.8", "toolkit_programs": ("nvidia-ctk",), "runtimes": ("nvidia", "runc")}

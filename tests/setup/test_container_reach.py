@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from taco_launch.model.facts import Made, MadeFile
-from taco_launch.setup import paths, unit
-from tests.setup.test_container import NAME, after, defined, ops, plan, ready
+from taco_launch.model.host.facts import Made, MadeFile
+from taco_launch.setup import paths
+from taco_launch.setup.files import unit
+from tests.setup.stages.test_container import NAME, after, defined, ops, plan, ready
 from tests.setup.training import problem
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.agent.processes import identify
+from taco_launch.agent.host.processes import identify
 from taco_launch.setup import scripts
 from tests.conftest import eventually
 from tests.setup.fakes import SHELLS, Fakes

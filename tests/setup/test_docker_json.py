@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.model.hosts import Engine
-from taco_launch.setup.daemon_json import (
+from taco_launch.model.host.hosts import Engine
+from taco_launch.setup.files.daemon_json import (
     RELOADED,
     Merged,
     NotOursError,

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from taco_launch.flows.facts import declared
-from taco_launch.model.facts import HostFacts
-from taco_launch.model.found import Absent, Unknown
-from taco_launch.model.hardware import Adapters, Board, Gpus, Rdma
-from taco_launch.model.hosts import Container, Host, Inventory, Network
+from taco_launch.model.host.fact_value import Absent, Unknown
+from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.hardware import Adapters, Board, Gpus, Rdma
+from taco_launch.model.host.hosts import Container, Host, Inventory, Network
 from taco_launch.setup.chain import chain
 from taco_launch.setup.hardware import faults
 from taco_launch.setup.ops import STAGES, Cluster, Problem, StageRules

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from taco_launch.model.facts import Disk, Docker, HostFacts, System
-from taco_launch.model.found import Absent, Found, Unknown
+from taco_launch.model.host.fact_value import Absent, Found, Unknown
+from taco_launch.model.host.facts import Disk, Docker, HostFacts, System
 from taco_launch.setup.chain import chain
 from taco_launch.setup.space import full
 from taco_launch.setup.stages import RULES

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from taco_launch.model.facts import Disk, Docker, HostFacts, Os, System
-from taco_launch.model.found import Absent
-from taco_launch.model.hardware import Gpus
-from taco_launch.model.hosts import Engine, Host
+from taco_launch.model.host.fact_value import Absent
+from taco_launch.model.host.facts import Disk, Docker, HostFacts, Os, System
+from taco_launch.model.host.hardware import Gpus
+from taco_launch.model.host.hosts import Engine, Host
 from taco_launch.setup.chain import Chain, chain
 from taco_launch.setup.ops import Cluster, Op
 from taco_launch.setup.stages import RULES

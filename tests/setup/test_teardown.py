@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from taco_launch.cli.teardown import _ORDER
-from taco_launch.model.facts import ContainerState, Docker, HostFacts, Image, Made, MadeFile
-from taco_launch.model.found import Absent, Unknown
-from taco_launch.setup import firewall, paths, scripts
-from taco_launch.setup.docker_settings import MARKS
+from taco_launch.cli.cluster.teardown import _ORDER
+from taco_launch.model.host.fact_value import Absent, Unknown
+from taco_launch.model.host.facts import ContainerState, Docker, HostFacts, Image, Made, MadeFile
+from taco_launch.setup import paths, scripts
 from taco_launch.setup.ops import Op, Problem
+from taco_launch.setup.stages import firewall
+from taco_launch.setup.stages.docker_settings import MARKS
 from taco_launch.setup.teardown import ADDED as ADDED_FILE
 from taco_launch.setup.teardown import plan
 from tests.facts.hosts import host

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any
 
-from taco_launch.model.facts import ContainerState, Docker, HostFacts, Image, Made
-from taco_launch.model.found import Absent
-from taco_launch.model.hosts import Container, Host, Inventory
+from taco_launch.model.host.fact_value import Absent
+from taco_launch.model.host.facts import ContainerState, Docker, HostFacts, Image, Made
+from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.setup.ops import Cluster, Op, Problem
 from tests.facts.hosts import host
 

@@ -4,7 +4,7 @@ from typing import Iterator, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.launch.knobs import NEWEST, find, strict
 from taco_launch.launch.knobs.knob import Knob
-from taco_launch.model.versions import OWN_GID, version
+from taco_launch.model.host.versions import OWN_GID, version
 
 _NAMES = {"nccl": "NCCL", "horovod": "Horovod", "openmpi": "Open MPI"}
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import AbstractSet, Dict, List, Optional, Sequence, Tuple
 
 from taco_launch.launch.line.gpu_local_hcas import near_hcas
+from taco_launch.model.host.versions import OWN_GID, version
 from taco_launch.model.job_facts import Between, JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement
-from taco_launch.model.versions import OWN_GID, version
 
 VALUES = {
     "np": "number of ranks",

@@ -4,10 +4,10 @@ from typing import Dict, List, Optional, Sequence
 
 from taco_launch.launch.line.decisions import Decisions, versions
 from taco_launch.launch.line.overrides import Option, env_option
+from taco_launch.model.host.versions import version
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement
-from taco_launch.model.versions import version
 
 # horovod PR 3608: HOROVOD_TORUS_ALLREDUCE came with 0.26; it needs NCCL, several hosts and a group of one host's ranks.
 _TORUS = (0, 26)

@@ -1,0 +1,113 @@
+"""The operation `logs`: the log of a job, or a part of it, as it is and as it becomes."""
+
+import math
+import time
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
+
+from taco_launch import queue
+from taco_launch.agent import scheduler_wakeup
+from taco_launch.agent.api import queries
+from taco_launch.agent.logs.log_query import Excerpt
+from taco_launch.agent.logs.merge import beginning
+from taco_launch.agent.store import records, recovery
+from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.model.jobs import JobRecord
+from taco_launch.state import suspension
+
+# While something comes or the job's state changes, and when nothing has come for a while; what is between grows slowly,
+# so that what comes after a silence waits for a tenth of that time.
+_POLL_SECONDS = (0.005, 0.1)
+_POLL_GROWTH = 1.1
+# How often a follower makes sure that somebody still supervises the job, or will.
+_LOOK_SECONDS = 1.0
+
+Frames = Iterable[Any]
+
+
+def logs(
+    jobs: Jobs, agent: str, request: Mapping[str, Any], wait: Optional[Callable[[float], object]] = None
+) -> Frames:
+    """Give a log as frames `{"offset", "bytes"}` with the bytes behind, and the job at its end.
+
+    The request has `name` and `follow`, and may have: one of `rank`, `host` and `instance`; `attempt`; `tail`, a number
+    of lines; `since`, seconds since the epoch, or `ago`, seconds before now; `timestamps`. Who was cut off goes on with
+    the `offset`, `log` (the attempt whose log that place is in) and `since` that the frames told last.
+
+    Where `seconds` are given, the answer ends without the job after so long: who follows asks again, and a follower
+    that has gone leaves nothing behind for longer. A follower is told as well what the job waits for, `{"waiting"}`,
+    that it has a place then, `{"began"}`, and its state. `wait` waits for so many seconds, or for less where something
+    has come; by default it sleeps.
+    """
+    folder = jobs.get(request["name"])
+    if request.get("ago") is not None:
+        request = {**request, "since": time.time() - request["ago"]}
+    excerpt = Excerpt(folder, request, request.get("log"))
+    yield {"offset": excerpt.offset, "log": excerpt.attempt, "since": request.get("since"), "bytes": 0}
+    until = time.monotonic() + (request.get("seconds") or math.inf)
+    told, reader = _Told(), records.Reader(folder)
+    look_at, pause, state = 0.0, _POLL_SECONDS[0], None
+    while True:
+        if time.monotonic() >= look_at:
+            record = recovery.look(folder)
+            look_at = time.monotonic() + _LOOK_SECONDS
+            if record.state.waits:
+                scheduler_wakeup.ensure(jobs, agent)
+        else:
+            record = reader.record()
+        # The record was read before the log: what it says has ended has written all that there will be.
+        is_over = excerpt.attempt is not None and record.attempt > excerpt.attempt
+        final = is_over or record.state.is_terminal or not request["follow"]
+        before = excerpt.offset, state
+        yield from _all(excerpt, final=final)
+        state = record.state
+        pause = min(_POLL_GROWTH * pause, _POLL_SECONDS[1]) if (excerpt.offset, state) == before else _POLL_SECONDS[0]
+        if is_over and request["follow"] and request.get("attempt") is None:
+            excerpt = Excerpt(folder, {**request, "offset": 0, "tail": None}, record.attempt)
+            line = beginning(record.attempt, suspension(record, record.attempt))
+            yield {"offset": excerpt.offset, "log": excerpt.attempt, "bytes": len(line)}
+            yield line
+            continue
+        if final:
+            yield {"job": queries.shown(folder)}
+            return
+        if time.monotonic() > until:
+            return
+        yield from told.news(folder, record)
+        (wait or time.sleep)(pause)
+
+
+def _all(excerpt: Excerpt, *, final: bool) -> Frames:
+    """Give all that there is by now."""
+    data = excerpt.read(final=final)
+    while data is not None:
+        if excerpt.skipped:
+            yield {"skipped": excerpt.skipped}
+            excerpt.skipped = 0
+        yield {"offset": excerpt.offset, "bytes": len(data)}
+        if data:
+            yield data
+        data = excerpt.read(final=final)
+
+
+class _Told:
+    """What a follower was told of the job itself."""
+
+    def __init__(self) -> None:
+        self._state = ""
+        self._waiting: Optional[Tuple[Tuple[str, str], ...]] = None
+
+    def news(self, folder: JobFolder, record: JobRecord) -> Frames:
+        """Give what there is to tell now."""
+        waiting = queue.why(record, folder.name)
+        if record.state.waits and waiting != self._waiting:
+            self._waiting = waiting
+            yield {"waiting": [list(entry) for entry in waiting]}
+        elif self._waiting is not None and not record.state.waits:
+            self._waiting = None
+            yield {"began": queries.shown(folder)}
+        if record.state.value != self._state:
+            self._state = record.state.value
+            yield {"state": self._state}
+
+
+OPERATIONS: Dict[str, Callable[[Jobs, str, Mapping[str, Any]], Frames]] = {"logs": logs}

@@ -1,0 +1,118 @@
+"""`agent submit`: a job is made known to the queue, and its caller told what came of it."""
+
+import os
+import select
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Mapping
+
+from taco_launch import state
+from taco_launch.agent import scheduler_wakeup
+from taco_launch.agent.api import log_stream, queries
+from taco_launch.agent.host.launcher_process import wake_on_child
+from taco_launch.agent.scheduler import scheduler
+from taco_launch.agent.store import job_counters, records, recovery
+from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.model.codec import from_json
+from taco_launch.model.jobs import JobSpec, JobState
+from taco_launch.model.rows import row_of
+
+_POLL_SECONDS = 0.005
+_PLACE_SECONDS = 60.0
+# How often the caller sees to it that somebody looks after the job.
+_ENSURE_SECONDS = 0.5
+
+
+def submit(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Iterable[Any]:
+    """Make a job's folder, have the queue look at it, tell that; tell the job once it has a place, waits, or has ended.
+
+    Then it is followed, if that is asked. Of a job that is refused at once no record is kept: its end says why.
+
+    Raises:
+        UsageError: its name is taken.
+    """
+    folder = _make(jobs, agent, request)
+    scheduler.admit(jobs, agent)
+    yield {"accepted": folder.name}
+    _await_word(jobs, agent, folder)
+    spec, record = records.read_spec(folder), recovery.look(folder)
+    row = row_of(spec, record)
+    refused = row.state.is_terminal and not row.is_counted
+    if refused:
+        job_counters.removed(jobs, folder)  # it was never let in, and the answer says why
+    yield {"job": queries.told(folder, spec, record)}
+    if request["follow"] and not refused:
+        asked = {"name": folder.name, "follow": True, "seconds": request.get("seconds")}
+        yield from log_stream.logs(jobs, agent, asked, _until_a_child_ends())
+
+
+def _make(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> JobFolder:
+    spec, caller = from_json(JobSpec, request["spec"]), dict(request["caller"])
+    if caller.pop("inherit", False):  # the caller is elsewhere: the job has what this process was started with
+        caller["environment"] = {**os.environ, **caller["environment"]}
+        spec = replace(spec, cwd=spec.cwd or str(Path.cwd()))
+    with jobs.create(spec.name) as draft:
+        draft.agent.symlink_to(agent)
+        records.write_spec(draft, spec)
+        records.write_json(draft.caller, caller)
+        suspend: Dict[str, Any] = {"suspend": True} if spec.policy.suspend else {}
+        why = "submitted to wait until it is resumed" if suspend else state.FOR_SLOTS
+        records.Events(draft).add(state.SUBMITTED, why, id=os.urandom(16).hex(), **suspend)
+        jobs.mark(spec.name)
+        try:
+            return jobs.publish(draft, spec.name)
+        except UsageError as error:
+            raise _with_whose(error, jobs.folder(spec.name), spec.owner) from None
+
+
+def _with_whose(error: UsageError, folder: JobFolder, person: str) -> UsageError:
+    """Add which job has the name: its state, its owner and its age; one of `person` may be removed where none of it runs."""
+    if folder.is_guest:
+        return error
+    try:
+        record, spec = records.record(folder), records.read_spec(folder)
+    except TacoLaunchError:
+        return error
+    may = (record.state.is_terminal or record.state.waits) and spec.owner == person
+    hint = f"{error.hint}, or remove the old one: taco-launch delete {folder.name}" if may else error.hint
+    owner = f", of {spec.owner}" if spec.owner else ""
+    told = f"{record.state.value}{owner}, submitted {_ago(time.time() - (record.submitted or 0.0))} ago"
+    return UsageError(f"{error.message}: {told}", hint)
+
+
+def _ago(seconds: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(int(seconds), 0)} s"
+
+
+def _await_word(jobs: Jobs, agent: str, folder: JobFolder) -> None:
+    """Wait until a job has a place, has ended, or is known to wait."""
+    deadline = time.monotonic() + _PLACE_SECONDS
+    ensure_at = time.monotonic() + _ENSURE_SECONDS
+    reader = records.Reader(folder)
+    while True:
+        record = reader.record()
+        if record.admitted or record.state is not JobState.QUEUED or time.monotonic() > deadline:
+            return
+        if time.monotonic() > ensure_at:
+            ensure_at = time.monotonic() + _ENSURE_SECONDS
+            scheduler_wakeup.ensure(jobs, agent)
+        time.sleep(_POLL_SECONDS)
+
+
+def _until_a_child_ends() -> Callable[[float], object]:
+    """Return what waits for the end of a child, for so many seconds: the job's supervisor is one where it ran at once."""
+    wakeup = wake_on_child()
+
+    def wait(seconds: float) -> None:
+        if select.select([wakeup], [], [], seconds)[0]:
+            os.read(wakeup, 4096)
+
+    return wait
+
+
+OPERATIONS: Dict[str, Callable[[Jobs, str, Mapping[str, Any]], Iterable[Any]]] = {"submit": submit}

@@ -1,0 +1,389 @@
+"""`agent guard`: one per host of a job: knows its ranks, gives them their environment, and ends all that is the job's.
+
+It listens on a Unix socket in the job's folder. The supervisor connects to it and says `supervise`; every rank
+connects and says `register`. When the supervisor is gone for good, the guard ends the job on this host.
+
+On the head it can tell whether the supervisor lives (by the job's lock). On another host (`elsewhere`) it cannot: a
+connection that ends may be made again, until the supervisor is silent for too long. So what it has told is told again
+over every new connection, and what it is told may be told twice.
+"""
+
+import contextlib
+import os
+import selectors
+import shutil
+import socket
+import time
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+
+from taco_launch.agent.guard import slot_allocator
+from taco_launch.agent.guard.host_launcher import HostLauncher
+from taco_launch.agent.guard.host_probe import Probe
+from taco_launch.agent.guard.stall_monitor import Pulse
+from taco_launch.agent.host import facts, leases, occupancy, ports, process_registry, processes
+from taco_launch.agent.logs.remote_streams import LAUNCHER, Sender
+from taco_launch.agent.protocol import Line
+from taco_launch.agent.store import records, recovery
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.errors import HostError
+from taco_launch.model.codec import to_json
+
+_TICK = 0.5
+# How often logs are looked at that go to another host.
+_LOG_TICK = 0.05
+# A supervisor that started a guard and then died before it connected leaves nothing behind for longer than this.
+_FIRST_CONTACT_SECONDS = 30.0
+_LAST_WORDS_SECONDS = 2.0
+# When it takes longer to listen again it was us who were away (a look at the host, a disk that hangs, a suspended
+# machine): the supervisor was not silent.
+_STALL_SECONDS = 2 * _TICK
+# Nothing is known, as where a tool is missing; the line's remarks say what that means.
+_NOT_PROBED = ""
+
+
+def main(folder: JobFolder, job_id: str) -> int:
+    """Guard the job until its supervisor says `end`, or is gone; `job_id` is given on other hosts than the head."""
+    with folder.listen() as server:
+        _Guard(folder, server, job_id).run()
+    return 0
+
+
+class _Guard:
+    def __init__(self, folder: JobFolder, server: socket.socket, job_id: str) -> None:
+        self._folder = folder
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(server, selectors.EVENT_READ, None)
+        self._supervisor: Optional[Line] = None
+        self._supervised = False
+        self._job_id = job_id
+        self._elsewhere = bool(job_id)
+        own = processes.identify(os.getpid())
+        self._own = None if own is None else (own.pid, own.start)
+        self._welcome: Dict[str, Any] = {}
+        self._host_loss_timeout = _FIRST_CONTACT_SECONDS
+        self._heard = time.monotonic()
+        self._ranks: Dict[Line, int] = {}
+        self._roots: Set[Tuple[int, int]] = set()
+        self._told: List[Dict[str, Any]] = []
+        self._sender = Sender(folder)
+        self._pulse = Pulse()
+        uid = os.geteuid()
+        self._place = leases.place(os.environ, folder.path.parent.parent, root=uid == 0)
+        self._leases = leases.Leases(self._place, folder.path.parent)
+        self._slots: Optional[occupancy.Slots] = None
+        self._port = 0  # where the ranks meet, if that is here
+        self._launcher = HostLauncher(folder, self._selector)
+        self._probe: Optional[Probe] = None
+        self._terminating = False
+        self._released = False
+        self._done = False
+        self._orders: Dict[str, Callable[[Dict[str, Any]], None]] = {
+            "beat": self._answer_beat,
+            "lease": self._lease,
+            "unlease": self._unlease,
+            "probe": self._begin_probe,
+            "reach": self._reach,
+            "prepare": self._prepare,
+            "launch": self._launch,
+            "launched": lambda message: self._remember(message["root"]),
+            "stream": lambda message: self._sender.go_on(message["offsets"]),
+            "had": lambda message: self._sender.had(message["rank"], message["offset"]),
+            "terminate": self._terminate,
+            "release": self._release,
+            "end": self._end,
+            "bye": self._bye,
+        }
+
+    def run(self) -> None:
+        looked = time.monotonic()
+        while not self._done:
+            now = time.monotonic()
+            stalled, looked = now - looked, now
+            if stalled > _STALL_SECONDS:
+                self._heard += stalled
+            for key, _mask in self._selector.select(self._pause()):
+                if isinstance(key.data, Line):
+                    self._hear(key.data)
+                elif isinstance(key.data, HostLauncher):
+                    key.data.read(key.fileobj)
+                elif key.data is None:
+                    self._accept(key.fileobj)  # type: ignore[arg-type]
+            self._follow_probe()
+            self._look_at_launcher()
+            self._pulse.look(looked, self._ranks.values(), self._answer)
+            silent = looked - self._heard > self._host_loss_timeout
+            if silent or (self._supervised and self._supervisor is None and not self._elsewhere):
+                self._alone(silent=silent)
+        if self._probe is not None:
+            self._probe.close()
+        if self._supervisor is not None:
+            self._supervisor.finish(_LAST_WORDS_SECONDS)
+
+    def _pause(self) -> float:
+        """Send on what there is for the supervisor, and say how long to wait for more."""
+        line = self._supervisor
+        if line is None:
+            return _TICK
+        moved = self._elsewhere and not line.waiting and self._sender.step(line)
+        line.flush()
+        if line.fileno() >= 0:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if line.waiting else 0)
+            self._selector.modify(line.sock, events, line)
+        if moved and not line.waiting:
+            return 0.0
+        return _LOG_TICK if self._elsewhere and self._roots else _TICK
+
+    def _accept(self, server: socket.socket) -> None:
+        connection, _address = server.accept()
+        line = Line(connection)
+        self._selector.register(connection, selectors.EVENT_READ, line)
+
+    def _hear(self, line: Line) -> None:
+        if line.fileno() < 0:  # lost a moment ago, on another's account
+            return
+        messages = line.receive()
+        for message in messages or ():
+            self._act(line, message)
+        if messages is None:
+            self._lost(line)
+
+    def _act(self, line: Line, message: Dict[str, Any]) -> None:
+        if line is self._supervisor or message["op"] == "supervise":
+            self._heard = time.monotonic()
+            self._obey(line, message)
+        elif message["op"] == "daemon":
+            self._remember(message["root"])
+        elif message["op"] == "register":
+            self._register(line, message)
+        elif message["op"] == "visit":
+            self._receive_visitor(line, message)
+        elif message["op"] == "exit":
+            self._ranks.pop(line, None)
+            self._tell(**message, orphan=self._is_orphan(message["rank"]), **self._size(message["rank"]))
+            if self._released:
+                line.send({"op": "release"})
+
+    def _obey(self, line: Line, message: Dict[str, Any]) -> None:
+        """Do what the supervisor says. All of it may come again after a connection was made again."""
+        if message["op"] == "supervise":
+            self._supervise(line, message)
+        elif message["op"] in self._orders:
+            self._orders[message["op"]](message)
+
+    def _answer_beat(self, _message: Dict[str, Any]) -> None:
+        if self._elsewhere and self._supervisor is not None:
+            self._supervisor.post({"op": "beat"})
+
+    def _begin_probe(self, message: Dict[str, Any]) -> None:
+        """Have the host looked at, once; what was found is told at the end of it."""
+        if self._probe is not None or self._has_told("probed"):
+            return
+        try:
+            self._probe = Probe(message["subjects"], message["address"])
+        except OSError:
+            self._tell(op="probed", text=_NOT_PROBED)
+        else:
+            self._selector.register(self._probe, selectors.EVENT_READ, self._probe)
+
+    def _follow_probe(self) -> None:
+        text = None if self._probe is None else self._probe.read()
+        if self._probe is not None and text is not None:
+            self._selector.unregister(self._probe)
+            self._probe.close()
+            self._probe = None
+            self._tell(op="probed", text=text)
+
+    def _unlease(self, message: Dict[str, Any]) -> None:
+        """Let the slots go; say who has which, if that is asked."""
+        self._leases.release(gone=True)
+        self._told = [told for told in self._told if told["op"] != "leased"]
+        if message["look"] and self._slots is not None:
+            self._answer(op="unleased", occupancy=to_json(self._slots.look_thoroughly()))
+
+    def _prepare(self, message: Dict[str, Any]) -> None:
+        first = not self._welcome
+        self._welcome = {"op": "welcome", **message["welcome"]}
+        self._pulse.begin(self._folder.of_attempt(self._welcome.get("attempt", 1)), message["stall_after"])
+        if first:  # the connection broke just before, and the launcher was faster than the next
+            for line in self._ranks:
+                self._greet(line)
+
+    def _launch(self, message: Dict[str, Any]) -> None:
+        """Start what starts the ranks of this host, where that is not mpirun's to do."""
+        self._remember(*self._launcher.start(message))
+        if self._elsewhere:
+            self._sender.add(LAUNCHER)
+
+    def _look_at_launcher(self) -> None:
+        code = self._launcher.ended()
+        if code is not None:
+            for line in self._lines():  # what its ranks have said already comes before its end
+                self._hear(line)
+            self._tell(op="done", code=code)
+
+    def _greet(self, line: Line) -> None:
+        """Tell a rank how to start; what it was told before that it has not heard."""
+        if self._welcome:
+            line.send(self._welcome)
+            if self._terminating:
+                line.send({"op": "terminate"})
+
+    def _terminate(self, message: Dict[str, Any]) -> None:
+        if not self._terminating:
+            self._terminating = True
+            self._pass_on(message)
+            if not self._ranks:
+                self._launcher.terminate()
+
+    def _release(self, message: Dict[str, Any]) -> None:
+        if not self._released:
+            self._terminating = self._released = True
+            self._pass_on(message)
+
+    def _bye(self, message: Dict[str, Any]) -> None:
+        if message["remove"]:
+            self._folder_gone()
+        self._done = True
+
+    def _folder_gone(self) -> None:
+        shutil.rmtree(self._folder.path, ignore_errors=True)
+
+    def _supervise(self, line: Line, message: Dict[str, Any]) -> None:
+        before, self._supervisor, self._supervised = self._supervisor, line, True
+        if before is not None and before is not line:
+            self._lost(before)
+        self._job_id = message["job_id"]
+        self._host_loss_timeout = message["host_loss_timeout"]
+        self._remember()
+        self._pulse.retell()
+        for told in self._told:
+            line.post(told)
+        if not self._has_told("facts"):
+            self._tell(op="facts", **self._facts(message))
+
+    def _facts(self, message: Dict[str, Any]) -> Dict[str, Any]:
+        try:
+            slots = occupancy.Slots(self._place, self._folder.path.parent, message["size"], message["gpus"])
+        except HostError as error:
+            return {"error": error.message, "hint": error.hint}
+        self._slots = slots
+        found = facts.host_with(slots.uuids) if message["look"] else facts.cpus()
+        told = to_json(slots.look_thoroughly(before_taking=True))
+        taken = ports.taken(message["ports"])
+        return {"host": found, "occupancy": told, "taken": taken, "boot": facts.boot_id()}
+
+    def _lease(self, message: Dict[str, Any]) -> None:
+        """Take as many slots; say which, or who has those that are missing."""
+        if self._has_told("leased") or self._slots is None:
+            return
+        answer = slot_allocator.take(self._folder, self._job_id, self._leases, self._slots, message)
+        (self._answer if answer["slots"] is None else self._tell)(op="leased", **answer)
+        self._port = answer.get("port") or 0
+
+    def _reach(self, message: Dict[str, Any]) -> None:
+        """Try the port of another host where the ranks are to meet; not again, over a new connection, once they do."""
+        if not self._welcome:
+            self._answer(op="reached", why=ports.unreachable(message["address"], message["port"]))
+
+    def _answer(self, **answer: Any) -> None:
+        """Say something once: who asks asks again, or gives up."""
+        if self._supervisor is not None:
+            self._supervisor.post(answer)
+
+    def _register(self, line: Line, message: Dict[str, Any]) -> None:
+        self._ranks[line] = message["rank"]
+        self._remember(*message["roots"])
+        self._pulse.add(message["rank"], message["roots"])
+        if self._elsewhere:
+            self._sender.add(message["rank"])
+        self._greet(line)
+        self._tell(op="started", rank=message["rank"], roots=message["roots"])
+
+    def _receive_visitor(self, line: Line, message: Dict[str, Any]) -> None:
+        """Tell a process that is to run beside a rank how that was started; it ends with the job as a rank does."""
+        found = self._roots_of(message["rank"])
+        if found and message["rank"] in self._ranks.values():
+            self._remember(message["root"])
+            line.send({"op": "visit", "roots": found, "welcome": self._welcome})
+        else:
+            line.send({"op": "visit", "roots": [], "welcome": {}})
+
+    def _roots_of(self, rank: int) -> List[List[int]]:
+        """Give what a rank has registered: itself, and what started it; nothing before it has."""
+        told = [each["roots"] for each in self._told if each["op"] == "started" and each["rank"] == rank]
+        return told[0] if told else []
+
+    def _is_orphan(self, rank: int) -> bool:
+        """Say whether what started a rank is gone: mpirun's daemon, or this host's launcher, that somebody has killed."""
+        return any(not processes.lives(pid, start) for pid, start in self._roots_of(rank)[1:2])
+
+    def _remember(self, *more: Sequence[int]) -> None:
+        self._roots.update((pid, start) for pid, start in more)
+        if self._elsewhere:  # on the head the job's events tell them
+            with contextlib.suppress(OSError):  # the disk is full: the mark is left to find them by
+                process_registry.keep(self._folder, self._job_id, self._roots, self._own)
+
+    def _size(self, rank: int) -> Dict[str, int]:
+        return {"size": self._sender.sizes().get(rank, 0)} if self._elsewhere else {}
+
+    def _pass_on(self, message: Dict[str, Any]) -> None:
+        """Tell every rank, also those that have told their end and wait to be released."""
+        for rank in self._lines():
+            rank.send(message)
+
+    def _lines(self) -> List[Line]:
+        data = (key.data for key in self._selector.get_map().values())
+        return [line for line in data if isinstance(line, Line) and line is not self._supervisor]
+
+    def _tell(self, **message: Any) -> None:
+        self._told.append(message)
+        if self._supervisor is not None:
+            self._supervisor.post(message)
+
+    def _has_told(self, op: str) -> bool:
+        return any(message["op"] == op for message in self._told)
+
+    def _lost(self, line: Line) -> None:
+        self._selector.unregister(line.sock)
+        line.close()
+        if line is self._supervisor:
+            self._supervisor = None
+        rank = self._ranks.pop(line, None)
+        if rank is not None:  # it said nothing of an end: its wrapper was killed
+            self._tell(
+                op="exit", rank=rank, exit_code=None, reason="", orphan=self._is_orphan(rank), **self._size(rank)
+            )
+
+    def _end(self, message: Dict[str, Any]) -> None:
+        """End all that belongs to the job here, prove it, say so. Elsewhere the logs are sent before the guard ends.
+
+        With `leave` it stays, and is the business of who takes its slots next.
+        """
+        if self._has_told("ended"):
+            return
+        self._remember(*message["roots"])
+        for line in self._lines():  # what the ranks have said already comes before the end
+            self._hear(line)
+        stays = bool(message.get("leave"))
+        left = processes.Scan(()) if stays else processes.end(self._job_id, self._roots)
+        self._leases.release(gone=not (stays or left.found or left.unknown))
+        self._launcher.close()
+        sizes = self._sender.sizes()
+        listener = ports.listener(self._port) if self._port and message.get("listener") else ""
+        found = [entry.pid for entry in left.found]
+        self._tell(op="ended", left=found, unknown=left.unknown, sizes=sizes, listener=listener)
+        self._done = not self._elsewhere
+
+    def _alone(self, *, silent: bool) -> None:
+        """End the job when its supervisor is gone: at once when it is dead, else when it is silent for too long."""
+        lock = None if self._elsewhere else records.try_lock(self._folder)
+        if lock is not None:
+            recovery.close(self._folder, lock, tuple(self._roots))
+        elif silent:
+            left = processes.end(self._job_id, self._roots)
+            self._leases.release(gone=not left.found and not left.unknown)
+            reason = f"its guard heard nothing of the supervisor for {self._host_loss_timeout:g} s and ended its ranks"
+            self._tell(op="gave-up", reason=reason)
+            if self._elsewhere and not (self._sender.sizes() or left.found or left.unknown):
+                self._folder_gone()  # no rank ever ran, and the head may not know of this host at all
+        self._done = lock is not None or silent

@@ -1,0 +1,164 @@
+"""What the supervisor has done on another host by ssh: a guard started, reached, a job cleared away.
+
+`guard-start` and `attach` answer one line and then join ssh's stdin and stdout to the guard's socket, until either ends.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional
+
+from taco_launch import state
+from taco_launch.agent import program, untrusted
+from taco_launch.agent.host import facts, leases, process_registry, processes
+from taco_launch.agent.protocol import dump
+from taco_launch.agent.store.folders import JobFolder, make_private, require_local_disk
+from taco_launch.errors import FAILED, OK, TacoLaunchError
+
+_GUARD_SECONDS = 15.0
+
+
+def main(op: str, agent: str, arguments: List[str]) -> int:
+    """Do one operation: `guard-start FOLDER ID [LEASES]`, `attach FOLDER ID`, `clear FOLDER ID`, `remove FOLDER ID`."""
+    folder, job_id = JobFolder(Path(arguments[0])), arguments[1]
+    if op == "clear":
+        return _say(_cleared(folder, job_id))
+    if op == "remove":
+        return _say(_removed(folder, job_id))
+    connection = None
+    if op == "guard-start":
+        try:
+            connection = _prepare(folder, job_id, agent)
+            if connection is None:
+                _start(folder, job_id, agent, *arguments[2:])
+        except TacoLaunchError as error:
+            return _say({"op": "refused", "reason": error.message})
+        except OSError as error:
+            return _say({"op": "refused", "reason": f"{error.filename or folder.path}: {error.strerror or error}"})
+    connection = connection or _connect(folder, _GUARD_SECONDS if op == "guard-start" else 0.0)
+    if connection is None:
+        _say({"op": "no-guard", "boot": facts.boot_id(), "debug": str(folder.debug)})
+        return FAILED
+    _say({"op": "attached"})
+    _join(connection)
+    return OK
+
+
+def _prepare(folder: JobFolder, job_id: str, agent: str) -> Optional[socket.socket]:
+    """Make the job's folder; what an earlier job of that name has left is ended and removed.
+
+    Where the connection that had the job's guard started broke before it could tell, gives another to that guard.
+
+    Raises:
+        TacoLaunchError: the name is taken, or jobs cannot be kept there.
+        OSError: nothing can be written there.
+    """
+    if folder.path.exists():
+        earlier = process_registry.kept(folder)
+        if folder.spec.exists():
+            raise TacoLaunchError(f"it is the head of another job of the name {folder.name}: choose another --name")
+        ours = earlier is not None and earlier.job_id == job_id
+        connection = _connect(folder, _GUARD_SECONDS if ours else 0.0)  # ours may be starting still
+        if connection is not None and ours:
+            return connection
+        if connection is not None and earlier is not None and state.marks_same_job(earlier.job_id, job_id):
+            connection.close()  # it still waits for its supervisor, who has begun anew without it
+            connection = None
+            _cleared(folder, earlier.job_id)
+        if connection is not None:
+            raise TacoLaunchError(f"a job of the name {folder.name} runs there for another head: choose another --name")
+        if earlier is not None and earlier.job_id != job_id:
+            left = process_registry.end(folder, earlier.job_id)
+            if left.found or left.unknown:
+                pids = ", ".join(str(entry.pid) for entry in left.found)
+                raise TacoLaunchError(f"an earlier job {folder.name} is not proven gone: {pids or left.unknown}")
+        shutil.rmtree(folder.path)
+    with _whole(folder):
+        make_private(folder.logs)
+        require_local_disk(folder.path)
+        folder.agent.symlink_to(agent)
+        process_registry.keep(folder, job_id)
+    return None
+
+
+def _start(folder: JobFolder, job_id: str, agent: str, leases_folder: str = "") -> None:
+    environment = {**os.environ, leases.VARIABLE: leases_folder} if leases_folder else None
+    with _whole(folder), open(folder.debug, "ab", opener=untrusted.opener) as debug:
+        program.start(agent, "guard", str(folder.path), job_id, stderr=debug, environment=environment)
+
+
+@contextlib.contextmanager
+def _whole(folder: JobFolder) -> Iterator[None]:
+    """Remove a folder that cannot be made in full, as on a full disk: no guard would, and the head may forget it."""
+    try:
+        yield
+    except (OSError, TacoLaunchError):
+        shutil.rmtree(folder.path, ignore_errors=True)
+        raise
+
+
+def _cleared(folder: JobFolder, job_id: str) -> Dict[str, Any]:
+    """End the job and its guard, which may hang."""
+    kept = process_registry.kept(folder)
+    if kept is not None and kept.job_id == job_id and kept.guard is not None:
+        pid, start = kept.guard
+        entry = processes.identify(pid)
+        if entry is not None and entry.start == start:
+            os.kill(pid, signal.SIGKILL)
+    left = process_registry.end(folder, job_id)
+    return {"op": "cleared", "left": [entry.pid for entry in left.found], "unknown": left.unknown}
+
+
+def _removed(folder: JobFolder, job_id: str) -> Dict[str, Any]:
+    """Remove the folder, unless it is another job's by now."""
+    earlier = process_registry.kept(folder)
+    if earlier is None or earlier.job_id != job_id:
+        return {"op": "removed"}
+    left = _cleared(folder, job_id)
+    shutil.rmtree(folder.path, ignore_errors=True)
+    return {**left, "op": "removed"}
+
+
+def _connect(folder: JobFolder, seconds: float) -> Optional[socket.socket]:
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return folder.connect()
+        except OSError:
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(0.005)
+
+
+def _say(message: Dict[str, Any]) -> int:
+    sys.stdout.buffer.write(dump(message))
+    sys.stdout.buffer.flush()
+    return OK
+
+
+def _join(connection: socket.socket) -> None:
+    """Carry bytes both ways; when one side ends, this process does."""
+
+    def inwards() -> None:
+        while True:
+            data = os.read(0, 1 << 16)
+            if not data:
+                os._exit(OK)
+            connection.sendall(data)
+
+    threading.Thread(target=inwards, daemon=True).start()
+    try:
+        while True:
+            data = connection.recv(1 << 16)
+            if not data:
+                return
+            while data:
+                data = data[os.write(1, data) :]
+    except OSError:
+        return

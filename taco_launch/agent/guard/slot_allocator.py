@@ -1,0 +1,149 @@
+"""How a guard takes a job's slots on its host: which are tried first, and what is told when they cannot be had."""
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from taco_launch.agent.host import leases, occupancy, ports
+from taco_launch.agent.host.slot_holders import Holder
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.errors import HostError
+from taco_launch.model.choices import GpuChoice
+from taco_launch.model.codec import from_json, to_json
+from taco_launch.model.host.hosts import Terms
+from taco_launch.model.job_facts import Near
+
+if TYPE_CHECKING:  # it is needed where a job takes some of the GPUs alone
+    from taco_launch.placement.mesh import Mesh
+
+# Who uses the GPUs is looked at on all hosts side by side, and not again when their slots are taken one after another.
+_RECENT_SECONDS = 10.0
+# The chosen GPUs alone, then those chosen of what is left; the last time any others besides.
+_TRIES = 3
+
+
+def take(
+    folder: JobFolder, job_id: str, held: leases.Leases, slots: occupancy.Slots, message: Mapping[str, Any]
+) -> Dict[str, Any]:
+    """Take as many slots as the message asks for; say which and why these, or who has those that are missing.
+
+    With `rendezvous`, also the port where the ranks are to meet: that one, or any for 0, which is told then.
+    """
+    holder = Holder(
+        folder.name,
+        job_id,
+        time.time(),
+        message["cluster"],
+        message["owner"],
+        pid=os.getpid(),
+    )
+    count, asked, port, fresh = message["count"], list(message["ports"]), message["rendezvous"], 0
+    order = _Order(folder, slots, message)
+    recent = time.monotonic() - slots.used_at < _RECENT_SECONDS
+    use = slots.use if recent else None
+    try:
+        if port is not None:
+            fresh = 0 if port else ports.free(message["allowed"], held.is_leased)
+            port = port or fresh
+            asked.append(port)
+        for tried in range(_TRIES):
+            names = order.names(held.refused if tried else {}, last=tried == _TRIES - 1)
+            wanted = len(slots.names) if message["whole"] and count else count
+            taken = held.take(names, wanted, holder, use, asked)
+            if taken or not order.matters:
+                break
+    except HostError as error:
+        return {"slots": None, "error": f"{error.message} ({error.hint})"}
+    heard = ports.heard([each for each in asked if each != fresh]) if taken else []
+    if heard:  # whoever has them holds no lease of them
+        held.release(gone=True)
+    if heard or not taken:
+        found = slots.look_thoroughly()
+        refused = held.refused
+        missing = [each for each in asked if leases.port_name(each) in refused or each in heard]
+        told = {"slots": None, "ports": missing, "occupancy": to_json(found.without(refused))}
+        return {**told, "who": held.holder(port) or ports.listener(port)} if port in missing else told
+    return {**order.answer(taken), "port": port}
+
+
+class _Order:
+    """The order in which slots are tried; `matters` says that a job takes some of the free GPUs, and not all."""
+
+    def __init__(self, folder: JobFolder, slots: occupancy.Slots, message: Mapping[str, Any]) -> None:
+        self._state = folder.path.parent.parent
+        self._slots = slots
+        self._count: int = message["count"]
+        self._shared: Sequence[int] = message["shared"]
+        self._whole: bool = message["whole"]
+        self._terms = from_json(Terms, message["terms"])
+        self._numbers = range(len(slots.names))
+        if slots.gpus or self._terms != Terms():
+            from taco_launch.placement.terms import allowed  # noqa: PLC0415 - not where there are no GPUs
+
+            self._numbers = allowed(self._terms, slots.look())  # type: ignore[assignment]
+        self._gpus = [number for number in self._numbers if number < slots.gpus]
+        self.matters = False
+        self._choice: Optional[GpuChoice] = None
+
+    def names(self, refused: Mapping[str, str], *, last: bool) -> Tuple[str, ...]:
+        """Give the slots to be tried, the best ones first; `last` says that any others will do, too."""
+        every = self._slots.names
+        others = [every[number] for number in (range(len(every)) if self._whole else self._numbers)]
+        self._choice = self._chosen(refused)
+        self.matters = self._choice is not None and not self._whole
+        if self._choice is None or self._whole:
+            return tuple(others)
+        chosen = [every[number] for number in self._choice.gpus]
+        return (*chosen, *(name for name in others if name not in chosen)) if last else tuple(chosen)
+
+    def _chosen(self, refused: Mapping[str, str]) -> Optional[GpuChoice]:
+        """Choose among the GPUs that are free, None where there is no choice."""
+        if not 0 < self._count < len(self._gpus):
+            return None
+        states = self._slots.look().slots
+        free = [number for number in self._gpus if states[number].is_free and states[number].name not in refused]
+        return self._pick(free) if len(free) > self._count else None
+
+    def _pick(self, free: List[int]) -> GpuChoice:
+        from taco_launch.placement.picks import pick  # noqa: PLC0415 - only where there is a choice
+
+        return pick(self._count, free, self._mesh(), self._shared, self._terms.topology)
+
+    def answer(self, taken: Sequence[str]) -> Dict[str, Any]:
+        """Say which slots the ranks have, in ascending order, and why."""
+        had = [number for number, name in enumerate(self._slots.names) if name in taken]
+        choice = self._choice
+        if self._whole and had:
+            mine = [number for number in had if number in self._numbers]
+            had = sorted(choice.gpus) if choice is not None else mine[: self._count]
+        elif choice is not None and sorted(choice.gpus) != had:  # others were faster: what is left
+            choice = self._pick(had)
+        if choice is None:
+            choice = self._only([number for number in had if number < self._slots.gpus])
+        slots = [self._slots.names[number] for number in had]
+        return {"slots": slots, "choice": to_json(choice), "near": self._near(had)}
+
+    def _only(self, had: Sequence[int]) -> Optional[GpuChoice]:
+        """Say what GPUs are worth to which there was no other set; those of a whole host, where nvidia-smi has told that before."""
+        mesh = self._mesh(ask=len(had) < self._slots.gpus) if had else None
+        if mesh is None:
+            return None
+        from taco_launch.placement.picks import only  # noqa: PLC0415 - only where the links are known
+
+        return only(had, mesh)
+
+    def _near(self, had: Sequence[int]) -> Near:
+        """Say which HCAs are near the GPUs of a job that leaves others of them to other jobs, as far as it is known."""
+        gpus = [number for number in had if number < self._slots.gpus]
+        if self._whole or not self._terms.topology or not 0 < len(gpus) < self._slots.gpus:
+            return ()
+        from taco_launch.facts.gpus.hca_distance import nearest_first  # noqa: PLC0415 - only for some of the GPUs
+
+        mesh = self._mesh()
+        return () if mesh is None else nearest_first(mesh.topology, gpus)
+
+    def _mesh(self, *, ask: bool = True) -> Optional["Mesh"]:
+        from taco_launch.agent.host import gpu_topology  # noqa: PLC0415 - only for some of the GPUs
+
+        uuids, models = self._slots.uuids, self._slots.models
+        return gpu_topology.mesh(self._state, uuids, models, ask=ask) if uuids else None

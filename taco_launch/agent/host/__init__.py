@@ -1,0 +1,1 @@
+"""One host: its processes, GPUs and ports, and who holds its slots."""

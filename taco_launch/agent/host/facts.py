@@ -1,0 +1,152 @@
+"""What the agent has to know of its own host before a job is placed and its line is made."""
+
+import ctypes
+import os
+import re
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Set
+
+from taco_launch.agent.host import gpus
+from taco_launch.agent.store.folders import Jobs, state_folder
+from taco_launch.errors import HostError
+from taco_launch.placement.counted import slots_of
+
+_VERSION_SECONDS = 10.0
+_PR_SET_PTRACER, _PR_SET_PTRACER_ANY = 0x59616D61, -1  # prctl(2): Yama; Open MPI's ranks allow it each other as well
+
+
+def host(*, count_slots: bool) -> Dict[str, Any]:
+    """Give slots, GPUs, `single_copy` and CPUs, as JobHost names them.
+
+    Raises:
+        HostError: nobody knows how many GPUs there are, and the slots are to be counted.
+    """
+    return host_with(gpus.listed(needed=count_slots))
+
+
+def host_with(uuids: Optional[Sequence[str]]) -> Dict[str, Any]:
+    """Give the same of a host whose GPUs are known, None where they are not."""
+    found = None if uuids is None else len(uuids)
+    return {"slots": slots(found), "gpus": found, "single_copy": single_copy(), **cpus()}
+
+
+def cpus() -> Dict[str, Any]:
+    """Give how many CPUs this process may run on, and how many cores these are; {} where the kernel does not tell."""
+    usable = sorted(os.sched_getaffinity(0))
+    try:
+        siblings = Path(f"/sys/devices/system/cpu/cpu{usable[0]}/topology/thread_siblings_list").read_text("ascii")
+    except OSError:
+        return {}
+    threads = len(cpu_list(siblings).intersection(usable))
+    return {"cpus": len(usable), "cores": max(1, len(usable) // max(1, threads))}
+
+
+def cpu_list(text: str) -> Set[int]:
+    """Read a list of CPUs as the kernel writes it (cpuset(7)): 0-3,8."""
+    parts = (part.partition("-") for part in text.strip().split(",") if part)
+    return {number for first, _dash, last in parts for number in range(int(first), int(last or first) + 1)}
+
+
+def slots(found: Optional[int]) -> Optional[int]:
+    """Give how many ranks this host takes that has so many GPUs; CPUs are those that this process may run on."""
+    return slots_of(found, len(os.sched_getaffinity(0)))
+
+
+def openmpi(program: str, environment: Mapping[str, str]) -> Optional[str]:
+    """Give the version of the Open MPI that `program` on the environment's PATH is of, None where it does not say.
+
+    Raises:
+        HostError: it is not there, or is another MPI's.
+    """
+    hint = "install Open MPI (apt-get install openmpi-bin), or name its own in an inventory: mpirun: /PATH/bin/mpirun"
+    where = shutil.which(program, path=environment.get("PATH", os.defpath))
+    if where is None:
+        raise HostError(f"{program}: not found on {socket.gethostname()}", hint)
+    try:
+        told = subprocess.run(
+            [where, "--version"],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_VERSION_SECONDS,
+            check=False,
+        ).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r"^\S+ \(Open MPI\) (\d+(?:\.\d+)+)", told, re.MULTILINE)
+    if found is None and re.search("HYDRA|MPICH|Intel\\(R\\) MPI|MVAPICH", told):
+        raise HostError(f"{where} is not of Open MPI: it says {told.splitlines()[0]!r}", hint)
+    return found[1] if found else None
+
+
+def single_copy() -> bool:
+    """Try whether a process may read the memory of a sibling, as ranks of one host do (process_vm_readv(2))."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    shown = ctypes.create_string_buffer(b"x")
+    ready, hold = os.pipe(), os.pipe()
+    owner = os.fork()
+    if owner == 0:  # the sibling: it lives until its pipe is closed
+        try:
+            os.close(hold[1])
+            libc.prctl(_PR_SET_PTRACER, ctypes.c_long(_PR_SET_PTRACER_ANY), 0, 0, 0)
+            os.write(ready[1], b"1")
+            os.read(hold[0], 1)
+        finally:
+            os._exit(0)
+    os.close(ready[1])
+    os.read(ready[0], 1)
+    reader = os.fork()
+    if reader == 0:
+        can = False
+        try:
+            can = _can_read(libc, owner, shown)
+        finally:
+            os._exit(0 if can else 1)
+    _pid, status = os.waitpid(reader, 0)
+    for descriptor in (ready[0], *hold):
+        os.close(descriptor)
+    os.waitpid(owner, 0)
+    return status == 0
+
+
+def _can_read(libc: ctypes.CDLL, owner: int, there: "ctypes.Array[ctypes.c_char]") -> bool:
+    class IoVec(ctypes.Structure):
+        _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+    here = ctypes.create_string_buffer(1)
+    local = IoVec(ctypes.cast(here, ctypes.c_void_p), 1)
+    remote = IoVec(ctypes.cast(there, ctypes.c_void_p), 1)
+    count = libc.process_vm_readv(owner, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
+    return bool(count == 1 and here.raw == b"x")
+
+
+def boot_id() -> str:
+    """Name this boot of the host: process numbers mean nothing beyond it."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def _facts(_jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Iterable[Any]:
+    """Yield what a plan has to know of this host, and of the Open MPI that a program on the caller's PATH is of."""
+    version, problem = None, ""
+    try:
+        version = openmpi(request["mpirun"], {**os.environ, "PATH": request["path"]})
+    except HostError as error:
+        problem = error.message
+    found: Dict[str, Any] = {"known": host(count_slots=request["count_slots"]), "openmpi": version, "problem": problem}
+    if request.get("topology"):
+        from taco_launch.agent.host import gpu_topology  # noqa: PLC0415 - only where it is asked for
+        from taco_launch.model.codec import to_json  # noqa: PLC0415
+
+        models, links = gpu_topology.told(state_folder(os.environ, os.geteuid()))
+        found["known"]["models"], found["topology"] = models, to_json(links)
+    yield found
+
+
+OPERATIONS: Dict[str, Callable[[Jobs, str, Mapping[str, Any]], Iterable[Any]]] = {"facts": _facts}

@@ -1,0 +1,176 @@
+"""The GPUs of this host, by nvidia-smi: which there are, and who uses them."""
+
+import pwd
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from taco_launch.errors import HostError
+from taco_launch.model.host.mig import MIG
+
+# A driver that hangs must not hang the job's start for ever (Azure's and NHC's health checks use 30 s too).
+_SMI_SECONDS = 30.0
+_NO_DEVICES = 6  # nvidia-smi(1), RETURN VALUE: a query to find an object was unsuccessful
+_LIST = ("-L",)
+_TOPOLOGY = ("topo", "-m")
+_FORMAT = "--format=csv,noheader,nounits"
+_PROCESSES = ("--query-compute-apps=gpu_uuid,pid,process_name,used_memory", _FORMAT)
+_MEMORY = ("--query-gpu=uuid,memory.used", _FORMAT)
+# See `Use.words`.
+_IDLE_MIB = 1024
+
+
+class GpuProcess(NamedTuple):
+    """A process on a GPU, by the name that nvidia-smi gives it."""
+
+    pid: int
+    name: str
+
+
+class Use(NamedTuple):
+    """Who uses a GPU: its processes, and how much of its memory is in use (MiB, None where nobody says)."""
+
+    processes: Tuple[GpuProcess, ...] = ()
+    mib: Optional[int] = None
+
+    def words(self) -> str:
+        """Say who uses it, nothing where it is idle.
+
+        A GPU that nobody uses shows some memory in use all the same: NVML counts what driver and firmware keep for
+        themselves (NVML API reference, nvmlMemory_v2_t: `used` includes `reserved`). Seen there were 103 MiB on a P100
+        (gpustat, issue 130) and 517 MiB on an A10 (mayooot/detect-gpu, issue 3), and canhazgpu, which began with 100 MB,
+        calls a GPU free below 1 GB by now (its issue 5); so do we. Nor are processes told that this container or this
+        user may not see.
+        """
+        if self.processes:
+            plural = "es" if len(self.processes) > 1 else ""
+            return f"used by process{plural} {', '.join(map(_told, self.processes))}"
+        if self.mib is not None and self.mib >= _IDLE_MIB:
+            return f"with {self.mib} MiB of its memory in use, by no process that can be seen"
+        return ""
+
+
+class Listed(NamedTuple):
+    """One GPU: its UUID, and its model with ` MIG` behind it where it is divided into instances."""
+
+    uuid: str
+    model: str
+
+
+def listed(*, needed: bool) -> Optional[Tuple[str, ...]]:
+    """Give the UUIDs of the GPUs that there are, as `found` does."""
+    gpus = found(needed=needed)
+    return None if gpus is None else tuple(gpu.uuid for gpu in gpus)
+
+
+def found(*, needed: bool) -> Optional[Tuple[Listed, ...]]:
+    """Give the GPUs that `nvidia-smi -L` lists (`GPU 0: NAME (UUID: ...)`), none without the tool.
+
+    None where the tool is there but does not answer, so that nobody knows, unless it is `needed`.
+
+    Raises:
+        HostError: nobody knows, and it is needed.
+    """
+    if shutil.which("nvidia-smi") is None:  # a folder of PATH that may not be searched makes no error of it
+        return ()
+    try:
+        (listing,) = _asked(_LIST)
+    except HostError:
+        if needed:
+            raise
+        return None
+    rows = re.findall(r"^GPU (\d+):(?: *(.*?) *\(UUID: ([\w-]+)\))?((?:\n\s+MIG .*)?)", listing, re.MULTILINE)
+    return tuple(Listed(uuid or f"slot-{index}", model + (MIG if mig else "")) for index, model, uuid, mig in rows)
+
+
+def matrix() -> str:
+    """Give what `nvidia-smi topo -m` prints.
+
+    Raises:
+        HostError: it does not answer.
+    """
+    return _asked(_TOPOLOGY)[0]
+
+
+def used() -> Dict[str, Use]:
+    """Say who uses each GPU, by its UUID.
+
+    Raises:
+        HostError: nvidia-smi does not answer.
+    """
+    processes, memory = _asked(_PROCESSES, _MEMORY)
+    return parse_use(processes, memory)
+
+
+def parse_use(processes: str, memory: str) -> Dict[str, Use]:
+    """Read what nvidia-smi says: lines `UUID, PID, NAME, MIB` of processes, and `UUID, MIB` of GPUs."""
+    found: Dict[str, List[GpuProcess]] = {}
+    for line in processes.splitlines():
+        uuid, _, rest = line.partition(", ")
+        pid, _, rest = rest.partition(", ")
+        if pid.strip().isdecimal():
+            name = rest.rpartition(", ")[0].strip()  # which may hold commas itself
+            found.setdefault(uuid.strip(), []).append(GpuProcess(int(pid), name))
+    sizes: Dict[str, Optional[int]] = dict.fromkeys(found)
+    for line in memory.splitlines():
+        uuid, comma, mib = line.partition(",")
+        if comma:
+            sizes[uuid.strip()] = int(mib) if mib.strip().isdecimal() else None
+    return {uuid: Use(tuple(found.get(uuid, ())), mib) for uuid, mib in sizes.items()}
+
+
+def words(name: str, use: Mapping[str, Use]) -> str:
+    """Say who uses the GPU of that UUID, nothing where it is idle."""
+    return use[name].words() if name in use else "which nvidia-smi does not list"
+
+
+def _told(process: GpuProcess) -> str:
+    name = process.name.rpartition("/")[2]
+    if not name or name.startswith("["):  # [Not Found]: of another container
+        name = "a process that nvidia-smi cannot name"
+    try:
+        owner = pwd.getpwuid(Path(f"/proc/{process.pid}").stat().st_uid).pw_name
+    except (OSError, KeyError):
+        return f"{process.pid} ({name})"
+    return f"{process.pid} ({name} of {owner})"
+
+
+def _asked(*questions: Sequence[str]) -> Tuple[str, ...]:
+    """Give nvidia-smi's answers to questions that are asked side by side."""
+    hint = "repair the driver, or say how many ranks the host takes: slots in the inventory, or -H HOST:N"
+    running: List[subprocess.Popen[str]] = []
+    answers = []
+    try:
+        for question in questions:
+            running.append(_start(question))  # noqa: PERF401 - those that were started are ended where one is not
+        for question, process in zip(questions, running):
+            said, complaint = process.communicate(timeout=_SMI_SECONDS)
+            if process.returncode not in (0, _NO_DEVICES):
+                first = (said + complaint).strip().splitlines()
+                why = f"exit {process.returncode}: {first[0] if first else ''}"
+                raise HostError(f"{_name(question)}: {why}", hint)
+            answers.append(said)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HostError(f"{_name(questions[len(answers)])}: {error}", hint) from None
+    finally:
+        for process in running:
+            with process:  # which waits for it, and closes its pipes
+                process.kill()
+    return tuple(answers)
+
+
+def _name(question: Sequence[str]) -> str:
+    return f"nvidia-smi {question[0].partition('=')[0]}"
+
+
+def _start(question: Sequence[str]) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        ["nvidia-smi", *question],  # noqa: S607 - it lies elsewhere on some hosts
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )

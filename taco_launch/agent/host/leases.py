@@ -1,0 +1,298 @@
+"""Leases: which job has the slots of this host, by the kernel's locks on one file a slot.
+
+The kernel frees a lock whatever dies, but processes may outlive it: who takes the lock first ends what its own user's
+job has left (leftovers.py), and sees that nothing is left of others, by a record of each user's last holder beside the
+file (holders.py: what is believed of it), and that nobody uses the GPU. A holder that ended in order leaves no record.
+Whoever may use the host may take its slots: the files are everybody's to lock, and their content is never read.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Dict, Mapping, Optional, Sequence, Tuple
+
+from taco_launch.agent import untrusted
+from taco_launch.agent.host import gpus, slot_cleanup, slot_holders
+from taco_launch.agent.host.slot_holders import Holder
+from taco_launch.agent.store.folders import make_private
+from taco_launch.errors import HostError
+from taco_launch.model.slots import is_gpu
+
+# One place for all jobs of a host, whatever their cluster and user; setup makes it at every boot.
+FOLDER = "/run/taco-launch/leases"
+VARIABLE = "TACO_LAUNCH_LEASES"
+_FOR_ALL = 0o1777
+_PORT = "port-"
+# So long a GPU's memory may take to be free once its processes are gone; seconds.
+_SETTLE_SECONDS = 10.0
+_PAUSE_SECONDS = 0.5
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+# Who fills the folder is seen long before.
+_MOST_ENTRIES = 1 << 16
+
+
+def place(environ: Mapping[str, str], state: Path, *, root: bool) -> Path:
+    """Give the folder of the leases: a user's own, below the state folder, where nobody has made the one for all."""
+    if environ.get(VARIABLE):
+        return Path(environ[VARIABLE])
+    # Where this user may not look, nobody has made it for all; Path.is_dir would raise.
+    return Path(FOLDER) if root or os.path.isdir(FOLDER) else state / "leases"  # noqa: PTH112
+
+
+def port_name(port: int) -> str:
+    """Name the lease of a TCP port."""
+    return f"{_PORT}{port}"
+
+
+class Leases:
+    """The leases that one guard holds."""
+
+    def __init__(self, folder: Path, jobs: Path) -> None:
+        """Hold none yet; `jobs` is the folder of this user's jobs."""
+        self._folder = folder
+        self._own = slot_cleanup.OwnSlots(jobs, folder)
+        self._held: Dict[str, Tuple[int, ...]] = {}
+        self._use: Optional[Mapping[str, gpus.Use]] = None
+        self.refused: Dict[str, str] = {}  # of the last try, besides those that are locked: slot, why
+
+    def take(
+        self,
+        names: Sequence[str],
+        count: int,
+        holder: Holder,
+        use: Optional[Mapping[str, gpus.Use]],
+        ports: Sequence[int] = (),
+    ) -> Tuple[str, ...]:
+        """Take any `count` of the slots, the first that can be had, and TCP ports that no other job is to use meanwhile.
+
+        All that, or nothing. Gives the names of what is had, `port_name` of each port before the slots. `use` is who uses
+        each GPU as far as that was looked at just now, None where it was not.
+
+        Raises:
+            HostError: there can be no leases in that folder.
+        """
+        if self._held:
+            return tuple(self._held)
+        self._use, self.refused = use, {}
+        wanted = count + len(ports)
+        taken: Dict[str, Tuple[int, ...]] = {}
+        try:
+            _make(self._folder)
+            for number, name in enumerate((*map(port_name, ports), *names)):
+                if len(taken) == wanted or (number >= len(ports) and len(taken) < len(ports)):
+                    break
+                files = self._lock(name)
+                if files:
+                    taken[name] = files
+                    self._look_into(name, holder)
+                    if name in self.refused:
+                        _close(taken.pop(name))
+                if number < len(ports) and name not in taken:
+                    self.refused.setdefault(name, "another job has it")
+            if len(taken) == wanted:
+                for name in taken:
+                    self._own.write(name, holder.job, holder.id)
+                    slot_holders.write(self._folder, name, holder)
+                self._held, taken = taken, {}
+        except OSError as error:
+            raise _no_leases(self._folder, error) from None
+        finally:
+            for files in taken.values():
+                _close(files)
+        return tuple(self._held)
+
+    def is_leased(self, port: int) -> bool:
+        """Say whether some job has a TCP port at this moment, as far as that can be seen."""
+        path = self._folder / port_name(port)
+        with contextlib.suppress(OSError):
+            if path.exists():
+                file = _locked(path)
+                if file is None:
+                    return True
+                os.close(file)
+        return False
+
+    def holder(self, port: int) -> str:
+        """Say which job has a TCP port, "" where none has."""
+        if not self.is_leased(port):
+            return ""
+        name = port_name(port)
+        found = slot_holders.read(self._folder, (name,)).get(name, ())
+        return f"job {max(found, key=lambda last: last.since).job}" if found else ""
+
+    def release(self, *, gone: bool) -> None:
+        """Let all go; `gone` says that nothing is left of the holder."""
+        for name, files in self._held.items():
+            if gone:
+                self._own.remove(name)
+                slot_holders.remove(self._folder, name)
+            if gone and name.startswith(_PORT):  # there may be as many as there are ports
+                with contextlib.suppress(OSError):  # another user has made it
+                    (self._folder / name).unlink()
+            _close(files)
+        self._held = {}
+
+    def _lock(self, name: str) -> Tuple[int, ...]:
+        """Lock a slot for all users and among this user's jobs; none where another job has it, with the reason noted.
+
+        Raises:
+            OSError: there can be no leases in the folder.
+        """
+        own = self._own.lock(name)
+        if own is None:
+            with contextlib.suppress(OSError):
+                shared = self._shared(name)
+                if shared is not None:  # else that says it
+                    os.close(shared)
+                    self.refused[name] = "that another job of this user holds, whose lease somebody has removed"
+            return ()
+        try:
+            shared = self._shared(name)
+        except OSError as error:
+            if not (name.startswith(_PORT) and error.errno in _FULL):
+                os.close(own)
+                raise
+            return (own,)  # somebody has filled the folder; who else wants the port finds it bound
+        if shared is None:
+            os.close(own)
+            return ()
+        return own, shared
+
+    def _shared(self, name: str) -> Optional[int]:
+        path = self._folder / name
+        try:
+            return _locked(path)
+        except OSError:
+            try:
+                what = untrusted.describe(path)
+            except OSError:
+                what = ""
+            if not what:  # nothing has that name, so it is the folder
+                raise
+            self.refused[name] = f"its lease {path} cannot be used, it is {what}"
+            return None
+
+    def _look_into(self, name: str, holder: Holder) -> None:
+        """End what this user's last job left, look for what others' left; note why the slot cannot be had all the same."""
+        had = self._own.read(name)
+        ours = had if had is not None and had.id != holder.id else None
+        known = {holder.id, *((had.id,) if had is not None else ())}
+        others = [
+            last
+            for last in slot_holders.read(self._folder, (name,)).get(name, ())
+            if last.uid != os.geteuid() or last.id not in known
+        ]
+        why = self._own.end(ours) if ours is not None else ""
+        why = why or next(filter(None, map(slot_cleanup.report, others)), "")
+        if not why and is_gpu(name):
+            why = self._used(name, _SETTLE_SECONDS if ours is not None else 0.0)
+        if why:
+            self.refused[name] = why
+            return
+        if ours is not None:
+            self._own.remove(name)
+            slot_holders.remove(self._folder, name)
+        for last in others:  # proven gone, by root also of other users, who would else be waited for again and again
+            slot_holders.remove(self._folder, name, last.uid)
+
+    def _used(self, name: str, seconds: float) -> str:
+        """Say who uses a GPU; wait for it to be free for some seconds, where something was just ended on it."""
+        deadline = time.monotonic() + seconds
+        if seconds:
+            self._use = None
+        while True:
+            if self._use is None:
+                try:
+                    self._use = gpus.used()
+                except HostError as error:
+                    return f"nobody knows who uses ({error.message})"
+            why = gpus.words(name, self._use)
+            if not why or time.monotonic() > deadline:
+                return why
+            time.sleep(_PAUSE_SECONDS)
+            self._use = None
+
+
+def _no_leases(folder: Path, error: OSError) -> HostError:
+    """Return the error of a folder in which there can be no leases."""
+    why = error.strerror or str(error)
+    if error.filename and folder not in (Path(error.filename), *Path(error.filename).parents):
+        return HostError(
+            f"{error.filename}: {why}", "free some space there, or name another folder with TACO_LAUNCH_STATE"
+        )
+    if error.errno in _FULL:
+        return HostError(f"no leases in {folder}: {why}", f"remove what fills it there: {_fillers(folder)}")
+    return HostError(f"no leases in {folder}: {why}", f"name a folder of your own with {VARIABLE}, or run as root")
+
+
+def _fillers(folder: Path) -> str:
+    """Return who has how many files in a folder: `30000 files of bob, 12 of root`."""
+    owners = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry, _number in zip(entries, range(_MOST_ENTRIES)):
+            owners.append(entry.stat(follow_symlinks=False).st_uid)
+    most = Counter(owners).most_common(3)
+    return ", ".join(f"{count} files of {untrusted.user_name(uid)}" for uid, count in most)
+
+
+def _make(folder: Path) -> None:
+    """Make the folder where it is missing: that for all with what is above it for everybody to pass."""
+    if folder.is_dir():
+        return
+    if str(folder) != FOLDER:
+        make_private(folder)
+        return
+    folder.parent.mkdir(exist_ok=True)
+    folder.parent.chmod(0o711)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir()
+        folder.chmod(_FOR_ALL)
+
+
+def _locked(path: Path) -> Optional[int]:
+    """Open a slot's file and lock it, None where another has the lock.
+
+    Raises:
+        OSError: it cannot be opened, or is not a regular file.
+    """
+    file = _opened(path)
+    with contextlib.suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.geteuid() == 0:  # whoever made it could else remove it while it is held
+            os.fchown(file, 0, 0)
+            os.fchmod(file, 0o666)
+        if os.path.samestat(os.fstat(file), path.stat()):  # else somebody removed it in between
+            return file
+    os.close(file)
+    return None
+
+
+def _close(files: Sequence[int]) -> None:
+    for file in files:
+        os.close(file)
+
+
+def _opened(path: Path) -> int:
+    """Open a slot's file, after making it where it is missing.
+
+    In a folder that all may write to, the kernel refuses O_CREAT on another user's file (fs.protected_regular), root's as
+    well. So it is made under another name, with the mode it is to have from the first moment that others see it.
+    """
+    try:
+        return untrusted.open_regular(path, os.O_RDWR)
+    except FileNotFoundError:
+        made = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+        file = untrusted.open_regular(made, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            os.fchmod(file, 0o666)
+            os.link(made, path)
+        except FileExistsError:  # another was faster
+            os.close(file)
+            return untrusted.open_regular(path, os.O_RDWR)
+        finally:
+            made.unlink()
+    return file

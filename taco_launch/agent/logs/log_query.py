@@ -1,0 +1,260 @@
+"""The part of a job's logs that somebody asks for: of all ranks, a host, an instance or a rank; since a time; an attempt.
+
+What concerns one host is taken from the merged log, by the labels of its lines.
+"""
+
+import functools
+import re
+import time
+from pathlib import Path
+from typing import Any, List, Mapping, NamedTuple, Optional, Pattern, Tuple
+
+from taco_launch import state
+from taco_launch.agent.logs import segments
+from taco_launch.agent.logs.lines import Lines, behind
+from taco_launch.agent.logs.merge import BEGINNING
+from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.errors import UsageError
+from taco_launch.model.instances import Instance, instances
+from taco_launch.model.jobs import Event
+
+_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
+# Bytes that a line may have with which an attempt begins.
+_LONGEST = 64
+# As wide as a time.
+_UNKNOWN = b"-                        "
+
+
+class _Stream(NamedTuple):
+    """A log on disk, or the part of it that lies between two places, the second None where it goes on.
+
+    It is of one attempt, None of all; of the merged log perhaps only the lines that are labelled so.
+    """
+
+    stem: Path
+    attempt: Optional[int] = None
+    label: Optional[Pattern[bytes]] = None
+    begin: int = 0
+    end: Optional[int] = None
+
+
+class Excerpt:
+    """Reads what is asked for, while it is being written."""
+
+    def __init__(self, folder: JobFolder, request: Mapping[str, Any], attempt: Optional[int] = None) -> None:
+        """Begin where the request says; `attempt` goes before the last one, where the request names none.
+
+        Raises:
+            UsageError: the job has no such rank, host, instance or attempt; the hint names those that it has.
+        """
+        stream = _stream(folder, request, attempt)
+        self.attempt = stream.attempt
+        # How many bytes log rotation has dropped just before what is read next.
+        self.skipped = 0
+        self._parted = stream.stem == folder.merged and stream.attempt is not None
+        self._label = stream.label
+        since = request.get("since")
+        self._since = None if since is None else int(since * 1_000_000)
+        self._stamped = bool(request.get("timestamps"))
+        self._over = False
+        self._in_line = False
+        offset, headless = self._begin(stream, request)
+        self._reader = segments.Reader(stream.stem, offset)
+        self._lines: Optional[Lines] = None
+        if self._stamped or self._since is not None or self._parted or stream.label is not None:
+            self._lines = Lines(stream.stem, offset, beheaded=False, headless=headless)
+
+    @property
+    def offset(self) -> int:
+        """The place in the log up to which it was read."""
+        return self._reader.offset if self._lines is None else self._lines.offset
+
+    def read(self, *, final: bool) -> Optional[bytes]:
+        """Give what there is more to see, b"" where it is not for the eyes of who asks; None when there is no more yet.
+
+        `final`: a last line without an end is one; otherwise it may be held back until that comes.
+        """
+        if self._lines is None:
+            return self._raw()
+        self._lines.finished = final
+        skipped = self._lines.skipped
+        if not skipped:
+            pieces = [] if self._over else self._lines.read()
+            skipped = self._lines.skipped
+            if pieces:
+                shown = b"".join(self._shown(text, at) for text, at in pieces)
+                if skipped and shown and not shown.endswith((b"\n", b"\r")):
+                    self._in_line = False
+                    shown += b"\n"  # the rest of this line was dropped
+                return shown
+            if not skipped:
+                return None
+        self.skipped, self._lines.skipped = skipped, 0
+        return b""
+
+    def _raw(self) -> Optional[bytes]:
+        data = self._reader.read()
+        if self._reader.skipped:
+            self.skipped, self._reader.skipped = self.skipped + self._reader.skipped, 0
+            return data[data.find(b"\n") + 1 :]  # what was dropped ended in the middle of a line
+        return data or None
+
+    def _shown(self, text: bytes, at: int) -> bytes:
+        if self._over:
+            return b""
+        if self._parted:
+            text = self._up_to_next_attempt(text)
+        if self._since is not None and 0 < at < self._since:
+            return b""
+        if self._label is not None:
+            text = b"".join(line for line in _LINE.findall(text) if self._label.match(line))
+        if self._stamped and text:
+            in_line, self._in_line = self._in_line, not text.endswith((b"\n", b"\r"))
+            text = behind(_time(at), text, in_line=in_line)
+        return text
+
+    def _up_to_next_attempt(self, text: bytes) -> bytes:
+        text = b"\n" + text
+        begin = 0
+        while found := BEGINNING.search(text, begin):
+            if int(found[1]) != self.attempt:
+                self._over = True
+                return text[begin + 1 : found.start() + 1]
+            begin = found.end() - 1  # it was placed, and its line not yet written, when we began
+        return text[begin + 1 :]
+
+    def _begin(self, stream: _Stream, request: Mapping[str, Any]) -> Tuple[int, bool]:
+        """Give the place to begin at, and whether the rest of a line stands there."""
+        offset = max(int(request.get("offset") or 0), stream.begin)
+        if request.get("tail") is not None:
+            offset = max(offset, segments.tail(stream.stem, int(request["tail"]), stream.end, stream.label))
+        if self._since is None:
+            return offset, False
+        place = segments.since(stream.stem, self._since)
+        if place <= offset:
+            return offset, False
+        oldest = segments.segments(stream.stem)[0][0]
+        # What the line before ends with tells whether one begins there.
+        return (place - 1, True) if place > oldest else (place, True)
+
+
+def _stream(folder: JobFolder, request: Mapping[str, Any], attempt: Optional[int]) -> _Stream:
+    rank, host, instance = (request.get(name) for name in ("rank", "host", "instance"))
+    fixed = request.get("attempt")
+    if rank is None and host is None and instance is None and fixed is None:
+        return _Stream(folder.merged)
+    events = records.read_events(folder)
+    last = records.record(folder).attempt
+    if fixed is not None and not 1 <= fixed <= max(last, 1):
+        raise UsageError(f"job {folder.name}: it has had no attempt {fixed}", hint=_attempts(last))
+    number = fixed or attempt or last or 1
+    own = folder.of_attempt(number)
+    if rank is not None:
+        _check_rank(folder, rank, events, number)
+        return _Stream(own.rank(rank), number)
+    if host is not None:
+        _check_host(folder, host, events)
+        whole = _Stream(folder.merged) if fixed is None else _part(folder, fixed, last)
+        return whole._replace(label=_label(host))
+    if instance is None:
+        return _part(folder, number, last)
+    parts = _instances(folder, events, number)
+    found = next((part for part in parts if part.name == instance), None)
+    if found is None:
+        names = ", ".join(part.name for part in parts)
+        hint = f"its instances are {names}" if names else "it has no place yet"
+        raise UsageError(f"job {folder.name}: it has no instance {instance}", hint=hint)
+    if found is parts[0] and not found.ranks:
+        return _Stream(own.launcher, number)
+    if len(found.ranks) == 1:
+        return _Stream(own.rank(found.ranks[0]), number)
+    return _part(folder, number, last)._replace(label=_label(found.host, found.ranks))
+
+
+def _attempts(last: int) -> str:
+    return f"its attempts are 1 to {last}" if last > 1 else "it was not tried again"
+
+
+def _label(host: str, ranks: Tuple[int, ...] = ()) -> Pattern[bytes]:
+    """Give what lines of these ranks of a host begin with in the merged log, without any those of all its ranks."""
+    numbers = "|".join(map(str, ranks)).encode() or rb"\d+"
+    return re.compile(re.escape(host.encode("utf-8", "surrogateescape")) + b"/(?:" + numbers + rb") *\| ")
+
+
+def _placed(events: List[Event]) -> List[Event]:
+    return [event for event in events if event.kind == state.PLACED]
+
+
+def _check_rank(folder: JobFolder, rank: int, events: List[Event], attempt: int) -> None:
+    for event in _placed(events):
+        if int(event.data.get("attempt", 1)) == attempt and rank >= int(event.data["np"]):
+            last = int(event.data["np"]) - 1
+            raise UsageError(f"job {folder.name}: it has no rank {rank}", hint=f"its ranks are 0 to {last}")
+
+
+def _check_host(folder: JobFolder, host: str, events: List[Event]) -> None:
+    hosts = [name for event in _placed(events) for name in event.data["hosts"]]
+    known = hosts or [entry.name for entry in records.read_spec(folder).hosts]
+    if host not in known:
+        hint = f"its hosts are {', '.join(dict.fromkeys(known))}"
+        raise UsageError(f"job {folder.name}: none of its ranks is on a host {host}", hint=hint)
+
+
+def _instances(folder: JobFolder, events: List[Event], attempt: int) -> List[Instance]:
+    """Give the instances as they were in an attempt."""
+    ends = [index for index, event in enumerate(events) if event.kind == state.PLACED]
+    of_it = [index for index in ends if int(events[index].data.get("attempt", 1)) == attempt]
+    if not of_it:
+        return []
+    return list(instances(records.read_spec(folder), state.reduce(events[: of_it[-1] + 1])))
+
+
+def _part(folder: JobFolder, attempt: int, last: int) -> _Stream:
+    """Return the part of the merged log that holds an attempt; an empty one where log rotation has dropped it.
+
+    The line with which the last one begins may still be to come: it is placed before that is written.
+    """
+    stream = _Stream(folder.merged, attempt)
+    if last <= 1:
+        return stream
+    lines = _beginnings(folder.merged)
+    dropped = any(offset for offset, _file in segments.segments(folder.merged)[:1])
+    first = lines[0][0] - 1 if lines else last if dropped else 1
+    begins = [(first, 0), *((number, end) for number, _begin, end in lines)]
+    ends = [*(begin for _number, begin, _end in lines), None]
+    for (number, begin), end in zip(begins, ends):
+        if number == attempt:
+            return stream._replace(begin=begin, end=end)
+    now = segments.size(folder.merged)
+    to_come = attempt == last > begins[-1][0]
+    return stream._replace(begin=now, end=None if to_come else now)
+
+
+def _beginnings(merged: Path) -> List[Tuple[int, int, int]]:
+    """Find the lines with which attempts begin: (number, where the line begins, where it ends)."""
+    found: List[Tuple[int, int, int]] = []
+    before = b"\n"
+    reader = segments.Reader(merged)
+    for data in iter(reader.read, b""):
+        searched = before + data
+        place, seen = reader.offset - len(searched), 0
+        for line in BEGINNING.finditer(searched):
+            found.append((int(line[1]), place + line.start() + 1, place + line.end()))
+            seen = line.end() - 1
+        before = searched[max(seen, len(searched) - _LONGEST) :]
+    reader.close()
+    return found
+
+
+def _time(at: int) -> bytes:
+    """Give a time as RFC 3339 has it, in UTC, and a blank."""
+    if not at:
+        return _UNKNOWN
+    seconds, rest = divmod(at, 1_000_000)
+    return b"%s.%03dZ " % (_seconds(seconds), rest // 1000)
+
+
+@functools.lru_cache(maxsize=64)
+def _seconds(since_epoch: int) -> bytes:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(since_epoch)).encode("ascii")

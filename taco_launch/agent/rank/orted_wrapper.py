@@ -1,0 +1,68 @@
+"""`agent daemon`: wraps Open MPI's daemon on another host than mpirun's, so that whatever its ranks leave can be found.
+
+The daemon goes into the background by itself, and what it starts may leave it. All of that comes to a process that stays
+above it until nothing is left below, and is registered with the guard, which ends it and all below it.
+"""
+
+import os
+import sys
+from typing import Sequence
+
+from taco_launch.agent.host import processes
+from taco_launch.agent.protocol import Line
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.errors import FAILED, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE
+
+
+def main(folder: JobFolder, command: Sequence[str]) -> int:
+    """Run the daemon and give the exit code of what was started, which may be long before the daemon ends."""
+    told, tell = os.pipe()
+    if os.fork() == 0:
+        os.close(told)
+        _stay(folder, command, tell)
+    os.close(tell)
+    code = os.read(told, 1)
+    return code[0] if code else FAILED
+
+
+def _stay(folder: JobFolder, command: Sequence[str], tell: int) -> None:
+    """Be above the daemon and all that comes of it; never returns."""
+    try:
+        os.setsid()
+        processes.become_subreaper()
+        own = processes.identify(os.getpid())
+        guard = Line(folder.connect())
+        guard.send({"op": "daemon", "root": [own.pid, own.start] if own is not None else []})
+        pid = os.fork()
+        if pid == 0:
+            os.close(tell)
+            _become(command)
+        _reap(pid, tell)
+    except OSError as error:
+        sys.stderr.write(f"taco-launch: no guard answers in {folder.path}: {error.strerror}\n")
+    finally:
+        os._exit(FAILED)
+
+
+def _become(command: Sequence[str]) -> None:
+    try:
+        os.execvp(command[0], list(command))  # noqa: S606 - no shell is what is wanted
+    except OSError as error:
+        sys.stderr.write(f"{command[0]}: {error.strerror}\n")
+        sys.stderr.flush()
+        os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE)
+
+
+def _reap(first: int, tell: int) -> None:
+    """Collect all that ends, until there is nothing any more; tell how the first ended, and let go of its output."""
+    while True:
+        try:
+            pid, status = os.wait()
+        except ChildProcessError:
+            return
+        if pid == first:
+            code = SIGNAL_BASE + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            os.write(tell, bytes([code]))
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (tell, 0, 1, 2):  # ssh's: it stays for as long as somebody has them
+                os.dup2(nothing, descriptor)

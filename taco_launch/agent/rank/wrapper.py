@@ -1,0 +1,226 @@
+"""`agent rank`: wraps one rank: registers with the guard, takes its environment, writes the rank's output to its log.
+
+It stays beside the command as its parent, since somebody has to keep the output apart per rank (mpirun's tagged output
+mixes lines of several ranks), to go on when the disk is full, and to tell how the command ended.
+"""
+
+import contextlib
+import fcntl
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from taco_launch.agent.host import processes
+from taco_launch.agent.logs import segments
+from taco_launch.agent.protocol import Line
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, quoted
+from taco_launch.launch.env import rank_env, rank_of
+from taco_launch.launch.separator import unescape
+
+_GUARD_SECONDS = 30.0
+_F_SETPIPE_SZ = 1031  # fcntl(2); in Python's fcntl only from 3.10 on
+# What mpirun sends to a rank's whole group when it ends or signals a job. The command gets it too, being in the group.
+_FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def main(folder: JobFolder, command: Sequence[str]) -> int:
+    """Run the command as a rank and give its exit code; when a signal ends it, the same signal ends this process."""
+    numbers = rank_of(os.environ)
+    if numbers is None:
+        return _refuse("a rank has to be started by a launcher: neither OMPI_COMM_WORLD_RANK nor RANK is set")
+    rank, local_rank, _size = numbers
+    processes.become_subreaper()
+    if os.getpgrp() != os.getpid():  # mpirun 4.1 gives each rank its own group; what signals it sends stay within it
+        os.setpgid(0, 0)
+    guard = _connect(folder)
+    if guard is None:
+        return _refuse(f"rank {rank}: no guard answers in {folder.path}")
+    own, parent = processes.identify(os.getpid()), processes.identify(os.getppid())
+    roots = [(entry.pid, entry.start) for entry in (own, parent) if entry is not None]
+    guard.send({"op": "register", "rank": rank, "roots": roots})
+    welcome, behind = _wait_for(guard, "welcome")
+    if welcome is None:
+        return _refuse(f"rank {rank}: the guard in {folder.path} is gone")
+    environment = {**os.environ, **rank_env(rank, local_rank, welcome["environment"], welcome.get("processes", 1))}
+    os.umask(int(welcome["umask"]))  # on other hosts it is that of their sshd
+    stem = folder.of_attempt(int(welcome.get("attempt", 1))).rank(rank)
+    with contextlib.suppress(OSError):  # as for the log itself: the rank goes on without it
+        stem.parent.mkdir(mode=0o700, exist_ok=True)
+    log = segments.Writer(stem, int(welcome["log_max_bytes"]))
+    terminating = any(message["op"] == "terminate" for message in behind)
+    return _Rank(guard, rank, log, terminating=terminating).run([unescape(word) for word in command], environment)
+
+
+def _advice(program: str, path: Optional[str]) -> str:
+    """Say what a program that is not there may have been meant as."""
+    if len(program.split()) > 1:
+        return f" ({quoted(program)})"
+    import shutil  # noqa: PLC0415 - no rank that can run needs it
+
+    if program == "python" and shutil.which("python3", path=path) is not None:
+        return " (python3 is there: type that)"
+    if "/" not in program and os.path.isfile(program):  # noqa: PTH113 - Path.is_file raises for a name that is too long
+        by_python = f"python3 {program}, or " if program.endswith(".py") else ""
+        return f" (it lies in this folder: {by_python}./{program})"
+    return ""
+
+
+def _refuse(why: str) -> int:
+    sys.stderr.write(f"taco-launch: {why}\n")
+    return NOT_EXECUTABLE
+
+
+def _connect(folder: JobFolder) -> Optional[Line]:
+    deadline = time.monotonic() + _GUARD_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            return Line(folder.connect())
+        except OSError:
+            time.sleep(0.05)
+    return None
+
+
+def _wait_for(guard: Line, op: str) -> Tuple[Optional[Dict[str, Any]], List[Dict[str, Any]]]:
+    """Wait for a message, and give those that came right behind it; None when the guard is gone."""
+    while True:
+        messages = guard.receive()
+        if messages is None:
+            return None, []
+        for index, message in enumerate(messages):
+            if message["op"] == op:
+                return message, messages[index + 1 :]
+
+
+class _Rank:
+    """The command while it runs."""
+
+    def __init__(self, guard: Line, rank: int, log: segments.Writer, *, terminating: bool) -> None:
+        self._guard = guard
+        self._rank = rank
+        self._log = log
+        self._pid = 0
+        self._status: Optional[int] = None
+        self._terminating = terminating
+
+    def run(self, command: List[str], environment: Mapping[str, str]) -> int:
+        """Start the command, serve it to its end, report."""
+        output, write_end = os.pipe()
+        with contextlib.suppress(OSError):  # the user's share of pipe memory is used up: a smaller one is only slower
+            fcntl.fcntl(write_end, _F_SETPIPE_SZ, segments.CHUNK)
+        os.set_blocking(output, False)
+        wakeup, wake = os.pipe()
+        os.set_blocking(wakeup, False)
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake)
+        for number in (signal.SIGCHLD, *_FORWARDED):
+            signal.signal(number, self._on_signal)
+        try:
+            child = subprocess.Popen(
+                command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=write_end, stderr=write_end
+            )
+        except OSError as error:
+            why = f"cannot run {command[0]!r}: {error.strerror}{_advice(command[0], environment.get('PATH'))}"
+            self._log.write(f"taco-launch: {why}\n".encode("utf-8", "backslashreplace"))
+            self._log.close()
+            return self._report(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE, why)
+        finally:
+            os.close(write_end)
+        self._pid = child.pid
+        if self._terminating:
+            os.killpg(os.getpgrp(), signal.SIGTERM)
+        self._serve(output, wakeup)
+        child.returncode = 0  # its status was taken by our own waitpid
+        return self._finish()
+
+    def _serve(self, output: int, wakeup: int) -> None:
+        """Bring output to the log until the command has ended and all it wrote is in."""
+        poll = select.poll()
+        for descriptor in (output, wakeup, self._guard.fileno()):
+            poll.register(descriptor, select.POLLIN)
+        while True:
+            ready = [descriptor for descriptor, _event in poll.poll()]
+            if wakeup in ready:
+                os.read(wakeup, 4096)
+            if output in ready and self._copy(output) == b"":
+                poll.unregister(output)  # the command closed its output, and may go on all the same
+            if self._guard.fileno() in ready:
+                self._obey(poll)
+            self._reap()
+            if self._status is not None:
+                self._drain(output)
+                return
+
+    def _copy(self, output: int) -> Optional[bytes]:
+        """Bring one piece of output to the log and give it: None when there is none yet, b"" at the end."""
+        try:
+            data = os.read(output, segments.CHUNK)
+        except BlockingIOError:
+            return None
+        self._log.write(data)
+        return data
+
+    def _drain(self, output: int) -> None:
+        """Bring over what the command has left in the pipe; what its own leftovers go on writing is cut there."""
+        left = int.from_bytes(fcntl.ioctl(output, termios.FIONREAD, bytes(4)), sys.byteorder)
+        while left > 0:
+            left -= len(self._copy(output) or b"")
+        self._log.close()
+
+    def _obey(self, poll: "select.poll") -> None:
+        messages = self._guard.receive()
+        if messages is None:
+            poll.unregister(self._guard.fileno())  # the supervisor sees it too, and ends the job
+            return
+        if any(message["op"] == "terminate" for message in messages):
+            self._terminating = True
+            os.killpg(os.getpgrp(), signal.SIGTERM)
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        if number == signal.SIGCHLD or self._status is not None:
+            return
+        try:
+            # A command that made a group or session of its own does not get what is sent to ours.
+            if self._pid and os.getpgid(self._pid) != os.getpgrp():
+                os.kill(self._pid, number)
+        except (ProcessLookupError, PermissionError):  # gone, or run by sudo
+            return
+
+    def _reap(self) -> None:
+        """Collect every child that ended: the command, and orphans that came to us."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self._pid:
+                self._status = status
+
+    def _finish(self) -> int:
+        status = self._status or 0
+        if not os.WIFSIGNALED(status):
+            return self._report(os.WEXITSTATUS(status))
+        number = os.WTERMSIG(status)
+        self._report(SIGNAL_BASE + number)
+        # mpirun has to see what happened, so the same signal ends us; the command has left the core file, if any.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        return SIGNAL_BASE + number
+
+    def _report(self, exit_code: int, reason: str = "") -> int:
+        lost = self._log.lost_in_all
+        self._guard.send({"op": "exit", "rank": self._rank, "exit_code": exit_code, "reason": reason, "lost": lost})
+        if self._terminating:
+            # mpirun kills the other ranks one second after it sees one end: held back, each has the whole grace time.
+            _wait_for(self._guard, "release")
+        return exit_code

@@ -1,0 +1,225 @@
+"""What the scheduler keeps of each job that may need it: little, and read again only where its files have changed."""
+
+import os
+from dataclasses import replace
+from typing import AbstractSet, Any, Dict, FrozenSet, Iterable, Mapping, NamedTuple, Optional, Tuple
+
+from taco_launch import queue
+from taco_launch.agent import program, scheduler_wakeup
+from taco_launch.agent.scheduler.slot_watch import HERE, Wish
+from taco_launch.agent.store import records, recovery
+from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.errors import TacoLaunchError
+from taco_launch.model.host.hosts import Terms
+from taco_launch.model.jobs import JobRecord, JobSpec, JobState, Policy
+from taco_launch.model.plans import Wanted, wanted_of
+from taco_launch.queue import Limit, Waiting
+
+# Size and time of change of its events, and the time at which a file came into its folder or went; ns.
+Stamp = Tuple[int, int, int]
+Words = Tuple[Tuple[str, str], ...]
+
+
+class Asked(NamedTuple):
+    """What a job's spec asks for; it never changes.
+
+    `hosts` are (name in the job's words, what to watch there, the most slots that the job takes there, None for all);
+    `terms` and `leaves` are those of Waiting.
+    """
+
+    policy: Policy
+    wanted: Wanted
+    hosts: Tuple[Tuple[str, Wish, Optional[int]], ...]
+    owner: str
+    terms: Tuple[Tuple[str, Terms], ...] = ()
+    leaves: Tuple[Tuple[str, str], ...] = ()
+
+
+class Entry:
+    """One job. Times are seconds since the epoch; `trying` says that a supervisor is looking for a place for it."""
+
+    __slots__ = (
+        "asked",
+        "begins_at",
+        "begun",
+        "came",
+        "failures",
+        "foreign",
+        "is_asked",
+        "left_out",
+        "limit",
+        "name",
+        "process",
+        "removes_at",
+        "rest",
+        "rests_until",
+        "seen",
+        "stamp",
+        "state",
+        "told",
+        "told_at",
+        "tried",
+    )
+
+    def __init__(self, name: str) -> None:
+        """Know nothing of it yet."""
+        self.name = name
+        self.stamp: Optional[Stamp] = None
+        self.state: Optional[JobState] = None  # None where it cannot be read
+        self.asked: Optional[Asked] = None
+        self.came = 0.0
+        self.begins_at = 0.0
+        self.limit: Optional[Limit] = None
+        self.removes_at: Optional[float] = None
+        self.left_out: Tuple[str, ...] = ()
+        self.is_asked = False  # to be stopped, or suspended
+        self.told: Words = ()  # why it waits, as its events say
+        self.told_at = 0.0
+        self.tried = False
+        self.process: Optional[program.Process] = None  # its supervisor, where this process has started it
+        self.foreign = False  # somebody else has its lock
+        self.begun: Optional[Stamp] = None  # the stamp when that was started
+        self.seen = False  # whether its slots were known then
+        self.failures = 0  # supervisors that ended without a word
+        self.rest = 0.0
+        self.rests_until = 0.0
+
+    @property
+    def trying(self) -> bool:
+        """Whether a supervisor has it, and has not said anything yet."""
+        return self.awaits and (self.process is not None or self.foreign)
+
+    @property
+    def awaits(self) -> bool:
+        """Whether it waits for slots or for a time."""
+        return self.state in (JobState.QUEUED, JobState.RESTARTING)
+
+    def needs(self, hosts: AbstractSet[str]) -> bool:
+        """Say whether any of these is one of its hosts."""
+        return self.asked is not None and any(wish.host in hosts for _name, wish, _most in self.asked.hosts)
+
+    def waiting(self, sizes: Mapping[Wish, int], *, again: bool) -> Waiting:
+        """Give it as the queue sees it; `sizes` are the slots that hosts have told, `again` tries it as a new one."""
+        assert self.asked is not None
+        wanted = self.asked.wanted
+        if self.left_out:
+            here = {name: wish.host for name, wish, _most in self.asked.hosts}
+            wanted = replace(wanted, left_out=tuple(here[name] for name in self.left_out if name in here))
+        hosts = tuple((wish.host, sizes.get(wish) if most is None else most) for _name, wish, most in self.asked.hosts)
+        priority, tried = self.asked.policy.priority, self.tried and not again
+        return Waiting(self.name, priority, self.came, wanted, hosts, tried, self.asked.terms, self.asked.leaves)
+
+
+class Shelf:
+    """The jobs that are marked as pending, by name."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        """Know none yet."""
+        self._jobs = jobs
+        self.entries: Dict[str, Entry] = {}
+        self.freed = False  # whether a job has ended, or waits again, since this was last set to False
+        self._shared: Dict[Any, Any] = {}
+
+    def scan(self, now: float) -> bool:
+        """Read what has changed; say whether anything has."""
+        names = self._jobs.pending()
+        gone = self.entries.keys() - set(names)
+        for name in gone:
+            del self.entries[name]
+        changed = bool(gone)
+        self.freed |= changed
+        for name in names:
+            stamp = _stamp(f"{self._jobs.path}/{name}")
+            if stamp is None:
+                self._jobs.forget(name, now)
+                changed |= self.entries.pop(name, None) is not None
+                continue
+            entry = self.entries.get(name)
+            if entry is None:
+                entry = self.entries[name] = Entry(name)
+            if stamp != entry.stamp:
+                entry.stamp = stamp
+                self._read(entry)
+                changed = True
+        return changed
+
+    def folder(self, entry: Entry) -> JobFolder:
+        """Give a job's folder."""
+        return self._jobs.folder(entry.name)
+
+    def lock(self, entry: Entry) -> Optional[int]:
+        """Take a job's lock while the job is as it was read; None where that is not so."""
+        folder = self.folder(entry)
+        try:
+            lock = records.try_lock(folder)
+        except OSError:  # it is gone
+            return None
+        stamp = _stamp(str(folder.path))
+        # Taking the lock for the first time makes its file: the folder changes by that alone.
+        if lock is not None and (stamp is None or entry.stamp is None or stamp[:2] != entry.stamp[:2]):
+            os.close(lock)
+            return None
+        return lock
+
+    def is_tried(self, entry: Entry) -> bool:
+        """Say whether somebody else has the lock of a job that waits."""
+        return scheduler_wakeup.is_locked(self.folder(entry))
+
+    def _read(self, entry: Entry) -> None:
+        folder = self.folder(entry)
+        before = entry.state
+        try:
+            record = records.record(folder)
+            if entry.asked is None and (record.state.waits or record.state.is_terminal):
+                entry.asked = self._asked(records.read_spec(folder))
+            self._take(entry, record, folder)
+        except (TacoLaunchError, OSError, ValueError):
+            entry.state = None
+            return
+        ends = record.state.is_terminal and entry.state is not before
+        lets_go = record.state.waits and before is not None and not before.waits
+        self.freed |= ends or lets_go
+
+    def _take(self, entry: Entry, record: JobRecord, folder: JobFolder) -> None:
+        entry.state = record.state
+        if entry.asked is None:  # it runs, and its supervisor looks after it
+            return
+        policy = entry.asked.policy
+        entry.came = queue.came(record)
+        entry.begins_at = (record.not_before or 0.0) if record.state is JobState.RESTARTING else 0.0
+        entry.limit = queue.limit(policy, record)
+        entry.left_out = record.left_out
+        entry.told = record.waiting
+        entry.tried = bool(record.waiting)
+        entry.is_asked = record.state.waits and recovery.is_asked(folder)
+        entry.removes_at = queue.removal(policy, record)
+        if record.state.is_terminal and entry.removes_at is None:
+            self._jobs.unmark(entry.name)
+
+    def _asked(self, spec: JobSpec) -> Asked:
+        hosts = tuple(
+            (host.name, self._one(Wish(HERE if spec.is_here(host) else host.name, host.size, host.gpus)), host.slots)
+            for host in spec.hosts
+        )
+        watched = [(wish.host, host) for (_name, wish, _most), host in zip(hosts, spec.hosts)]
+        terms = tuple((name, host.terms) for name, host in watched if replace(host.terms, topology=True) != Terms())
+        leaves = tuple((name, host.leaf) for name, host in watched if host.leaf is not None)
+        return Asked(*map(self._one, (spec.policy, wanted_of(spec), hosts, spec.owner, terms, leaves)))
+
+    def _one(self, value: Any) -> Any:
+        """Give an equal value that is kept already: of a thousand jobs that ask for the same it is there once."""
+        return self._shared.setdefault(value, value)
+
+
+def wishes(entries: Iterable[Entry]) -> FrozenSet[Wish]:
+    """Say what is to be watched for jobs that wait."""
+    asked = {entry.asked.hosts for entry in entries if entry.asked is not None}
+    return frozenset(wish for hosts in asked for _name, wish, _most in hosts)
+
+
+def _stamp(path: str) -> Optional[Stamp]:
+    try:
+        events, folder = os.stat(f"{path}/events.jsonl"), os.stat(path)  # noqa: PTH116 - of a thousand jobs
+    except OSError:
+        return None
+    return events.st_size, events.st_mtime_ns, folder.st_mtime_ns

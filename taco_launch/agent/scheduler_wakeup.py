@@ -1,0 +1,136 @@
+"""Wakes the scheduler of a state folder, or starts one: there is at most one, by a lock, and none where nothing waits."""
+
+import contextlib
+import fcntl
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Callable, Dict, Optional
+
+from taco_launch import queue
+from taco_launch.agent import program, untrusted
+from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder, Jobs, make_private
+from taco_launch.errors import TacoLaunchError
+from taco_launch.launch.env import JOB_ID, JOB_NAME, SERVICE
+from taco_launch.model.jobs import JobRecord, JobState
+
+# What is due later is not waited for: that is the next call's business, or main.sh's.
+AHEAD_SECONDS = 3600.0
+_LOG_BYTES = 1 << 20
+LOCK, _SOCKET, _LOG = "lock", "sock", "log"
+
+
+def try_lock(jobs: Jobs) -> Optional[int]:
+    """Take the scheduler's lock; None when somebody has it."""
+    make_private(jobs.queue)
+    descriptor = os.open(jobs.queue / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def listen(jobs: Jobs) -> socket.socket:
+    """Open the scheduler's socket, on which a datagram of any content wakes it; an earlier one's is replaced."""
+    with contextlib.suppress(FileNotFoundError):
+        (jobs.queue / _SOCKET).unlink()
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    _at_short_path(jobs.queue, server.bind)
+    server.setblocking(False)
+    return server
+
+
+def poke(jobs: Jobs) -> None:
+    """Have the scheduler look at once, where there is one."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
+        client.setblocking(False)
+        _at_short_path(jobs.queue, lambda path: client.sendto(b"!", path))
+
+
+def wake(jobs: Jobs, agent: str) -> None:
+    """Have a scheduler look at once; where there is none, one is started."""
+    lock = try_lock(jobs)
+    if lock is None:
+        # It has the lock until after its last look, and looks again without it: nothing that was there before is missed.
+        poke(jobs)
+    else:
+        start(jobs, agent, lock)
+
+
+def start(jobs: Jobs, agent: str, lock: int) -> None:
+    """Start a scheduler, and hand its lock over to it."""
+    try:
+        path = jobs.queue / _LOG
+        long = path.exists() and path.stat().st_size > _LOG_BYTES
+        with open(path, "wb" if long else "ab", opener=untrusted.opener) as log:
+            subprocess.Popen(
+                program.argv(agent, "schedule", str(lock)),
+                cwd="/",
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(lock,),
+                start_new_session=True,
+            )
+    finally:
+        os.close(lock)
+
+
+def ensure(jobs: Jobs, agent: str) -> None:
+    """Start a scheduler where a job needs one and there is none; an agent that has one only reads a job or two."""
+    if any(needs_one(jobs.folder(name)) for name in jobs.pending()):
+        lock = try_lock(jobs)
+        if lock is not None:
+            start(jobs, agent, lock)
+
+
+def needs_one(folder: JobFolder) -> bool:
+    """Say whether a job waits, and is not being tried at this moment, or its record is to be removed."""
+    try:
+        record = records.record(folder)
+        if record.state.is_terminal:
+            due = queue.removal(records.read_spec(folder).policy, record)
+            return due is not None and due < time.time() + AHEAD_SECONDS
+    except (TacoLaunchError, OSError):
+        return False
+    return awaits_its_turn(record) and not is_locked(folder)
+
+
+def awaits_its_turn(record: JobRecord) -> bool:
+    """Say whether a job waits for slots or a time, and not for somebody's word."""
+    return bool(record.id) and record.state.waits and record.state is not JobState.SUSPENDED
+
+
+def is_locked(folder: JobFolder) -> bool:
+    """Say whether somebody has a job's lock: its supervisor, or who writes its events for a moment."""
+    try:
+        descriptor = untrusted.open_regular(folder.lock)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def environment() -> Dict[str, str]:
+    """Give what a process of ours is started with that outlives this one, which may be a job's."""
+    return {**{name: value for name, value in os.environ.items() if name not in (JOB_ID, JOB_NAME)}, SERVICE: "1"}
+
+
+def _at_short_path(path: Path, use: Callable[[str], object]) -> None:
+    # The kernel takes 107 bytes for a socket's path; by way of an open folder any path is short.
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        use(f"/proc/self/fd/{folder}/{_SOCKET}")
+    finally:
+        os.close(folder)

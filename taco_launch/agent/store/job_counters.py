@@ -1,0 +1,87 @@
+"""Counts of jobs that never fall: those that are there, and a small file that adds up those whose records were removed.
+
+The file names the last job that was counted: when the removal of a record is cut off behind the count, neither the next
+removal nor anybody who reads counts that job twice.
+"""
+
+import contextlib
+import fcntl
+import os
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, NamedTuple
+
+from taco_launch.agent.store import job_index, records
+from taco_launch.agent.store.folders import JobFolder, Jobs, make_private
+from taco_launch.errors import TacoLaunchError
+from taco_launch.model.codec import from_json, to_json
+from taco_launch.model.rows import row_of
+from taco_launch.model.tallies import Tally
+
+_NAME = ".counts.json"
+_LOCK = ".counts.lock"
+
+
+class _Kept(NamedTuple):
+    """What the removed jobs add up to, and the id of the last of them."""
+
+    tally: Tally = Tally()
+    last: str = ""
+
+
+def removed(jobs: Jobs, folder: JobFolder) -> None:
+    """Remove the record of a job of this head for good, counted.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    with _locked(jobs, fcntl.LOCK_EX):
+        before = _read(jobs)
+        try:
+            row = row_of(records.read_spec(folder), records.record(folder))
+        except TacoLaunchError:  # nobody could read it, and nobody has counted it
+            jobs.remove(folder)
+            return
+        after = before if row.id == before.last else _Kept(before.tally.with_job(row), row.id)
+        written = _write(jobs, after)
+        jobs.remove(folder)
+        if not written:  # now there may be room on the disk
+            _write(jobs, after)
+
+
+def _metrics(jobs: Jobs, _agent: str, _request: Mapping[str, Any]) -> Iterable[Any]:
+    """Give a line of every job, and the count of those that are there no more: both of one moment."""
+    with _locked(jobs, fcntl.LOCK_SH):
+        kept = _read(jobs)
+        found = job_index.look(jobs)
+    for warning in found.warnings:
+        yield {"warning": warning}
+    yield {"rows": found.rows, "removed": to_json(kept.tally), "last": kept.last}
+
+
+@contextlib.contextmanager
+def _locked(jobs: Jobs, how: int) -> Iterator[None]:
+    make_private(jobs.path)
+    descriptor = os.open(jobs.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, how)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _read(jobs: Jobs) -> _Kept:
+    try:
+        told = records.read_json(jobs.path / _NAME)
+        return _Kept() if told is None else _Kept(from_json(Tally, told["tally"]), str(told["last"]))
+    except (ValueError, KeyError, TypeError):  # damaged: a count from nothing on is taken for a restart
+        return _Kept()
+
+
+def _write(jobs: Jobs, kept: _Kept) -> bool:
+    try:
+        records.write_json(jobs.path / _NAME, {"tally": to_json(kept.tally), "last": kept.last})
+    except OSError:
+        return False
+    return True
+
+
+OPERATIONS: Dict[str, Callable[[Jobs, str, Mapping[str, Any]], Iterable[Any]]] = {"metrics": _metrics}

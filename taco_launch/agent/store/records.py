@@ -1,0 +1,198 @@
+"""A job's spec and its events on disk, and the record that they amount to."""
+
+import fcntl
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, List, Optional, Tuple
+
+from taco_launch import state
+from taco_launch.agent import untrusted
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.errors import TacoLaunchError
+from taco_launch.model import codec
+from taco_launch.model.codec import from_json, to_json
+from taco_launch.model.jobs import Event, JobRecord, JobSpec, JobState
+
+SCHEMA = 1
+# A rank, who is root in its container, can write to its job's folder.
+_MOST_BYTES = 1 << 26
+_RESERVE_BYTES = 1 << 16
+_OLD_HINT = "\nhint: "
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file that only its owner reads, whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
+    text = json.dumps(value)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(descriptor, "w", encoding="ascii") as out:
+            out.write(text)
+        part.rename(path)
+    except OSError:
+        part.unlink()
+        raise
+
+
+def read_json(path: Path) -> Optional[Any]:
+    """Read such a file, None where there is none.
+
+    Raises:
+        ValueError: it holds no JSON.
+        TacoLaunchError: it cannot be read, is not a regular file or too large.
+    """
+    try:
+        return codec.load(_content(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _content(path: Path) -> bytes:
+    """Read a file of a job's folder.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: there is none.
+        TacoLaunchError: it cannot be read, is not a regular file or too large.
+    """
+    try:
+        return untrusted.read(path, _MOST_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError as error:
+        raise TacoLaunchError(f"job {path.parent.name}: {path} cannot be read: {error.strerror}") from None
+
+
+def write_spec(folder: JobFolder, spec: JobSpec) -> None:
+    """Keep the spec, and some room on the disk for the job's last events."""
+    write_json(folder.spec, {"schema": SCHEMA, "spec": to_json(spec)})
+    folder.reserve.write_bytes(bytes(_RESERVE_BYTES))
+
+
+def read_spec(folder: JobFolder) -> JobSpec:
+    """Read the spec.
+
+    Raises:
+        TacoLaunchError: it is missing, or written by another version; the message says which side is newer.
+    """
+    try:
+        data = read_json(folder.spec)
+        if data is None:
+            raise TacoLaunchError(f"job {folder.name}: its folder {folder.path} has no spec.json")
+        schema = data["schema"]
+        if schema == SCHEMA:
+            return from_json(JobSpec, data["spec"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise TacoLaunchError(f"job {folder.name}: {folder.spec} is damaged: {error}") from None
+    raise TacoLaunchError(
+        f"job {folder.name}: its record has schema {schema}, this agent reads {SCHEMA}",
+        hint="use the taco-launch version that submitted the job",
+    )
+
+
+class Events:
+    """The event file of a job; each process that writes has its own instance."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        """Open the file for appending."""
+        self._folder = folder
+        self._file = untrusted.open_regular(folder.events, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        size = os.fstat(self._file).st_size
+        # A line that a crash or a full disk cut short is ended first.
+        self._pending = b"\n" if size and os.pread(self._file, 1, size - 1) != b"\n" else b""
+
+    def add(self, kind: str, reason: str = "", *, hint: str = "", **data: Any) -> None:
+        """Append an event with the present time. On a full disk it is kept in memory for `flush`."""
+        event = Event(time.time(), kind, reason, data, hint)
+        self._pending += json.dumps({"schema": SCHEMA, **to_json(event)}).encode("ascii") + b"\n"
+        self.flush()
+
+    def flush(self) -> bool:
+        """Write what is still in memory; False when the disk is full and the reserve is used up."""
+        while self._pending:
+            try:
+                written = os.write(self._file, self._pending)
+            except OSError:
+                if not self._folder.reserve.exists():
+                    return False
+                self._folder.reserve.unlink(missing_ok=True)  # another process may have used it this moment
+                continue
+            self._pending = self._pending[written:]
+        return True
+
+
+def ended(events: Events, end: JobState, exit_code: int, reason: str, *, hint: str = "", **data: Any) -> bool:
+    """Append a job's end; False where the disk is too full even for that."""
+    events.add(state.ENDED, reason, hint=hint, state=end.value, exit_code=exit_code, **data)
+    return events.flush()
+
+
+def read_events(folder: JobFolder) -> List[Event]:
+    """Read the events so far; a line that a full disk or a crash cut short is passed over.
+
+    Raises:
+        TacoLaunchError: they cannot be read, are not in a regular file, or too many.
+    """
+    try:
+        lines = _content(folder.events).split(b"\n")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [event for event in map(_parsed, lines) if event is not None]
+
+
+def _parsed(line: bytes) -> Optional[Event]:
+    try:
+        data = codec.load(line)
+        if data["schema"] != SCHEMA:
+            return None
+        event = from_json(Event, data)
+        reason, begins, hint = event.reason.partition(_OLD_HINT)  # as agents before wrote both
+        return replace(event, reason=reason, hint=hint) if begins else event
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def record(folder: JobFolder) -> JobRecord:
+    """Give the job as its events tell it.
+
+    Raises:
+        TacoLaunchError: they cannot be read, or tell something that no agent writes.
+    """
+    try:
+        return state.reduce(read_events(folder))
+    except (ValueError, KeyError, TypeError) as error:
+        raise TacoLaunchError(f"job {folder.name}: {folder.events} is damaged: {error!r}") from None
+
+
+class Reader:
+    """Reads a job's record again and again, its events only where there are new ones: their file is only appended to."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        """Read nothing yet."""
+        self._folder = folder
+        self._stamp: Optional[Tuple[int, int]] = None
+        self._record: Optional[JobRecord] = None
+
+    def record(self) -> JobRecord:
+        """Return the record as of now. Raises as `record` does."""
+        try:
+            found = self._folder.events.stat()
+        except OSError:
+            return record(self._folder)
+        stamp = found.st_ino, found.st_size
+        if self._record is None or stamp != self._stamp:
+            self._record, self._stamp = record(self._folder), stamp
+        return self._record
+
+
+def try_lock(folder: JobFolder) -> Optional[int]:
+    """Take the job's lock, which its supervisor holds for life; None when it is held. Close the result to let it go."""
+    descriptor = untrusted.open_regular(folder.lock, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor

@@ -1,0 +1,1 @@
+"""One attempt of a job, on the head: place it, start it, follow it, end it."""

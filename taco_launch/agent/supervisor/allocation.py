@@ -1,0 +1,341 @@
+"""A place for a job: its hosts reached, asked for facts, their slots and ports taken; all or nothing."""
+
+import os
+import random
+import time
+from dataclasses import replace
+from functools import partial
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+
+from taco_launch.agent.host import leases, occupancy
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.supervisor import probe_results
+from taco_launch.agent.supervisor.guard_connection import Link, RemoteLink
+from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, Guards, Note
+from taco_launch.agent.supervisor.placement_errors import ahead, crowded, no_own_port, no_ports, refusal
+from taco_launch.errors import HostError, PlacementError, TacoLaunchError
+from taco_launch.launch.line.decisions import daemon_ports
+from taco_launch.launch.needs import looks, needs
+from taco_launch.launch.plan import PER_HOST_PORT, own_ports
+from taco_launch.model.choices import GpuChoice
+from taco_launch.model.codec import from_json, to_json
+from taco_launch.model.host.hosts import Host
+from taco_launch.model.job_facts import JobFacts, JobHost
+from taco_launch.model.jobs import JobSpec
+from taco_launch.model.launchers import launcher_of
+from taco_launch.model.plans import HostSlots, Placement, Share, wanted_of
+from taco_launch.model.slots import Occupancy
+from taco_launch.placement.terms import host_slots, place_alike, shared
+
+_PROBE_SECONDS = 60.0
+# Another gang that has to let go what it took does so in less; where the slots seem to be free it is tried for longer.
+_BUSY_SECONDS = 1.0
+_RACE_SECONDS = 10.0
+_PAUSE_SECONDS = (0.05, 0.3)
+
+
+class Gang(Guards):
+    """The guards of one job, and what it has on their hosts."""
+
+    def __init__(
+        self,
+        folder: JobFolder,
+        agent: str,
+        spec: JobSpec,
+        job_id: str,
+        guard_lives: Callable[[], bool],
+        meanwhile: Callable[[], None],
+        left_out: Sequence[str] = (),
+    ) -> None:
+        """Know this host's guard, which runs already; `meanwhile` is called as long as `assemble` waits for others.
+
+        `job_id` is the mark of this attempt, `left_out` are hosts that are used only where the others do not suffice.
+        """
+        here = next((host for host in spec.hosts if spec.is_here(host)), None)
+        own = Link(here or Host(spec.head, spec.head, connection="local"), folder)
+        super().__init__(folder, own, spec.policy.host_loss_timeout, guard_lives, meanwhile)
+        self._agent, self._spec, self._job_id = agent, spec, job_id
+        self._wanted = wanted_of(spec, left_out)
+        self._free: Dict[str, HostSlots] = {}
+        self._found: Dict[str, Occupancy] = {}
+        self._models: Tuple[str, ...] = ()  # the one that the job is placed on, where there are several
+        self._choices: Dict[str, Optional[GpuChoice]] = {}
+        self._rails: Dict[int, Tuple[int, ...]] = {}  # what is free on all hosts, by the number of ranks there
+        self._unusable: Dict[str, str] = {}
+        self.port = 0  # where the ranks meet, on the host of the first
+        self._ports: Tuple[int, ...] = ()
+        self._taken: Set[int] = set()  # ports that others have on any of the hosts
+        self._looks = bool(needs(spec)) or any(host.connection != "local" for host in spec.hosts)
+        # Inside of the container, its software is the host's.
+        self._between = looks(replace(spec, container=None))
+
+    def assemble(self, known: JobFacts, note: Note) -> Tuple[Placement, JobFacts]:
+        """Reach as many hosts as the job needs, in their order, and take their slots; the others are let go.
+
+        Raises:
+            PlacementError: there are too few free slots; with who has them, and which hosts cannot be used.
+            UnusableError: there would be enough of them, had hosts not failed.
+            Exception: what `meanwhile` raised.
+            HostError: this host's guard fails.
+        """
+        self._reach(self._first(), note)
+        begin = time.monotonic()
+        while True:
+            placement = self._placed(note)
+            if placement is not None:
+                leased = self._take(placement, note)
+                if leased is not None and self._meet(placement, note):
+                    break
+            waited = time.monotonic() - begin
+            if waited > (_BUSY_SECONDS if placement is None else _RACE_SECONDS):
+                raise self._refused() or crowded(self._wanted, self._usable())
+            self._pause(note)
+            self._let_go(self._reached(), note, look=True)
+        shares = tuple(
+            replace(share, slots=leased[share.host], choice=self._choices.get(share.host)) for share in placement.shares
+        )
+        placement = replace(placement, shares=shares)
+        placed = {share.host for share in placement.shares}
+        self.dismiss([link for link in self.remote if link.name not in placed], note, remove=True)
+        return placement, self._known(known, [host for host in self._spec.hosts if host.name in placed], note)
+
+    def _first(self) -> List[Host]:
+        """Give the hosts that the job needs as far as the inventory tells: they are reached while this one looks at itself."""
+        if any(host.slots is None for host in self._spec.hosts):
+            return []
+        return [host for host in ahead(self._wanted, self._spec.hosts, {}) if not self._spec.is_here(host)]
+
+    def _placed(self, note: Note) -> Optional[Placement]:
+        """Place the job on what is free, after reaching as many hosts as it needs; None where it does not fit now.
+
+        Raises:
+            PlacementError: it will never fit.
+            UnusableError: hosts have failed, and the others will not suffice.
+        """
+        while True:
+            hosts = [host for host in self._spec.hosts if host.name not in self._unusable]
+            more = ahead(self._wanted, hosts, self._free)
+            if not more:
+                refused = self._refused()
+                if refused is not None:
+                    break
+                try:
+                    placement, self._models = place_alike(self._wanted, self._spec.hosts, self._usable(), self._found)
+                except PlacementError:
+                    more = [host for host in hosts if host.name not in self._free]
+                    if not more:
+                        raise  # else there may be enough GPUs of one of the models
+                else:
+                    return placement
+            self._reach(more, note)
+        if isinstance(refused, PlacementError) and not refused.never:
+            return None
+        raise refused
+
+    def _refused(self) -> Optional[TacoLaunchError]:
+        return refusal(self._wanted, self._spec.hosts, self._free, self._unusable)
+
+    def _usable(self) -> List[HostSlots]:
+        return [self._free[host.name] for host in self._spec.hosts if host.name in self._free]
+
+    def _reached(self) -> List[Host]:
+        return [host for host in self._spec.hosts if host.name in self._free]
+
+    def _reach(self, hosts: Sequence[Host], note: Note) -> None:
+        """Reach guards, and the first time this host's; those that fail are left out with the reason."""
+        start = [self._job_id, *filter(None, [os.environ.get(leases.VARIABLE)])]
+        new: List[Link] = [RemoteLink(host, self._folder, self._agent, start, self._beat) for host in hosts]
+        self.links += new
+        names = {host.name for host in self._spec.hosts}
+        asked = new if "facts" in self.here.answers else [self.here, *new]
+        for link in asked:
+            takes_part = link.name in names
+            link.order(
+                "supervise",
+                job_id=self._job_id,
+                host_loss_timeout=self._spec.policy.host_loss_timeout,
+                look=self._looks,
+                size=link.host.size if takes_part else "0",
+                gpus=link.host.gpus if takes_part else occupancy.NO_GPUS,
+                ports=self._spec.network.port_range,
+            )
+        if hosts and self._between:
+            self._probe(self.links)
+            self.pump(note)  # so that the connections are being made meanwhile
+            probe_results.parsers()
+        self._wait(note, lambda: all("facts" in link.answers or self._dead(link) for link in asked), GUARD_SECONDS)
+        for link in asked:
+            told = link.answers.get("facts", {"error": self._why_silent(link)})
+            if "error" not in told:
+                link.boot = told["boot"]
+                for host in self._spec.hosts:
+                    if self.link(host.name) is link and (link.name == host.name or self._spec.is_here(host)):
+                        self._note_free(host, told["occupancy"])
+            elif link is self.here:
+                raise HostError(told["error"], told.get("hint"))
+            else:
+                link.close()
+                self.links.remove(link)
+                self._unusable[link.name] = told["error"]
+
+    def _probe(self, links: Sequence[Link]) -> None:
+        """Have hosts looked at that were not yet: each guard goes on with its other work."""
+        for link in links:
+            if not link.was_ordered("probe"):
+                subjects = ("network", "rdma", "image") if link is self.here else ("network", "rdma")
+                link.order("probe", subjects=subjects, address=link.host.address)
+
+    def _note_free(self, host: Host, told: Dict[str, Any]) -> None:
+        found = self._found[host.name] = from_json(Occupancy, told)
+        words = partial(occupancy.words, jobs=self._folder.path.parent, owner=self._spec.owner)
+        self._free[host.name] = host_slots(host, found, words, exclusive=self._spec.exclusive)
+
+    def _take(self, placement: Placement, note: Note) -> Optional[Dict[str, Tuple[str, ...]]]:
+        """Take the slots of the placed hosts, in an order that is every job's; give their names by host.
+
+        None where some cannot be had: then all are let go again.
+        """
+        shares = {share.host: share for share in placement.shares}
+        self._rails = shared(self._spec.hosts, placement, self._found)
+        placed = [host for host in self._reached() if host.name in shares]
+        self._ports = self._choose_ports() if any(self.link(host.name) is not self.here for host in placed) else ()
+        if self._ports and self.here.name not in shares:  # mpirun listens here all the same
+            placed.append(self.here.host)
+        wanted = sorted(placed, key=_global)
+        leased: Dict[str, Tuple[str, ...]] = {}
+        for number, host in enumerate(wanted, 1):
+            own = self.link(host.name).name
+            if own != host.name and own in shares:  # this host by another name: the line will be refused
+                leased[host.name] = ()
+                continue
+            names = self._lease(host, shares.get(host.name, Share(host.name, 0)), placement, note)
+            if names is None:
+                self._let_go(wanted[:number], note, look=False)
+                return None
+            leased[host.name] = names
+        return leased
+
+    def _choose_ports(self) -> Tuple[int, ...]:
+        """Choose ports for mpirun and its daemons that nobody has; another job that chooses the same has them refused.
+
+        Raises:
+            PlacementError: all are taken.
+        """
+        allowed = self._spec.network.port_range
+        if allowed is None or not launcher_of(self._spec).is_single:
+            return ()
+        self._taken.update(port for link in self.links for port in link.answers.get("facts", {}).get("taken", ()))
+        ports = daemon_ports(self._spec.name, *allowed, self._taken)
+        if not ports:
+            raise no_ports(self.here.name, *allowed)
+        return ports
+
+    def _lease(self, host: Host, share: Share, placement: Placement, note: Note) -> Optional[Tuple[str, ...]]:
+        """Take slots of one host, and ports; give the slots' names, or note why not: others have them, or it failed.
+
+        Raises:
+            PlacementError: others have the port that the job has to have.
+        """
+        first = host.name == placement.shares[0].host
+        own = own_ports(self._spec) if first else ()
+        link = self.link(host.name)
+        link.answers.pop("leased", None)
+        link.order(
+            "lease",
+            count=share.ranks,
+            ports=self._ports,
+            rendezvous=(*own, 0)[0] if first else None,
+            allowed=self._spec.network.port_range,
+            cluster=self._spec.cluster,
+            owner=self._spec.owner,
+            terms=to_json(replace(host.terms, models=self._models or host.terms.models)),
+            whole=self._spec.exclusive,
+            shared=self._rails.get(share.ranks, ()),
+        )
+        self._wait(note, lambda: "leased" in link.answers or self._dead(link), GUARD_SECONDS)
+        answer = link.answers.get("leased") or {"slots": None, "error": self._why_silent(link)}
+        if "error" in answer:
+            self._fail(host, answer["error"])
+        elif answer["slots"] is None:
+            if set(own) & set(answer["ports"]):
+                raise no_own_port(host.name, own[0], answer["who"], per_host=own == (PER_HOST_PORT,))
+            self._taken.update(answer["ports"])
+            self._note_free(host, answer["occupancy"])
+        told = answer.get("choice")
+        self._choices[host.name] = None if told is None else from_json(GpuChoice, told)
+        if answer["slots"] is None:
+            return None
+        self.port = answer["port"] or self.port
+        return tuple(answer["slots"])
+
+    def _meet(self, placement: Placement, note: Note) -> bool:
+        """Have every other host try the port of the first where the ranks are to meet; all is let go where one does not reach it.
+
+        Under an MPI only a program of torch would meet there.
+        """
+        placed = [host for share in placement.shares for host in self._spec.hosts if host.name == share.host]
+        if launcher_of(self._spec).is_single or dict(self._spec.env).get("MASTER_ADDR"):
+            return True
+        first, asked = placed[0], [(host, self.link(host.name)) for host in placed[1:]]
+        for _host, link in asked:
+            link.answers.pop("reached", None)
+            link.order("reach", address=first.address, port=self.port)
+        self._wait(
+            note, lambda: all("reached" in link.answers or self._dead(link) for _host, link in asked), GUARD_SECONDS
+        )
+        told = [(host, link.answers.get("reached", {"why": self._why_silent(link)})["why"]) for host, link in asked]
+        failed = [(host, why) for host, why in told if why]
+        if failed:
+            self._let_go(placed, note, look=False)
+        for host, why in failed:
+            where = f"port {self.port} of {first.name} ({first.address})"
+            self._fail(host, f"{where}, where the ranks are to meet, is not reached from there: {why}")
+        return not failed
+
+    def _fail(self, host: Host, why: str) -> None:
+        """Use a host no more."""
+        self._unusable[host.name] = why
+        self._free.pop(host.name, None)
+
+    def _let_go(self, hosts: Sequence[Host], note: Note, *, look: bool) -> None:
+        """Let slots go, if there are any; with `look` note what is free then."""
+        links = [self.link(host.name) for host in hosts]
+        for link in links:
+            link.answers.pop("unleased", None)
+            link.order("unlease", look=look)
+        if look:
+            self._wait(
+                note, lambda: all("unleased" in link.answers or self._dead(link) for link in links), GUARD_SECONDS
+            )
+            for host, link in zip(hosts, links):
+                if "unleased" in link.answers:
+                    self._note_free(host, link.answers["unleased"]["occupancy"])
+                else:
+                    self._fail(host, self._why_silent(link))
+
+    def _pause(self, note: Note) -> None:
+        """Wait for a moment of random length, so that two jobs do not refuse each other again and again."""
+        self._wait(note, lambda: False, random.uniform(*_PAUSE_SECONDS))  # noqa: S311 - no secret
+
+    def _known(self, known: JobFacts, hosts: Sequence[Host], note: Note) -> JobFacts:
+        """Add what the guards have told of the placed hosts; where one is elsewhere, what is between them is asked."""
+        known = replace(known, daemon_ports=self._ports, near=probe_results.near(hosts, self.link))
+        links = [self.link(host.name) for host in hosts]
+        found = [(link.name, link.answers["facts"]["host"]) for link in links]
+        known = replace(known, hosts=tuple(JobHost(host=name, **told) for name, told in found))
+        if not self._looks:
+            return known
+        # Every host that is left takes part.
+        spec = replace(self._spec, container=None, hosts=tuple(hosts), np=None)
+        if all(link is self.here for link in links) or not looks(spec):
+            return known
+        asked = [self.here, *(link for link in links if link is not self.here)]
+        self._probe(asked)
+        self._wait(note, lambda: all("probed" in link.answers or self._dead(link) for link in asked), _PROBE_SECONDS)
+        told = {link.name: link.answers.get("probed", {"text": ""})["text"] for link in asked}
+        return probe_results.added(known, spec, told)
+
+
+def _global(host: Host) -> Tuple[str, str]:
+    """Order hosts as every job does."""
+    return host.address, host.name

@@ -1,0 +1,136 @@
+"""Why a job failed, as far as the log of the rank to blame and mpirun itself tell."""
+
+import socket
+from dataclasses import replace
+from typing import Dict, NamedTuple, Optional, Sequence, Tuple
+
+from taco_launch import state
+from taco_launch.agent.logs import segments
+from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.diagnose import Scan, is_consequence
+from taco_launch.model.jobs import CleanUp, Finding, JobSpec, RankEnd
+from taco_launch.model.launchers import launcher_of
+from taco_launch.signatures.entry import Kind
+from taco_launch.signatures.lines import says
+from taco_launch.signatures.signals import UNFORESEEN, by_signal
+
+_MOST = 8
+_MOST_SHOWN = 200
+# Of the rank that failed first: what stands in the job's record.
+_LAST_LINES, _LAST_BYTES, _LAST_CHARACTERS = 20, 1 << 14, 1000
+# Of those, so many stand up to the line that tells why, where that is further up.
+_TELLING_LINES = 15
+# With these mpirun says that a rank failed, which the job's reason says already.
+_BANNERS = ("rank-exited", "rank-exited-255", "rank-command-not-found", "rank-not-executable", "rank-failed")
+_BY_TORCHRUN = ("torchrun-child-failed",)  # in a rank's own log it may be all that there is
+
+
+class Told(NamedTuple):
+    """What is known of a failure, the first first, and the line of the rank's own log in which that stands, 0 where none is."""
+
+    findings: Tuple[Finding, ...]
+    line: int
+
+
+def why(folder: JobFolder, rank: int, host: str, *, ended_itself: bool, exit_code: int = 0) -> Told:
+    """Give what the logs tell of the failure, of each its first and its last MiB; the first failure first.
+
+    `rank` is the one to blame, on `host`, and `exit_code` how it ended, 128 + n for signal n. Where we ended the job (`ended_itself` is false) what its ranks said when they
+    were ended is left out. Hosts are told by their names in the job's spec.
+
+    Raises:
+        TacoLaunchError: the job's spec cannot be read.
+    """
+    scan = Scan(_names(folder), failed=True)
+    spec = records.read_spec(folder)
+    single = launcher_of(spec).is_single
+    on_head = single or any(one.name == host and spec.is_here(one) for one in spec.hosts)
+    launcher = folder.launcher if on_head else folder.launcher_on(host)
+    own: Optional[Tuple[Finding, ...]] = None
+    for stem, where in ((folder.rank(rank), host), (launcher, "" if single else host)):
+        scan.begin(where)
+        head, between, tail = segments.ends(stem)
+        scan.feed(head)
+        scan.skip(between)
+        scan.feed(tail)
+        own = scan.findings() if own is None else own  # before anything is read of the launcher's
+    kinds = {Kind.NOTE} if ended_itself else {Kind.NOTE, Kind.OUTCOME, Kind.FALLBACK}
+    banners = (*_BANNERS, *_BY_TORCHRUN) if launcher_of(spec).sets_rendezvous else _BANNERS
+    told = [match for match in scan.matches() if match.kind not in kinds and match.finding.signature not in banners]
+    found = [match.finding for match in told]
+    killed = by_signal(state.numbered(rank, spec.procs_per_gpu), host, exit_code) if ended_itself else None
+    if killed is not None and killed.signature not in {finding.signature for finding in found}:
+        causes = sum(match.kind is Kind.CAUSE for match in told)
+        if not found or killed.signature in UNFORESEEN:
+            found.insert(causes, killed)
+    return Told(tuple(found[:_MOST]), found[0].line if found and found[0] in (own or ()) else 0)
+
+
+def blamed(folder: JobFolder, ends: Sequence[RankEnd]) -> Tuple[RankEnd, ...]:
+    """Add to each rank that failed whether its own last words blame another."""
+    return tuple(replace(end, consequence=is_consequence(segments.last_words(folder.rank(end.rank)))) for end in ends)
+
+
+def explained(
+    folder: JobFolder, reason: str, failure: Optional[RankEnd], started: int, first: str, *, ended_itself: bool
+) -> Tuple[str, Told]:
+    """Look into the logs of a job that failed; give its reason with what they tell, and the known texts in them.
+
+    `failure` is the rank to blame, `first` the host of rank 0, `started` how many ranks started.
+    """
+    # Of a job that ran out of its time no rank is to blame; what the ranks wait for, Horovod tells by rank 0.
+    rank, host = (failure.rank, failure.host) if failure else (0, first)
+    told = why(folder, rank, host, ended_itself=ended_itself, exit_code=failure.exit_code if failure else 0)
+    if not ended_itself:
+        return reason, told
+    lines = segments.last_words(folder.rank(rank)).split("\n") if failure else []
+    words = next((line.strip() for line in reversed(lines) if says(line)), "")
+    return state.explained(reason, started, told.findings, words[:_MOST_SHOWN]), told
+
+
+def last_lines(folder: JobFolder, spec: JobSpec, end: RankEnd, told_in: int = 0) -> Tuple[str, Tuple[str, ...]]:
+    """Give where the log of a rank lies on its host (HOST:PATH), and its last lines; nothing where it wrote none.
+
+    Where line `told_in`, counted from 1, tells why it failed and is none of them, most of them are those up to it.
+
+    `folder` is that of the attempt, on the head, where there is a copy of every log.
+    """
+    stem = folder.rank(end.rank)
+    found = segments.segments(stem)
+    if not found:
+        return "", ()
+    here = any(host.name == end.host and spec.is_here(host) for host in spec.hosts)
+    # Elsewhere the folder is a new one for every attempt, and gone where everything is cleaned up.
+    kept = here or spec.policy.clean_up is not CleanUp.ALL
+    path = (stem if here or not kept else JobFolder(folder.path).rank(end.rank)).with_name(found[-1][1].name)
+    where = end.host if kept else spec.head
+    if told_in:
+        head, between, tail = segments.ends(stem)
+        before = head.count("\n")
+        more = before + between + tail.count("\n") + (not (tail or head).endswith("\n")) - told_in
+        if more >= _LAST_LINES:
+            text, last = (head, told_in) if told_in <= before else (tail, told_in - before - between)
+            shown = text.split("\n")[max(last - _TELLING_LINES, 0) : last]
+            end_of = (tail or head).rstrip("\n").split("\n")[_TELLING_LINES + 1 - _LAST_LINES :]
+            lines = (*shown, f"[taco-launch: {more - len(end_of)} lines left out]", *end_of)
+            return f"{where}:{path}", tuple(line.rstrip("\r")[:_LAST_CHARACTERS] for line in lines)
+    begin = max(segments.tail(stem, _LAST_LINES), segments.size(stem) - _LAST_BYTES)
+    reader = segments.Reader(stem, begin)
+    text = b"".join(iter(reader.read, b"")).decode("utf-8", "replace")
+    reader.close()
+    lines = tuple(line.rstrip("\r")[:_LAST_CHARACTERS] for line in text.rstrip("\n").split("\n"))
+    return f"{where}:{path}", lines if text else ()
+
+
+def _names(folder: JobFolder) -> Dict[str, str]:
+    """Give the names of the hosts by what mpirun and the ranks may call them: an address, this machine's own name."""
+    spec = records.read_spec(folder)
+    names = {host.address: host.name for host in spec.hosts}
+    local = [host.name for host in spec.hosts if host.connection == "local"]
+    head = spec.head or (local[0] if local else "")
+    if head:
+        own = socket.gethostname()
+        names.update({own: head, own.partition(".")[0]: head})
+    names.update({host.name: host.name for host in spec.hosts})  # a name stays what it is, whatever else it may be
+    return names

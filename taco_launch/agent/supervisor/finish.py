@@ -1,0 +1,92 @@
+"""How an attempt ended, recorded: the end of its job, or that the job is tried again."""
+
+from typing import TYPE_CHECKING, Any, Dict, Mapping, NamedTuple, Optional, Tuple
+
+from taco_launch import state
+from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.model.codec import from_json, to_json
+from taco_launch.model.jobs import Finding, JobSpec, JobState, RankEnd
+
+if TYPE_CHECKING:  # it has tables of what programs say, and a job that went well needs none of them
+    from taco_launch.agent.supervisor.failure_analysis import Told
+
+# CPU time for what the logs tell: of a whole job's, a second at most is used.
+_EXPLAIN_SECONDS = 20
+
+
+class End(NamedTuple):
+    """What is known of an attempt when nothing of it is left.
+
+    `started` are its ranks that have started, each with its host; `failures` those to blame, the first first; `code` is
+    the launcher's, -n for signal n; `cut_short` is settled where we ended it; `lost_host` the host that was lost, if any;
+    `here` is the name of the head, or of the host whose own launcher failed; `notes` is what to say besides; `hung` says
+    that it was ended for that.
+    """
+
+    np: int
+    started: Mapping[int, str]
+    failures: Tuple[RankEnd, ...]
+    code: int
+    cut_short: Optional[state.Verdict]
+    lost_host: str
+    here: str
+    notes: Tuple[str, ...]
+    hung: bool
+
+
+def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: End) -> None:
+    """Append the event; `folder` is that of the attempt. What the caller brought is removed with the last one."""
+    failure = state.culprit(_blamed(folder, end.failures), end.code)
+    each = spec.procs_per_gpu
+    verdict = state.verdict(end.np, len(end.started), failure, end.code, end.cut_short, each)
+    job_state, code, reason = verdict[:3]
+    told: Optional[Told] = None
+    if job_state is JobState.FAILED:
+        from taco_launch.agent.bounded import bounded  # noqa: PLC0415
+        from taco_launch.agent.supervisor import failure_analysis  # noqa: PLC0415
+
+        first = end.started.get(0, end.here)
+        ended_itself = end.cut_short is None
+        short = reason
+
+        def explain() -> Any:
+            found = failure_analysis.explained(
+                folder, short, failure, len(end.started), first, ended_itself=ended_itself
+            )
+            return found[0], to_json(found[1].findings), found[1].line
+
+        answer = bounded(explain, _EXPLAIN_SECONDS)
+        if answer is None:
+            reason = f"{reason}; its logs could not be looked through within {_EXPLAIN_SECONDS} s"
+        else:
+            reason, told = (
+                answer[0],
+                failure_analysis.Told(tuple(from_json(Finding, each) for each in answer[1]), answer[2]),
+            )
+    reason = "; ".join(filter(None, (reason, *end.notes)))
+    data: Dict[str, Any] = {}
+    host = end.lost_host
+    if failure and not end.cut_short:
+        from taco_launch.agent.supervisor.failure_analysis import last_lines  # noqa: PLC0415
+
+        log, lines = last_lines(folder, spec, failure, 0 if told is None else told.line)
+        data, host = {"rank": failure.rank, "host": failure.host, "log": log, "lines": lines}, failure.host
+    again = state.retry(spec.policy, records.record(folder), job_state, code, host, hung=end.hung)
+    if again is not None:
+        lost = end.lost_host if job_state is JobState.LOST else ""
+        more: Dict[str, Any] = {"delay": again.delay, "left_out": again.left_out, "lost": lost, "exit_code": code}
+        events.add(state.RESTARTING, reason, **data, **more)
+        return
+    if told is not None and told.findings:
+        data["findings"] = to_json(told.findings)
+    folder.caller.unlink(missing_ok=True)
+    records.ended(events, job_state, code, reason, hint=verdict.hint, **data)
+
+
+def _blamed(folder: JobFolder, failures: Tuple[RankEnd, ...]) -> Tuple[RankEnd, ...]:
+    if not failures:
+        return failures
+    from taco_launch.agent.supervisor.failure_analysis import blamed  # noqa: PLC0415
+
+    return blamed(folder, failures)

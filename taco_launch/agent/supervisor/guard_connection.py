@@ -1,0 +1,267 @@
+"""The supervisor's way to each guard: to its own host's by the socket in the job's folder, to the others' by ssh.
+
+Orders are kept, and given again when a connection had to be made again; what a guard tells comes again then too. So
+whoever reads has to take a message twice as once.
+"""
+
+import socket
+import subprocess
+import time
+from typing import Any, Dict, List, Optional
+
+from taco_launch.agent import ssh
+from taco_launch.agent.protocol import Line
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.model.host.hosts import Host
+
+KILLED = "its guard was killed"
+_RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
+# A connection is given up for a new one after as many heartbeats without a sign of life.
+_SILENT_BEATS = 2.5
+# ssh's own exit code when there is no connection; python3's when there is no such file, and when only a part of it is
+# there, which it takes for a script.
+_SSH_FAILED, _NO_AGENT = 255, (2, 1, 0)
+# A host that refuses at once (its sshd has too many callers) is asked again at the start of a job; one that is silent not.
+_FIRST_TRIES = 3
+_SLOW_SECONDS = 5.0
+# Of these orders only the last one holds.
+_SLOTS = frozenset(("lease", "unlease"))
+
+
+class Link:
+    """The guard of this host, which runs already."""
+
+    def __init__(self, host: Host, folder: JobFolder) -> None:
+        """Name the way; `step` takes it."""
+        self.host = host
+        self.name = host.name
+        self.gone = ""  # why there is no guard any more
+        self.boot = ""
+        self.answers: Dict[str, Dict[str, Any]] = {}
+        self._folder = folder
+        self._line: Optional[Line] = None
+        self._orders: List[Dict[str, Any]] = []
+
+    @property
+    def dialling(self) -> bool:
+        """Whether a connection is being made that costs something."""
+        return False
+
+    @property
+    def line(self) -> Optional[Line]:
+        """The connection, None while there is none."""
+        return self._line
+
+    def order(self, op: str, **more: Any) -> None:
+        """Give an order that holds over every connection."""
+        message = {"op": op, **more}
+        if op in _SLOTS:  # given again, an earlier one would let the slots go for a moment
+            self._orders = [earlier for earlier in self._orders if earlier["op"] not in _SLOTS]
+        self._orders.append(message)
+        self.post(message)
+
+    def was_ordered(self, op: str) -> bool:
+        """Say whether such an order was given."""
+        return any(order["op"] == op for order in self._orders)
+
+    def post(self, message: Dict[str, Any]) -> None:
+        """Say something that only matters over this connection."""
+        if self._line is not None:
+            self._line.post(message)
+
+    def step(self) -> None:
+        """Make the connection where there is none yet; send on what waits."""
+        if self._line is not None:
+            self._line.flush()
+        elif not self.gone:
+            try:
+                self._line = Line(self._folder.connect())
+            except OSError:
+                return
+            self._say_all()
+
+    def read(self) -> List[Dict[str, Any]]:
+        """Give what the guard has told; an answer is kept in `answers` by its op besides."""
+        messages = self._line.receive() if self._line is not None else []
+        if messages is None:
+            self._broken()
+            return []
+        for message in messages:
+            if message["op"] in ("facts", "leased", "unleased", "reached", "probed", "done", "ended"):
+                self.answers[message["op"]] = message
+        return messages
+
+    def close(self) -> None:
+        """Let the connection go."""
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def _say_all(self) -> None:
+        for message in self._orders:
+            self.post(message)
+
+    def _broken(self) -> None:
+        self.close()
+        self.gone = KILLED
+
+
+class RemoteLink(Link):
+    """The guard of another host: started by the first connection, kept as long as the host is not silent for too long."""
+
+    def __init__(self, host: Host, folder: JobFolder, agent: str, start: List[str], beat: float) -> None:
+        """Name the way; `start` is what `guard-start` is given, `beat` the seconds between two heartbeats."""
+        super().__init__(host, folder)
+        self._agent = agent
+        self._start = start
+        self._silence = _SILENT_BEATS * beat
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        self._errors: Optional[ssh.Errors] = None
+        self._joined = False
+        self._was_joined = False
+        self._tries = 0
+        self._put: Optional[ssh.Put] = None
+        self._may_put = True
+        self._at = 0.0
+        self.error = ""  # why the last try to make a connection failed
+        self.heard = time.monotonic()
+        self.offsets: Dict[int, int] = {}
+
+    @property
+    def dialling(self) -> bool:
+        """Whether a connection is being made, or the agent brought there before."""
+        return self._put is not None or (self._process is not None and not self._joined)
+
+    def post(self, message: Dict[str, Any]) -> None:
+        """Say something once the guard is there; until then nobody listens."""
+        if self._joined:
+            super().post(message)
+
+    def step(self) -> None:
+        """Make the connection, or make it again; send on what waits."""
+        now = time.monotonic()
+        if self._line is not None:
+            self._line.flush()
+            if self._was_joined and now - max(self.heard, self._at) > self._silence:
+                self._broken()
+        elif self._put is not None:
+            self._look_at_put(self._put)
+        elif not self.gone and now >= self._at:
+            self._dial(now)
+
+    def read(self) -> List[Dict[str, Any]]:
+        """Give what the guard has told."""
+        messages = super().read()
+        for message in messages:
+            op = message["op"]
+            if op == "attached":
+                self._joined = self._was_joined = True
+                self._tries, self.error = 0, ""
+                self._say_all()
+                self.post({"op": "stream", "offsets": self.offsets})
+            elif op == "no-guard":
+                self._no_guard(message)
+            elif op == "refused":
+                self.gone = message["reason"]
+            if op not in ("noise", "attached"):  # the guard's own words: one that hangs can be connected to
+                self.heard = time.monotonic()
+        return messages
+
+    def forgive(self, seconds: float) -> None:
+        """Do not count a time in which nobody listened."""
+        self.heard += seconds
+
+    def lost_after(self, seconds: float, looked: float) -> None:
+        """Give the guard up when it had been silent for so long when it was last listened to (`looked`)."""
+        if not self.gone and looked - self.heard > seconds:
+            self.close()
+            self.gone = f"no heartbeat for {seconds:g} s{f' ({self.error})' if self.error else ''}"
+
+    def close(self) -> None:
+        """Let the connection go, and end its ssh."""
+        super().close()
+        self._joined = False
+        if self._put is not None:
+            self._put.close()
+            self._put = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pid(self) -> Optional[int]:
+        """Give the process number of ssh."""
+        if self._put is not None:
+            return self._put.pid
+        return None if self._process is None else self._process.pid
+
+    def _dial(self, now: float) -> None:
+        self._at = now
+        op = "attach" if self._was_joined else "guard-start"
+        ours, theirs = socket.socketpair()
+        self._errors = ssh.Errors()
+        words = (op, str(self._folder.path), *self._start)
+        try:
+            self._process = subprocess.Popen(
+                ssh.argv(self.name, self._agent, *words),
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
+                stderr=self._errors.file,
+                start_new_session=True,
+            )
+        except OSError as error:
+            ours.close()
+            self.gone = f"ssh: {error.strerror}"
+            return
+        finally:
+            theirs.close()
+        self._line = Line(ours)
+
+    def _broken(self) -> None:
+        """Look why the connection ended, and plan the next."""
+        process, errors = self._process, self._errors
+        code = None
+        if process is not None:
+            try:
+                # Only of the first connection the code matters. Later ssh may hang, and all other hosts would wait with us.
+                code = process.wait(0.0 if self._was_joined else 1.0)
+            except subprocess.TimeoutExpired:
+                code = None
+        said = errors.last_line() if errors is not None else ""
+        if not self._joined:
+            unsaid = "" if self._was_joined else "the connection broke"
+            self.error = said or (f"ssh: exit {code}" if code is not None else unsaid)
+        self.close()
+        if self.gone:
+            return
+        self._tries += 1
+        slow = time.monotonic() - self._at > _SLOW_SECONDS
+        self._at = time.monotonic() + _RETRY_SECONDS[min(self._tries, len(_RETRY_SECONDS)) - 1]
+        if self._was_joined:
+            return
+        if code in _NO_AGENT and self._may_put:
+            self._may_put = False
+            try:
+                self._put = ssh.Put(self.name, self._agent)
+            except OSError as error:
+                self.gone = f"the agent cannot be put there: {error}"
+        elif code != _SSH_FAILED or slow or self._tries >= _FIRST_TRIES:
+            self.gone = self.error
+
+    def _look_at_put(self, put: ssh.Put) -> None:
+        problem = put.problem()
+        if problem is None:
+            return
+        put.close()
+        self._put = None
+        self._at = 0.0
+        if problem:
+            self.gone = f"the agent cannot be put into {put.folder}: {problem}"
+
+    def _no_guard(self, message: Dict[str, Any]) -> None:
+        if not self._was_joined:
+            self.gone = f"its guard did not start: see {message['debug']} there"
+        elif self.boot and message["boot"] != self.boot:
+            self.gone = "the host restarted"
+        else:
+            self.gone = KILLED

@@ -1,0 +1,122 @@
+"""The guards of a job's hosts as one: listened to side by side, given orders, waited for, let go; by whatever connection."""
+
+import select
+import time
+from typing import Any, Callable, Dict, Iterable, List, Sequence, Set
+
+from taco_launch.agent.ssh import MOST_AT_ONCE
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.supervisor.guard_connection import Link, RemoteLink
+
+# Between two looks at what guards do not tell; soon after one spoke it is shorter, for ranks that start soon have output.
+TICK_MS = 50
+_START_TICK_MS = 2
+HEARTBEAT_SECONDS = 5.0
+# To start, and to answer: the probe, counting GPUs and ending processes take at most 60, 30 and 10 seconds.
+GUARD_SECONDS = 45.0
+_BYE_SECONDS = 10.0
+# A longer pause between two looks at the guards is ours (a disk that hangs, a suspended machine): nobody was silent.
+_STALL_SECONDS = 1.0
+
+Note = Callable[[Link, Dict[str, Any]], None]
+
+
+class Guards:
+    """All guards of one job; `here` is that of this host."""
+
+    def __init__(
+        self,
+        folder: JobFolder,
+        here: Link,
+        loss_seconds: float,
+        guard_lives: Callable[[], bool],
+        meanwhile: Callable[[], None],
+    ) -> None:
+        """Know this host's guard alone; a host that is silent for `loss_seconds` will be given up."""
+        self._folder = folder
+        self._guard_lives, self._meanwhile = guard_lives, meanwhile
+        self.here = here
+        self.links: List[Link] = [here]
+        self._beat = min(HEARTBEAT_SECONDS, loss_seconds / 5)
+        self._beat_at = 0.0
+        self._tick = TICK_MS
+        self.looked = time.monotonic()  # when the guards were last listened to
+
+    @property
+    def remote(self) -> List[RemoteLink]:
+        """Give the guards of other hosts."""
+        return [link for link in self.links if isinstance(link, RemoteLink)]
+
+    def pump(self, note: Note, timeout_ms: int = TICK_MS, more: Iterable[int] = ()) -> Set[int]:
+        """Wait for whatever comes first, give `note` what guards tell; give those of the descriptors `more` that are ready."""
+        now = time.monotonic()
+        stalled, self.looked = now - self.looked, now
+        if stalled > _STALL_SECONDS:
+            for remote in self.remote:
+                remote.forgive(stalled)
+        if now > self._beat_at:
+            self._beat_at = now + self._beat
+            for link in self.links:
+                link.post({"op": "beat"})
+        dialling = sum(link.dialling for link in self.links)
+        poll = select.poll()
+        for descriptor in more:
+            poll.register(descriptor, select.POLLIN)
+        by_descriptor: Dict[int, Link] = {}
+        for link in self.links:
+            begun = link.line is not None or link.dialling
+            if begun or dialling < MOST_AT_ONCE:
+                link.step()
+                dialling += link.dialling and not begun
+            if link.line is not None:
+                by_descriptor[link.line.fileno()] = link
+                poll.register(link.line, select.POLLIN | (select.POLLOUT if link.line.waiting else 0))
+        starting = self.here.line is None and not self.here.gone
+        pause = _START_TICK_MS if starting else min(timeout_ms, self._tick)
+        ready = {descriptor for descriptor, _event in poll.poll(pause)}
+        spoke = ready & by_descriptor.keys()
+        self._tick = _START_TICK_MS if spoke else min(2 * self._tick, TICK_MS)
+        for descriptor in spoke:
+            link = by_descriptor[descriptor]
+            for message in link.read():
+                note(link, message)
+        return ready - spoke
+
+    def order(self, op: str, **more: Any) -> None:
+        """Give all guards an order."""
+        for link in self.links:
+            link.order(op, **more)
+
+    def _wait(self, note: Note, done: Callable[[], bool], seconds: float) -> bool:
+        """Go on until something holds, at most for some seconds; say whether it does."""
+        deadline = time.monotonic() + seconds
+        while not done():
+            if time.monotonic() > deadline:
+                return False
+            self.pump(note)
+            self._meanwhile()
+        return True
+
+    def dismiss(self, links: Sequence[RemoteLink], note: Note, *, remove: bool) -> None:
+        """Let guards go, which have nothing more to say; `remove` has them remove the job's folder."""
+        for link in links:
+            link.post({"op": "bye", "remove": remove})
+        deadline = time.monotonic() + _BYE_SECONDS
+        while any(link.line is not None and not link.dialling for link in links) and time.monotonic() < deadline:
+            self.pump(note)
+        for link in links:
+            link.close()
+            self.links.remove(link)
+
+    def link(self, name: str) -> Link:
+        """Give the guard of a host of the job."""
+        return next((link for link in self.links if link.name == name), self.here)
+
+    def _dead(self, link: Link) -> bool:
+        return bool(link.gone) or (link is self.here and not self._guard_lives())
+
+    def _why_silent(self, link: Link) -> str:
+        if link is self.here:
+            return f"the guard did not start on {link.name or 'this host'}: see {self._folder.debug}"
+        error = link.error if isinstance(link, RemoteLink) else ""
+        return link.gone or error or "its guard gave no facts in time"

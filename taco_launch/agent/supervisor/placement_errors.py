@@ -1,0 +1,161 @@
+"""Which of a job's hosts have to be asked for their slots, and why the job cannot have a place on them: decisions alone."""
+
+from dataclasses import replace
+from typing import Callable, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+from taco_launch.errors import PlacementError, TacoLaunchError, UnusableError
+from taco_launch.model.host.hosts import Host
+from taco_launch.model.plans import HostSlots, Wanted
+from taco_launch.model.slots import Occupancy
+from taco_launch.placement.hosts import place, reason
+from taco_launch.placement.terms import SEVERAL_MODELS, host_slots, place_alike
+
+_LIST = "ask for other hosts with -H, or see who runs what: taco-launch list"
+
+
+def ahead(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots]) -> List[Host]:
+    """Give the hosts to be reached next: as many as suffice, if all their slots are free; none where no more are needed.
+
+    `hosts` are those that can be used as far as that is known, in the order in which they are filled; `reached` is what is
+    free on those that answered. Of a job that takes as many as it can get, hosts to be left out are reached last.
+    """
+    if wanted.least is not None:
+        kept = [host for host in hosts if host.name not in wanted.left_out]
+        more = ahead(replace(wanted, least=None, left_out=()), kept, reached)
+        if more or _suffice(wanted, [reached[host.name] for host in kept if host.name in reached]):
+            return more
+        wanted = replace(wanted, hosts=wanted.least, least=None)
+    ordered = sorted(hosts, key=lambda host: host.name in wanted.left_out)
+    found = [
+        reached.get(host.name, HostSlots(host.name, host.slots or wanted.unit, leaf=host.leaf)) for host in ordered
+    ]
+    if len({entry.leaf for entry in found}) > 1:  # those of the fewest leaves, wherever they stand
+        taken = _placed_on(wanted, found)
+        return [host for host in ordered if host.name in taken and host.name not in reached]
+    count, most = 0, len(found)  # the fewest of them that suffice, by bisection: place() looks at all
+    while count < most:
+        middle = (count + most) // 2
+        if _suffice(wanted, found[:middle]):
+            most = middle
+        else:
+            count = middle + 1
+    return [host for host in ordered[:count] if host.name not in reached]
+
+
+def refusal(
+    wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots], unusable: Mapping[str, str]
+) -> Optional[TacoLaunchError]:
+    """Say why a job has no place: who has the slots, or which hosts have failed; None where it has one.
+
+    Hosts that failed are to blame where those that are left would not suffice with all their slots free.
+    """
+    usable = [reached[host.name] for host in hosts if host.name in reached]
+    failed = [(host.name, unusable[host.name]) for host in hosts if host.name in unusable]
+    if failed and _is_every(wanted):
+        return _unusable(failed)
+    try:
+        place(wanted, usable)
+    except PlacementError as error:
+        found = error
+    else:
+        return None
+    if not failed:
+        return found
+    if found.never and _would_fit(wanted, hosts, reached):
+        return _unusable(failed)
+    told = {**dict(found.reasons), **dict(failed)}
+    reasons = tuple((host.name, told[host.name]) for host in hosts if host.name in told)
+    return PlacementError(found.message.split("\n")[0], reasons, found.hint, never=found.never)
+
+
+def held_up(
+    wanted: Wanted,
+    hosts: Sequence[Host],
+    found: Mapping[str, Occupancy],
+    silent: Mapping[str, str],
+    words: Callable[[Occupancy], str],
+) -> Tuple[Tuple[str, str], ...]:
+    """Say what a job waits for, as one is told that looks for a place: (host, why), what concerns no single host under "".
+
+    Each of the hosts is in `found`, or in `silent` with why it does not answer.
+    """
+    free = {
+        host.name: host_slots(host, found[host.name], words, exclusive=wanted.exclusive)
+        for host in hosts
+        if host.name in found
+    }
+    told = tuple((host.name, reason(free[host.name]) if host.name in free else silent[host.name]) for host in hosts)
+    try:
+        place_alike(wanted, hosts, tuple(free.values()), found)
+    except PlacementError as error:
+        return ((("", error.message.split("\n")[0]), *told)) if error.message.startswith(SEVERAL_MODELS) else told
+    return told
+
+
+def crowded(wanted: Wanted, usable: Sequence[HostSlots]) -> PlacementError:
+    """Say that others were faster again and again, though there is room by the looks of it."""
+    reasons = tuple(
+        (entry.host, ", ".join(filter(None, (f"{entry.slots} of {entry.all} free", entry.why)))) for entry in usable
+    )
+    ranks = "the job does" if wanted.np is None else f"{wanted.np} rank{' does' if wanted.np == 1 else 's do'}"
+    return PlacementError(f"{ranks} not fit: others take the slots at the same moment", reasons, _LIST)
+
+
+def _unusable(reasons: Sequence[Tuple[str, str]]) -> UnusableError:
+    told = [f"{host} cannot be used: {why}" for host, why in reasons]
+    lines = [f"  {host}: {why}" for host, why in reasons]
+    message = told[0] if len(told) == 1 else "\n".join((f"{len(told)} hosts cannot be used", *lines))
+    leave = f"leave {'it' if len(told) == 1 else 'them'} out with -H"
+    return UnusableError(message, f"taco-launch setup --check tells what is wrong there; or {leave}", reasons)
+
+
+def no_ports(head: str, first: int, last: int) -> PlacementError:
+    """Say that other jobs have all ports that mpirun and its daemons may have."""
+    why = "jobs and other programs have all ports that mpirun may listen on there and on the job's other hosts"
+    hint = f"give jobs more of them: network.port_range is {first}-{last}, and an eighth of it is for mpirun, two for each job"
+    return PlacementError("no port is left for mpirun", ((head, why),), hint)
+
+
+def no_own_port(host: str, port: int, who: str, *, per_host: bool) -> PlacementError:
+    """Say that others have the port of the ranks' rendezvous on the job's first host: what --per-host always has, or asks for."""
+    whose, other = ("--per-host", "go without --per-host") if per_host else ("the job", "give another MASTER_PORT")
+    why = f"port {port}, on which the processes of {whose} meet, is in use there by {who or 'another job'}"
+    hint = f"wait for it, begin with another host (-H), or {other}; ss -ltnp 'sport = :{port}' shows who listens"
+    return PlacementError(f"port {port} is not free", ((host, why),), hint)
+
+
+def _would_fit(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots]) -> bool:
+    """Say whether the job would fit if no host had failed; so many slots as nobody knows of are enough."""
+    if any(host.name not in reached and host.slots is None for host in hosts):
+        return True
+    whole = [
+        HostSlots(host.name, reached[host.name].all if host.name in reached else host.slots or 0) for host in hosts
+    ]
+    try:
+        place(wanted, whole)
+    except PlacementError:
+        return False
+    return True
+
+
+def _suffice(wanted: Wanted, found: Sequence[HostSlots]) -> bool:
+    """Say whether a job has a place on some hosts, which may be all that it asks for."""
+    if wanted.hosts is None and (wanted.np is None or wanted.slots_per_host is not None):
+        return False  # every host is needed
+    try:
+        place(replace(wanted, left_out=()), found)
+    except PlacementError:
+        return False
+    return True
+
+
+def _placed_on(wanted: Wanted, found: Sequence[HostSlots]) -> FrozenSet[str]:
+    """Name the hosts that a job would have, all where they do not suffice."""
+    try:
+        return frozenset(share.host for share in place(wanted, found).shares)
+    except PlacementError:
+        return frozenset(entry.host for entry in found)
+
+
+def _is_every(wanted: Wanted) -> bool:
+    return wanted.np is None and wanted.hosts is None

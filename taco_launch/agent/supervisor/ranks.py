@@ -1,0 +1,131 @@
+"""What the supervisor knows of the ranks of an attempt: which have started and ended, how, and their logs."""
+
+import signal
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+from taco_launch import state
+from taco_launch.agent.logs.merge import Merge
+from taco_launch.agent.logs.remote_streams import Keeper
+from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.supervisor.guard_connection import Link, RemoteLink
+from taco_launch.errors import SIGNAL_BASE
+from taco_launch.model.jobs import RankEnd
+from taco_launch.model.launchers import Launcher
+from taco_launch.model.plans import Placement
+
+# Of a thousand ranks that fail together, the events of the first tell enough.
+_MOST_FAILURES = 64
+WRAPPER_KILLED = "was killed, and its wrapper with it"
+
+
+class Ranks:
+    """The ranks of one attempt; none before they have a place."""
+
+    def __init__(self, folder: JobFolder, events: records.Events, max_bytes: int) -> None:
+        """`folder` is that of the attempt; of each log at most `max_bytes` are kept."""
+        self._folder = folder
+        self._events = events
+        self._max_bytes = max_bytes
+        self._merge = Merge(folder.merged, max_bytes)
+        self._keepers: Dict[str, Keeper] = {}
+        self._lost_bytes = 0
+        self._boot = ""
+        self._starter = ""
+        self._launchers: List[Path] = []
+        self.np = 0
+        self.started: Dict[int, str] = {}  # each with its host
+        self.ended: Dict[int, int] = {}  # each with its exit code
+        self.failures: List[RankEnd] = []
+        self.roots: List[List[int]] = []  # those of this host
+
+    def place(self, placement: Placement, here: Link, attempt: int, launcher: Launcher, suspended: str) -> None:
+        """Take their places, and name the streams of the merged log; a launcher has one, or one on each host.
+
+        `suspended` is why the job was, before this.
+        """
+        self.np, self._boot, self._starter = placement.np, here.boot, launcher.starter
+        self._folder.launcher.parent.mkdir(mode=0o700, exist_ok=True)
+        self._merge.begin(attempt, suspended)
+        width = max(len(f"{share.host}/{self.np - 1}") for share in placement.shares)
+        names = [share.host for share in placement.shares for _rank in range(share.ranks)]
+        for rank, host in enumerate(names):
+            self._merge.add(self._folder.rank(rank), f"{host}/{rank}".ljust(width))
+        for host in [here.name] if launcher.is_single else [share.host for share in placement.shares]:
+            stem = self._folder.launcher if host == here.name else self._folder.launcher_on(host)
+            self._launchers.append(stem)
+            self._merge.add(stem, f"{host}/{launcher.name}")
+
+    def keep(self, host: str) -> None:
+        """Keep the logs of another host here."""
+        self._keepers[host] = Keeper(self._folder, self._max_bytes, self._merge.finish, host)
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether none has still to end."""
+        return len(self.ended) >= self.np
+
+    @property
+    def all_well(self) -> bool:
+        """Whether each has ended with 0."""
+        return self.np > 0 and len(self.ended) == self.np and not any(self.ended.values())
+
+    def note(self, link: Link, message: Dict[str, Any], *, blame: bool) -> None:
+        """Take what a guard says of them; it may come twice. With `blame` an exit code other than 0 is a failure."""
+        op = message["op"]
+        if op == "started" and message["rank"] not in self.started:
+            self._note_start(link, message)
+        elif op == "exit" and message["rank"] not in self.ended:
+            self._note_exit(link, message, blame)
+        elif op == "log" and isinstance(link, RemoteLink):
+            rank, offset = self._keepers[link.name].take(message)
+            link.post({"op": "had", "rank": rank, "offset": offset})
+            link.offsets[rank] = offset
+        elif op == "ended":
+            for rank, size in message["sizes"].items():
+                self._keepers[link.name].ends_at(int(rank), size)
+
+    def step(self) -> bool:
+        """Bring the merged log on; False when there was nothing to bring."""
+        return self._merge.step()
+
+    def whole(self, host: str) -> bool:
+        """Say whether the logs of a host are all here, of the ranks that have ended there."""
+        return host not in self._keepers or self._keepers[host].whole()
+
+    def close(self) -> int:
+        """Bring the logs to their end, and give how many bytes were lost on a full disk here."""
+        for stem in (*self._launchers, *map(self._folder.rank, range(self.np))):
+            self._merge.finish(stem)
+        while self._merge.step():
+            pass
+        return self._lost_bytes + self._merge.close() + sum(keeper.close() for keeper in self._keepers.values())
+
+    def _note_start(self, link: Link, message: Dict[str, Any]) -> None:
+        self.started[message["rank"]] = link.name
+        if not isinstance(link, RemoteLink):
+            self.roots += message["roots"]
+        if len(self.started) == self.np:
+            self._events.add(state.RUNNING, "every rank has started", boot=self._boot, roots=self.roots)
+
+    def _note_exit(self, link: Link, message: Dict[str, Any], blame: bool) -> None:
+        rank, code, reason = self._end_of(message)
+        if message.get("orphan") and isinstance(link, RemoteLink):  # on the head that is the launcher, which is told of
+            reason = f"{reason or state.ending(code)}, and {self._starter} was gone there before"
+        self.ended[rank] = code
+        if link.name in self._keepers:
+            self._keepers[link.name].ends_at(rank, message["size"])
+        else:
+            self._merge.finish(self._folder.rank(rank))
+        self._lost_bytes += message.get("lost", 0)
+        if code and blame:
+            self.failures.append(RankEnd(rank, link.name, code, reason))
+            if len(self.failures) <= _MOST_FAILURES:
+                told = f"rank {rank} on {link.name} {reason or state.ending(code)}"
+                self._events.add(state.RANK_FAILED, told, rank=rank, host=link.name, exit_code=code)
+
+    def _end_of(self, message: Dict[str, Any]) -> Tuple[int, int, str]:
+        if message["exit_code"] is None:
+            return message["rank"], SIGNAL_BASE + signal.SIGKILL, WRAPPER_KILLED
+        return message["rank"], message["exit_code"], message["reason"]

@@ -1,0 +1,89 @@
+"""How the supervisor starts a placed job: mpirun on its own host, or what stands for it on each."""
+
+import subprocess
+from typing import Any, List, Mapping, NamedTuple, Optional, Tuple, Union
+
+from taco_launch.agent import program
+from taco_launch.agent.host import processes
+from taco_launch.agent.host.launcher_process import spawn
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.supervisor.guard_connection import RemoteLink
+from taco_launch.agent.supervisor.guard_pool import Guards
+from taco_launch.agent.supervisor.per_host_launch import Failure, HostCommands
+from taco_launch.agent.supervisor.ranks import Ranks
+from taco_launch.launch.env import attempt_env, launch_agent, local_env, mark
+from taco_launch.model.jobs import JobSpec
+from taco_launch.model.launchers import launcher_of
+from taco_launch.model.plans import LaunchPlan, Placement
+
+Launcher = Union["subprocess.Popen[bytes]", HostCommands]
+
+
+class Attempt(NamedTuple):
+    """What is started: the attempt of a job with its mark and number, its place and plan, the port where its ranks meet."""
+
+    spec: JobSpec
+    folder: JobFolder
+    mark: str
+    number: int
+    placement: Placement
+    launch: LaunchPlan
+    port: int
+
+
+def prepare(attempt: Attempt, gang: Guards, ranks: Ranks, umask: int, stall_after: float) -> None:
+    """Have every guard know what its ranks are given; `stall_after` is as in limits.py."""
+    spec = attempt.spec
+    host_env = dict(attempt.launch.host_env)
+    for link in gang.links:
+        ours = local_env(spec, attempt.placement, attempt.port, link.name)
+        shared = {**dict(mark(spec.name, attempt.mark)), **attempt_env(attempt.number), **ours}
+        for name, value in host_env.get(link.name, ()):
+            shared.setdefault(name, value)
+        welcome = {"environment": shared, "log_max_bytes": spec.policy.log_max_bytes, "umask": umask}
+        welcome["processes"] = spec.procs_per_gpu
+        if isinstance(link, RemoteLink):
+            ranks.keep(link.name)
+        else:  # elsewhere the folder is a new one for every attempt
+            welcome["attempt"] = attempt.number
+        link.order("prepare", welcome=welcome, stall_after=stall_after)
+
+
+def start(
+    attempt: Attempt, gang: Guards, ranks: Ranks, caller: Mapping[str, Any]
+) -> Tuple[Launcher, str, List[List[int]]]:
+    """Start a job whose guards know what its ranks are given; `caller` is who submitted it.
+
+    Gives the launcher, what there is to say of it, and its process on this host, (pid, start), where this one started it.
+
+    Raises:
+        HostError: mpirun cannot be run.
+    """
+    spec, launch = attempt.spec, attempt.launch
+    if not launcher_of(spec).is_single:
+        commands = HostCommands(spec, gang, ranks)
+        commands.start(launch, caller, attempt.number)
+        return (
+            commands,
+            f"{spec.launcher} is started on {len(launch.commands)} host{'s' if launch.commands[1:] else ''}",
+            [],
+        )
+    environment = {**caller["environment"], **dict(launch.env)}
+    if gang.remote:
+        environment.update(launch_agent(program.wrapper(attempt.folder, "daemon")))
+    mpirun = spawn(launch.executed, spec.cwd, environment, caller["umask"])
+    entry = processes.identify(mpirun.pid)
+    roots = [] if entry is None else [[entry.pid, entry.start]]
+    for root in roots:
+        gang.here.order("launched", root=root)
+    return mpirun, f"mpirun is process {mpirun.pid}", roots
+
+
+def failed_on(launcher: Optional[Launcher]) -> str:
+    """Name the host whose own launcher failed first, "" where none has, or there is only mpirun's."""
+    return launcher.failed_on if isinstance(launcher, HostCommands) else ""
+
+
+def failure(launcher: Optional[Launcher]) -> Failure:
+    """Say what has failed where ranks have to be ended for that; mpirun ends them itself."""
+    return launcher.failure() if isinstance(launcher, HostCommands) else ("", None)

@@ -1,0 +1,396 @@
+"""`agent run`: the supervisor of one attempt of a job, on the head: places it, starts it, follows it, ends it.
+
+It holds the job's lock for life (handed over by who starts it), so that everybody can tell whether a job has a
+supervisor. Where there is no place it says why, and ends: the scheduler starts the next when there may be one.
+"""
+
+import contextlib
+import importlib
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Union
+
+from taco_launch import state
+from taco_launch.agent import program, scheduler_wakeup
+from taco_launch.agent.host import facts, processes
+from taco_launch.agent.host.launcher_process import IGNORED, drain, wake_on_child
+from taco_launch.agent.logs import segments
+from taco_launch.agent.store import records, recovery
+from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.agent.supervisor import finish, start, teardown
+from taco_launch.agent.supervisor.allocation import Gang
+from taco_launch.agent.supervisor.deadlines import Limits
+from taco_launch.agent.supervisor.guard_connection import Link, RemoteLink
+from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, HEARTBEAT_SECONDS, TICK_MS
+from taco_launch.agent.supervisor.orphans import Orphans
+from taco_launch.agent.supervisor.ranks import WRAPPER_KILLED, Ranks
+from taco_launch.errors import DEADLINE, FAILED, NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError, UnusableError
+from taco_launch.launch import plan
+from taco_launch.launch.env import relevant
+from taco_launch.launch.launchers import open_mpi as mpirun
+from taco_launch.launch.needs import needs
+from taco_launch.model.codec import to_json
+from taco_launch.model.job_facts import JobFacts
+from taco_launch.model.jobs import CleanUp, HostRanks, JobSpec, JobState
+from taco_launch.model.launchers import launcher_of
+from taco_launch.state import Verdict
+
+# So long a launcher may take to end when all ranks have, as mpirun ends its daemons on other hosts.
+_LINGER_SECONDS = 10.0
+# A launcher may hear of a rank's end, and end by the same signal, before the guard has told of that.
+_SAME_MOMENT_SECONDS = 0.3
+
+
+def main(folder: JobFolder, agent: str, guard_process: program.Process, lock: int) -> int:
+    """Supervise an attempt to its end; `guard_process` is this host's guard, started already, `lock` the job's lock."""
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    processes.become_subreaper()
+    supervisor = _Supervisor(folder, agent, guard_process)
+    signal.signal(signal.SIGTERM, supervisor.on_term)
+    supervisor.run()
+    os.close(lock)
+    jobs = Jobs(folder.path.parent.parent)
+    if supervisor.is_over:
+        jobs.unmark(folder.name)
+    scheduler_wakeup.poke(jobs)
+    scheduler_wakeup.ensure(jobs, agent)
+    return 0
+
+
+class _Supervisor:
+    def __init__(self, folder: JobFolder, agent: str, guard_process: program.Process) -> None:
+        events = records.read_events(folder)
+        self._record = state.reduce(events)
+        self._is_new = all(event.kind == state.SUBMITTED for event in events)
+        self._attempt = self._record.attempt + 1
+        self._id = state.mark(self._record.id, self._attempt)
+        self._folder = folder.of_attempt(self._attempt)
+        self._agent = agent
+        self._spec: JobSpec = records.read_spec(folder)
+        self._events = records.Events(folder)
+        limit = self._spec.policy.log_max_bytes
+        self._ranks = Ranks(self._folder, self._events, limit)
+        self._limits = Limits(self._spec.policy, self._ranks, self._events)
+        self._launcher_log = segments.Writer(self._folder.launcher, limit)
+        self._guard_process = guard_process
+        left_out = self._record.left_out
+        self._gang = Gang(folder, agent, self._spec, self._id, self._guard_lives, self._hear_early, left_out)
+        self._orphans = Orphans(guard_process, self._gang)
+        self._launcher: Optional[start.Launcher] = None
+        self._no_place: Optional[Union[PlacementError, UnusableError]] = None
+        self._cut_short: Optional[Verdict] = None
+        self._lost_host = ""
+        self._kill_at: Optional[float] = None
+        self._released = False
+        self._look_at = 0.0
+        self._term = False
+        self._over_at = 0.0
+        self._lingered = False
+
+    def _guard_lives(self) -> bool:
+        return self._guard_process.poll() is None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job needs nobody any more."""
+        return self._spec.policy.ttl is None and records.record(self._folder).state.is_terminal
+
+    def run(self) -> None:
+        """Take the attempt from its folder to its end; whatever goes wrong is its recorded end."""
+        try:
+            self._launch()
+            self._follow()
+        except (PlacementError, UnusableError) as error:
+            if self._waits_after(error):
+                self._no_place = error
+            else:
+                self._cut_short = Verdict(JobState.FAILED, error.exit_code, error.message, error.hint or "")
+        except TacoLaunchError as error:
+            self._cut_short = self._cut_short or Verdict(JobState.FAILED, NO_JOB, error.message, error.hint or "")
+        self._finish()
+
+    def _waits_after(self, error: Union[PlacementError, UnusableError]) -> bool:
+        """Say whether a job without a place goes on waiting: not one that may not, or asks for what there never is."""
+        if self._spec.policy.queue_timeout == 0:
+            return False
+        if isinstance(error, UnusableError):  # hosts that failed may come back; what they lack, they will lack
+            return bool(error.reasons) and not self._is_new
+        return not (self._is_new and error.never)
+
+    def on_term(self, _number: int, _frame: object) -> None:
+        """Note a TERM, which may have come in the middle of anything."""
+        self._term = True
+
+    def _stop(self, by: str, number: int, grace: Optional[float] = None) -> None:
+        """End the job before its time: TERM now, KILL after the grace time. A second call can only shorten it."""
+        if self._cut_short is None or self._cut_short.state is JobState.SUSPENDED:
+            begins = self._cut_short is None
+            self._cut_short = Verdict(JobState.CANCELLED, SIGNAL_BASE + number, f"stopped by {by}")
+            if begins:
+                self._terminate(f"stopped by {by}")
+        if grace is not None and self._kill_at is not None:
+            self._kill_at = min(self._kill_at, time.monotonic() + grace)
+
+    def _hear(self) -> None:
+        """Take a stop that somebody asks for, or that the job is suspended."""
+        request = records.read_json(self._folder.stop)
+        if request is not None:
+            self._stop(request["by"], int(request["signal"]), request.get("grace"))
+        if self._term:
+            self._stop("a TERM to its supervisor", signal.SIGTERM)
+        suspend = None if self._cut_short is not None else records.read_json(self._folder.suspend)
+        if suspend is not None:
+            why = f"suspended by {suspend['by']}"
+            self._cut_short = Verdict(JobState.SUSPENDED, SIGNAL_BASE + signal.SIGTERM, why)
+            self._terminate(why)
+
+    # -- start
+
+    def _hear_early(self) -> None:
+        self._hear()
+        if self._cut_short is not None:
+            raise TacoLaunchError(self._cut_short.reason)  # which ends the start
+
+    def _launch(self) -> None:
+        spec = self._spec
+        caller = records.read_json(self._folder.caller) or {}
+        environment = caller["environment"]
+        asked = (bool(needs(spec)) or spec.container is not None) and launcher_of(spec).is_single
+        known = JobFacts(
+            root=os.geteuid() == 0,
+            environment=relevant(environment),
+            openmpi=facts.openmpi(spec.mpirun, environment) if asked else None,
+        )
+        placement, known = self._gang.assemble(known, self._note)
+        placement = plan.processes(spec, placement)
+        wrapper = program.wrapper(self._folder, plan.wrapper_op(spec))
+        launch = plan.plan(spec, self._id, placement, known, wrapper, str(self._folder.path), self._gang.port)
+        for file in launch.files:
+            Path(file.path).write_text(file.text, encoding="utf-8")
+        shares = tuple(HostRanks(share.host, share.ranks, share.slots, share.choice) for share in placement.shares)
+        self._events.add(
+            state.PLACED,
+            placement.why,
+            np=placement.np,
+            hosts=[share.host for share in placement.shares],
+            line=mpirun.line(launch.tokens),
+            warnings=launch.warnings,
+            mark=self._id,
+            attempt=self._attempt,
+            shares=to_json(shares),
+        )
+        suspended = state.suspension(self._record, self._attempt)
+        self._ranks.place(placement, self._gang.here, self._attempt, launcher_of(spec), suspended)
+        attempt = start.Attempt(spec, self._folder, self._id, self._attempt, placement, launch, self._gang.port)
+        start.prepare(attempt, self._gang, self._ranks, caller["umask"], self._limits.stall_after)
+        self._launcher, told, roots = start.start(attempt, self._gang, self._ranks, caller)
+        self._events.add(state.LAUNCHED, told, boot=self._gang.here.boot, roots=roots, agent=self._agent)
+
+    # -- run
+
+    def _follow(self) -> None:
+        """Serve the job until its launcher has ended."""
+        assert self._launcher is not None
+        assert self._launcher.stdout is not None
+        output = self._launcher.stdout
+        os.set_blocking(output.fileno(), False)
+        wakeup = wake_on_child()
+        more = [output.fileno(), wakeup]
+        begin = time.monotonic()
+        for link in self._gang.remote:
+            link.heard = begin
+        # What an end may need, while the ranks start; later, the agent's file may be gone.
+        importlib.import_module("taco_launch.agent.supervisor.failure_analysis")
+        if self._record.started is not None:  # the time that it may run is that of all its attempts
+            begin -= max(0.0, time.time() - self._record.started)
+        while self._launcher.poll() is None:
+            busy = self._ranks.step()
+            ready = self._gang.pump(self._note, 0 if busy else TICK_MS, more)
+            if not self._guarded():
+                break
+            if output.fileno() in ready and not drain(output, self._launcher_log):
+                more = [wakeup]
+            if wakeup in ready:
+                os.read(wakeup, 4096)
+            self._on_tick(begin)
+        drain(output, self._launcher_log)
+
+    def _guarded(self) -> bool:
+        """Say whether every guard is there, or may come back; where one is not, that ends the job."""
+        for link in self._gang.links:
+            if isinstance(link, RemoteLink):
+                link.lost_after(self._spec.policy.host_loss_timeout, self._gang.looked)
+            if link.gone and self._cut_short is None:
+                self._cut_short = teardown.end_of(link, self._gang.here)
+                self._lost_host = "" if link is self._gang.here else link.name
+        return not any(link.gone for link in self._gang.links)
+
+    def _on_tick(self, begin: float) -> None:
+        now = time.monotonic()
+        self._reap()
+        self._events.flush()
+        self._hear()
+        why = "" if self._cut_short is not None else self._limits.over(now - begin)
+        if why:
+            self._cut_short = Verdict(JobState.FAILED, DEADLINE, why)
+            self._terminate(why)
+        if self._kill_at is None and self._cut_short is None:
+            why, self._cut_short = start.failure(self._launcher)
+            if why:
+                self._terminate(why)
+        if not self._ranks.all_ended:
+            linger = _LINGER_SECONDS if self._gang.remote else 0.0
+            self._over_at = now + max(self._spec.policy.grace, linger)
+        elif now > self._over_at and self._launcher is not None:
+            self._lingered = True
+            self._launcher.kill()
+        if self._kill_at is not None and self._launcher is not None:
+            over = all(rank in self._ranks.ended for rank in self._ranks.started)
+            if (over or now > self._kill_at) and not self._released:
+                self._released = True
+                self._gang.order("release")
+            if now > self._kill_at:
+                self._launcher.kill()
+        self._look_at_folder(now)
+
+    def _look_at_folder(self, now: float) -> None:
+        if now > self._look_at:
+            self._look_at = now + HEARTBEAT_SECONDS
+            if not self._folder.path.is_dir() and self._cut_short is None:
+                why = "somebody removed its folder"
+                self._cut_short = Verdict(JobState.CANCELLED, SIGNAL_BASE + signal.SIGTERM, why)
+                self._terminate(why)
+
+    def _terminate(self, why: str) -> None:
+        if self._launcher is None:
+            return
+        grace = self._spec.policy.grace
+        self._kill_at = time.monotonic() + grace
+        self._events.add(state.STOPPING, f"{why}; ending it by TERM, then KILL after {grace:g} s")
+        self._gang.order("terminate")
+        if not self._ranks.started:
+            self._launcher.terminate()
+
+    def _note(self, link: Link, message: Dict[str, Any]) -> None:
+        """Take what a guard says; it may come twice."""
+        if message["op"] == "gave-up" and self._cut_short is None:
+            reason = message["reason"]
+            if link is not self._gang.here:
+                reason = reason.replace("its guard", f"its guard on {link.name}", 1)
+            self._cut_short = Verdict(JobState.FAILED, FAILED, reason)
+        else:
+            self._limits.note(link.name, message)
+            self._ranks.note(link, message, blame=self._cut_short is None)
+
+    # -- end
+
+    def _finish(self) -> None:
+        """End what is left, bring the logs together, record the end, or why and for what the job waits."""
+        failures = self._failures_so_far()
+        left = self._end_processes()
+        code = -signal.SIGKILL
+        if self._launcher is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = self._launcher.wait(GUARD_SECONDS)
+            assert self._launcher.stdout is not None
+            drain(self._launcher.stdout, self._launcher_log)
+        if self._lingered:
+            code = 0
+        if code >= 0:
+            # What the ranks said last may have come after the launcher's end. Where a signal ended that, it came of it.
+            failures = len(self._ranks.failures)
+        lost = self._ranks.close()
+        notes = (
+            f"{lost} bytes of its logs were lost on a full disk" if lost else "",
+            left,
+            # Open MPI 5.0 does not now and then: openpmix/prrte#1839
+            f"{self._spec.launcher} did not end by itself" if self._lingered else "",
+        )
+        if self._no_place is not None and self._cut_short is None:
+            self._events.add(state.WAITING, state.FOR_SLOTS, hosts=self._no_place.reasons)
+        elif self._cut_short is not None and self._cut_short.state is JobState.SUSPENDED:
+            self._events.add(state.SUSPENDED, "; ".join(filter(None, (self._cut_short.reason, *notes))))
+            self._folder.suspend.unlink(missing_ok=True)
+        else:
+            ranks, here = self._ranks, start.failed_on(self._launcher) or self._gang.here.name
+            how = code, self._cut_short, self._lost_host, here, notes, self._limits.hung
+            end = finish.End(ranks.np, ranks.started, tuple(ranks.failures[:failures]), *how)
+            finish.record(self._folder, self._events, self._spec, end)
+        while not self._events.flush():
+            time.sleep(1)
+
+    def _failures_so_far(self) -> int:
+        """Say how many ranks have failed; where a signal ended the launcher and none has, guards are heard once more.
+
+        Only a rank that was killed with its wrapper counts then: the others end because the launcher has.
+        """
+        ranks = self._ranks
+        if ranks.failures or self._launcher is None or (self._launcher.poll() or 0) >= 0:
+            return len(ranks.failures)
+        until = time.monotonic() + _SAME_MOMENT_SECONDS
+        while not ranks.failures and time.monotonic() < until:
+            self._gang.pump(self._note)
+        return sum(end.reason.startswith(WRAPPER_KILLED) for end in ranks.failures[:1])
+
+    def _end_processes(self) -> str:
+        """Have every guard end all that belongs to the job; do it without them where there is none. Say what is left."""
+        stuck = teardown.end_all(
+            self._gang,
+            self._note,
+            self._orphans.found(),
+            whole=self._ranks.whole,
+            meanwhile=self._meanwhile,
+            begun=self._launcher is not None,
+            timeout=self._spec.policy.host_loss_timeout,
+            how={"leave": self._leaves(), "listener": self._cut_short is None and not self._ranks.all_well},
+        )
+        left = [self._left_here()]
+        remote = self._gang.remote
+        left += [recovery.left(link.answers["ended"], link.name) for link in remote if "ended" in link.answers]
+        left += self._clear([link for link in remote if "ended" not in link.answers])
+        left += [f"the logs of {name} are not all here" for name in stuck]
+        if self._cut_short is None and not self._ranks.all_well:
+            left += [self._listener(link) for link in self._gang.links]
+        clear = self._ranks.np == 0 or self._spec.policy.clean_up is CleanUp.ALL
+        unsaved = [link for link in remote if link in self._gang.remote and not self._ranks.whole(link.name)]
+        self._gang.dismiss(unsaved, self._note, remove=False)
+        self._gang.dismiss(self._gang.remote, self._note, remove=clear)
+        return "; ".join(filter(None, left))
+
+    def _listener(self, link: Link) -> str:
+        """Say who has the port where the ranks meet, now that none of them is left; "" on other hosts than the first."""
+        who = link.answers.get("ended", {}).get("listener")
+        return f"port {self._gang.port} of {link.name}, where its ranks meet, is in use by {who}" if who else ""
+
+    def _leaves(self) -> bool:
+        """Say whether what the ranks have left running stays: where that is asked, and all of them ended well."""
+        ended = self._launcher is not None and self._launcher.poll() == 0 and self._cut_short is None
+        return ended and self._ranks.all_well and self._spec.policy.clean_up is CleanUp.NONE
+
+    def _left_here(self) -> str:
+        if "ended" in self._gang.here.answers:
+            return recovery.left(self._gang.here.answers["ended"])
+        self._guard_process.kill()
+        known = [(int(pid), int(start)) for pid, start in (*self._orphans.found(), *self._ranks.roots)]
+        left = processes.end(self._id, known)
+        return recovery.left({"left": [entry.pid for entry in left.found], "unknown": left.unknown})
+
+    def _clear(self, links: Sequence[RemoteLink]) -> List[str]:
+        """End the job on hosts whose guards are gone, as far as they can be reached."""
+        if not links or self._launcher is None:
+            return []
+        if self._cut_short is None:
+            self._cut_short = teardown.end_of(links[0], self._gang.here)
+            self._lost_host = links[0].name
+        return teardown.clear(links, self._agent, self._folder, self._id)
+
+    def _meanwhile(self) -> None:
+        self._reap()
+        self._ranks.step()
+
+    def _reap(self) -> None:
+        self._orphans.reap(None if self._launcher is None else self._launcher.pid)

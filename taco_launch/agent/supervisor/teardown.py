@@ -1,0 +1,77 @@
+"""The end of a gang: every guard ends what is the job's, and what it has of the logs comes over."""
+
+import time
+from typing import Callable, Dict, List, Mapping, Sequence, Tuple
+
+from taco_launch.agent.store import recovery
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.supervisor.guard_connection import KILLED, Link, RemoteLink
+from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, Guards, Note
+from taco_launch.errors import FAILED
+from taco_launch.model.jobs import JobState
+from taco_launch.state import Verdict
+
+# So long a guard has to hear that a job is over which has never begun; seconds.
+_A_MOMENT = 3.0
+# A host that was silent before has so long to answer once more: whoever waits for the job has waited for long already.
+_SILENT_SECONDS = 8.0
+
+
+def end_all(
+    gang: Guards,
+    note: Note,
+    orphans: List[List[int]],
+    *,
+    whole: Callable[[str], bool],
+    meanwhile: Callable[[], None],
+    begun: bool,
+    timeout: float,
+    how: Mapping[str, bool],
+) -> List[str]:
+    """Have every guard end the job; wait until each has said so, is given up, or is gone.
+
+    `orphans` (pid, start) are processes of this host that the job has left to us. `whole(host)` says whether all logs of
+    a host are here; a host is given up when it was silent for `timeout` seconds, or its logs came no further for as
+    long. Where no rank was started (`begun` is false) nobody is waited for longer than a moment. `how` are words of
+    the order: with `leave` what still runs is left alone, with `listener` it is looked up who has the ranks' port. Gives the hosts that have ended the job but whose logs are not all here.
+    """
+    for link in gang.links:
+        # Where one is gone already, its last words are read all the same.
+        link.order("end", roots=orphans if link is gang.here else [], **how)
+    begin = time.monotonic()
+    further: Dict[str, Tuple[object, float]] = {}
+    stuck: List[str] = []
+
+    def over(link: Link) -> bool:
+        late = (link is gang.here or not begun) and time.monotonic() - begin > (GUARD_SECONDS if begun else _A_MOMENT)
+        return bool(link.gone) or late or link.name in stuck or ("ended" in link.answers and whole(link.name))
+
+    while not all(over(link) for link in gang.links):
+        gang.pump(note)
+        for remote in gang.remote:
+            remote.lost_after(timeout, gang.looked)
+            now = time.monotonic()
+            have = ("ended" in remote.answers, sum(remote.offsets.values()))
+            before, since = further.get(remote.name, (None, now))
+            further[remote.name] = (have, since if have == before else now)
+            if not over(remote) and now - further[remote.name][1] > timeout:
+                stuck.append(remote.name)
+        meanwhile()
+    return [link.name for link in gang.links if link.name in stuck and "ended" in link.answers]
+
+
+def clear(links: Sequence[RemoteLink], agent: str, folder: JobFolder, mark: str) -> List[str]:
+    """End an attempt on hosts whose guards are gone; say what is left there, and what could not be reached."""
+    killed = [link.name for link in links if link.gone == KILLED]
+    silent = [link.name for link in links if link.gone != KILLED]
+    words = recovery.clear(killed, agent, folder, mark)
+    return words + recovery.clear(silent, agent, folder, mark, _SILENT_SECONDS)
+
+
+def end_of(link: Link, here: Link) -> Verdict:
+    """Say how a job ends whose guard is gone."""
+    if link is here:
+        return Verdict(JobState.FAILED, FAILED, link.gone)
+    if link.gone == KILLED:
+        return Verdict(JobState.FAILED, FAILED, f"its guard on {link.name} was killed")
+    return Verdict(JobState.LOST, FAILED, f"host {link.name} lost: {link.gone}")

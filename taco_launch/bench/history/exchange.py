@@ -1,0 +1,272 @@
+"""Ladders and their runs as JSON, CSV and Parquet, and back from the first two.
+
+JSON is `{"format", "version", "circumstances", "ladders"}`: each ladder holds its runs, each run its readings and the
+place of its circumstances in the list of those. CSV and Parquet have a row per reading, one for a run without any and
+one for a ladder without runs; hosts and circumstances are JSON lists there, and what is not there is empty.
+"""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any, NamedTuple, TypeVar
+
+from taco_launch.bench.history.history import Ladder, LadderKind
+from taco_launch.bench.runs import Cell, Circumstances, Metric, Reading, Run
+from taco_launch.errors import TacoLaunchError
+
+_FORMAT, _VERSION = "taco-launch history", 1
+_RUN = ("repeat", "warm_up", "job", "started", "seconds", "gpu", "why", "log")
+_OF_LADDER = (
+    "ladder",
+    "matrix",
+    "kind",
+    "digest",
+    "seed",
+    "cluster",
+    "ladder_started",
+    "ladder_ended",
+    "outcome",
+    "accepted",
+)
+_OF_RUN = ("position", "workload", "variant", "ranks", *_RUN, "hosts")
+_OF_READING = ("metric", "unit", "higher_is_better", "value")
+COLUMNS = (*_OF_LADDER, *_OF_RUN, *_OF_READING, "circumstances")
+# What is not named here is text.
+_TYPES = {
+    **dict.fromkeys(("seed", "position", "ranks", "repeat"), "int64"),
+    **dict.fromkeys(("ladder_started", "ladder_ended", "started", "seconds", "value"), "float64"),
+    **dict.fromkeys(("accepted", "warm_up", "higher_is_better"), "bool"),
+    **dict.fromkeys(("hosts", "circumstances"), "json"),
+}
+_FACT = 3  # host, what, value
+T = TypeVar("T")
+_PARQUET_ROWS = 50_000
+
+
+class Entry(NamedTuple):
+    """A ladder and its runs, as (position, run)."""
+
+    ladder: Ladder
+    runs: tuple[tuple[int, Run], ...]
+
+
+def write_json(entries: Iterable[Entry], file: IO[str]) -> None:
+    """Write ladders as JSON."""
+    places: dict[Circumstances, int] = {}
+    ladders = []
+    for entry in entries:
+        runs = []
+        for position, run in entry.runs:
+            place = places.setdefault(run.circumstances, len(places))
+            readings = [{**asdict(reading.metric), "value": reading.value} for reading in run.readings]
+            told = {"position": position, **asdict(run.cell), **{name: getattr(run, name) for name in _RUN}}
+            runs.append({**told, "hosts": run.hosts, "readings": readings, "circumstances": place})
+        ladders.append({**asdict(entry.ladder), "kind": entry.ladder.kind.value, "runs": runs})
+    facts = [one.facts for one in places]
+    json.dump({"format": _FORMAT, "version": _VERSION, "circumstances": facts, "ladders": ladders}, file, indent=1)
+    file.write("\n")
+
+
+def write_csv(entries: Iterable[Entry], file: IO[str]) -> None:
+    """Write ladders as CSV; the file has been opened with newline="".
+
+    A text that a spreadsheet would take for a formula stands behind an apostrophe (OWASP, CSV Injection), as does one
+    that begins with an apostrophe, so that `read` returns what was there.
+    """
+    # All texts in quotes: with minimal quoting one that holds a bare carriage return stands without.
+    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    writer.writeheader()
+    for row in _flat(entries):
+        writer.writerow({name: f"'{value}" if _taken_for_formula(value) else value for name, value in row.items()})
+
+
+def _taken_for_formula(value: object) -> bool:
+    return isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "'"))
+
+
+def write_parquet(entries: Iterable[Entry], file: IO[bytes]) -> None:
+    """Write ladders as Parquet.
+
+    Raises:
+        TacoLaunchError: pyarrow is not there.
+    """
+    try:
+        import pyarrow as pa  # noqa: PLC0415 - an extra
+        from pyarrow import parquet  # noqa: PLC0415
+    except ImportError as error:
+        raise TacoLaunchError(f"Parquet needs pyarrow: {error}", hint="pip install 'taco-launch[parquet]'") from None
+    types = {"int64": pa.int64(), "float64": pa.float64(), "bool": pa.bool_()}
+    schema = pa.schema([(name, types.get(_TYPES.get(name, ""), pa.string())) for name in COLUMNS])
+    with parquet.ParquetWriter(file, schema) as writer:
+        waiting: list[dict[str, Any]] = []
+        for row in _flat(entries):
+            waiting.append(row)
+            if len(waiting) == _PARQUET_ROWS:
+                writer.write_table(pa.Table.from_pylist(waiting, schema))
+                waiting = []
+        writer.write_table(pa.Table.from_pylist(waiting, schema))
+
+
+def read(path: Path) -> tuple[Entry, ...]:
+    """Read what `write_json` or `write_csv` wrote; the content says which.
+
+    Raises:
+        TacoLaunchError: it cannot be read, or is none; says where and what is wrong.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise TacoLaunchError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise TacoLaunchError(f"{path}: is no export of a history: not UTF-8 at byte {error.start}") from None
+    try:
+        return _entries(json.loads(text) if text.lstrip().startswith("{") else _from_csv(text))
+    except (ValueError, RecursionError, csv.Error) as error:
+        raise TacoLaunchError(
+            f"{path}: is no export of a history, or a damaged one: {error}",
+            hint="a benchmark's log is read with --workload: horovod, tf_cnn, nccl-tests",
+        ) from None
+
+
+def _flat(entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
+    for ladder, runs in entries:
+        head = {"ladder": ladder.id, "ladder_started": ladder.started, "ladder_ended": ladder.ended}
+        head |= {name: getattr(ladder, name) for name in ("matrix", "digest", "seed", "cluster", "outcome", "accepted")}
+        head["kind"] = ladder.kind.value
+        if not runs:
+            yield head
+        for position, run in runs:
+            told = {**head, "position": position, **asdict(run.cell), **{name: getattr(run, name) for name in _RUN}}
+            told["hosts"] = json.dumps(run.hosts)
+            told["circumstances"] = json.dumps(run.circumstances.facts)
+            for reading in run.readings:
+                metric = reading.metric
+                better = {"higher_is_better": metric.higher_is_better}
+                yield {**told, "metric": metric.name, "unit": metric.unit, **better, "value": reading.value}
+            if not run.readings:
+                yield told
+
+
+def _from_csv(text: str) -> dict[str, Any]:
+    """Give the rows as the document that `write_json` makes, but for the circumstances, which stand in each run."""
+    csv.field_size_limit(1 << 30)  # the facts of hundreds of hosts
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+    if missing:
+        raise ValueError(f"no column {missing[0]}")
+    ladders: dict[str, dict[str, Any]] = {}
+    runs: dict[tuple[str, int], dict[str, Any]] = {}
+    for row in reader:
+        at = f"line {reader.line_num}"
+        if None in row or None in row.values():
+            raise ValueError(f"{at}: {len(COLUMNS)} columns are needed")
+        values = {name: _parsed(row[name], _TYPES.get(name, ""), f"{at}: {name}") for name in COLUMNS}
+        named = {"id": values["ladder"], "started": values["ladder_started"], "ended": values["ladder_ended"]}
+        ladder = ladders.setdefault(values["ladder"], {**values, **named, "runs": []})
+        if values["position"] is None:
+            continue
+        run = runs.get((values["ladder"], values["position"]))
+        if run is None:
+            run = {**values, "readings": []}
+            runs[values["ladder"], values["position"]] = run
+            ladder["runs"].append(run)
+        if values["value"] is not None:
+            run["readings"].append({**values, "name": values["metric"]})
+    return {"format": _FORMAT, "version": _VERSION, "circumstances": [], "ladders": list(ladders.values())}
+
+
+def _parsed(text: str, kind: str, where: str) -> Any:
+    try:
+        if kind == "json":
+            return json.loads(text) if text else None
+        if kind == "bool":
+            return {"True": True, "False": False, "": None}[text]
+        if kind:
+            number = int if kind == "int64" else float
+            return number(text) if text else None
+    except (ValueError, KeyError):
+        raise ValueError(f"{where}: {text[:40]!r} is none") from None
+    return text[1:] if text.startswith("'") and _taken_for_formula(text[1:]) else text
+
+
+def _entries(data: Any) -> tuple[Entry, ...]:
+    if (data.get("format"), data.get("version")) != (_FORMAT, _VERSION):
+        raise ValueError(f'"format" and "version" are not "{_FORMAT}" and {_VERSION}')
+    places = enumerate(_of(data, "circumstances", list, "document"))
+    facts = [_circumstances(one, f"circumstances[{place}]") for place, one in places]
+    ladders = enumerate(_of(data, "ladders", list, "document"))
+    return tuple(_entry(ladder, facts, f"ladders[{place}]") for place, ladder in ladders)
+
+
+def _entry(data: Any, facts: Sequence[Circumstances], where: str) -> Entry:
+    ladder = Ladder(
+        id=_of(data, "id", str, where),
+        matrix=_of(data, "matrix", str, where),
+        kind=LadderKind(_of(data, "kind", str, where)),
+        digest=_of(data, "digest", str, where),
+        seed=_of(data, "seed", int, where),
+        cluster=_of(data, "cluster", str, where),
+        started=_of(data, "started", float, where),
+        ended=None if data.get("ended") is None else _of(data, "ended", float, where),
+        outcome=_of(data, "outcome", str, where),
+        accepted=_of(data, "accepted", bool, where),
+    )
+    runs = [_run(run, facts, f"{where}.runs[{place}]") for place, run in enumerate(_of(data, "runs", list, where))]
+    if len({position for position, _ in runs}) < len(runs):
+        raise ValueError(f"{where}: a position is there twice")
+    return Entry(ladder, tuple(runs))
+
+
+def _run(data: Any, facts: Sequence[Circumstances], where: str) -> tuple[int, Run]:
+    readings = []
+    for place, reading in enumerate(_of(data, "readings", list, where)):
+        at = f"{where}.readings[{place}]"
+        value = _of(reading, "value", float, at)
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{at}.value: {value} is no reading")
+        metric = Metric(
+            _of(reading, "name", str, at), _of(reading, "unit", str, at), _of(reading, "higher_is_better", bool, at)
+        )
+        readings.append(Reading(metric, value))
+    on = data.get("circumstances")
+    if isinstance(on, int) and not 0 <= on < len(facts):
+        raise ValueError(f"{where}.circumstances: there is no {on}")
+    hosts = _of(data, "hosts", list, where)
+    if not all(isinstance(host, str) for host in hosts):
+        raise ValueError(f"{where}.hosts: names are needed")
+    run = Run(
+        cell=Cell(_of(data, "workload", str, where), _of(data, "variant", str, where), _of(data, "ranks", int, where)),
+        repeat=_of(data, "repeat", int, where),
+        warm_up=_of(data, "warm_up", bool, where),
+        job=_of(data, "job", str, where),
+        started=_of(data, "started", float, where),
+        seconds=_of(data, "seconds", float, where),
+        hosts=tuple(hosts),
+        gpu=_of(data, "gpu", str, where),
+        readings=tuple(readings),
+        why=_of(data, "why", str, where),
+        log=_of(data, "log", str, where),
+        circumstances=facts[on] if isinstance(on, int) else _circumstances(on, where),
+    )
+    return _of(data, "position", int, where), run
+
+
+def _circumstances(data: Any, where: str) -> Circumstances:
+    is_list = isinstance(data, list) and all(isinstance(fact, list) and len(fact) == _FACT for fact in data)
+    if not is_list or not all(isinstance(word, str) for fact in data for word in fact):
+        raise ValueError(f"{where}.circumstances: a list of [host, what, value] is needed")
+    return Circumstances(tuple((host, what, value) for host, what, value in data))
+
+
+def _of(data: Any, name: str, kind: type[T], where: str) -> T:
+    """Give the value of a key, which has to be of a kind; a whole number is a float too."""
+    value = data.get(name) if isinstance(data, dict) else None
+    if kind is float and type(value) is int:
+        value = float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ValueError(f"{where}.{name}: {value!r:.40} is no {kind.__name__}")
+    return value

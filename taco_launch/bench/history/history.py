@@ -1,0 +1,291 @@
+"""The history: every ladder, run, reading and verdict, in one SQLite file that several programs use at once."""
+
+import contextlib
+import enum
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from taco_launch.agent.store.folders import state_folder
+from taco_launch.bench.history import run_rows
+from taco_launch.bench.history.database import BUSY_SECONDS, connect, told
+from taco_launch.bench.history.migrations import transaction
+from taco_launch.bench.history.series import Asked, Point, series
+from taco_launch.bench.runs import Cell, Key, Run
+from taco_launch.errors import TacoLaunchError
+from taco_launch.frozen import dataclass
+
+if TYPE_CHECKING:
+    from taco_launch.bench.stats.judge import Verdict
+
+
+class LadderKind(enum.Enum):
+    """What a ladder was made by: `bench ladder`, `bench run`, `nightly run`, or somebody else's log."""
+
+    LADDER = "ladder"
+    RUN = "run"
+    NIGHT = "night"
+    IMPORT = "import"
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """One measuring of a matrix.
+
+    `matrix` is its name. `digest` is that of the matrix's text, the command line's own options, and the cluster: what a
+    broken ladder is found again by. `seed` (at most 63 bits) is that of its order. Times are seconds since the epoch,
+    `ended` None while it runs or where it broke off. `outcome` is in its flow's words, "" until it has ended. What an
+    `accepted` one measured counts in the baselines of later nights.
+    """
+
+    id: str
+    matrix: str
+    kind: LadderKind
+    digest: str
+    seed: int
+    cluster: str
+    started: float
+    ended: float | None = None
+    outcome: str = ""
+    accepted: bool = False
+
+
+def default_path(environ: Mapping[str, str]) -> Path:
+    """Give where the history lies unless --db says otherwise: in the controller's state folder."""
+    return state_folder(environ, os.geteuid()) / "history.db"
+
+
+@contextlib.contextmanager
+def open_history(path: Path, *, create: bool = True, busy: float = BUSY_SECONDS) -> Iterator["History"]:
+    """Open a history for as long as the block lasts; see `database.connect`.
+
+    Raises:
+        TacoLaunchError: there is none, it is none, or it cannot be read or written; in the block: the same, and
+            nothing of what was being written is there then.
+    """
+    connection = connect(path, create=create, busy=busy)
+    try:
+        with told(path):
+            yield History(path, connection)
+    finally:
+        connection.close()
+
+
+class History:
+    """An open history; what is added is on the disk when the method returns."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        """Use what `open_history` has opened."""
+        self.path = path
+        self._db = connection
+
+    def begin(self, ladder: Ladder) -> None:
+        """Add a ladder.
+
+        Raises:
+            TacoLaunchError: its id is taken.
+        """
+        with transaction(self._db):
+            if self.ladder(ladder.id) is not None:
+                raise TacoLaunchError(f"{self.path}: there is a ladder {ladder.id} already")
+            self._insert(ladder)
+
+    def end(self, ladder_id: str, outcome: str) -> None:
+        """Say how a ladder ended: now."""
+        with transaction(self._db):
+            self._db.execute("UPDATE ladder SET ended = ?, outcome = ? WHERE id = ?", (time.time(), outcome, ladder_id))
+
+    def resumable(self, digest: str) -> Ladder | None:
+        """Give the newest ladder of a digest that has not ended: it broke off, or runs in another program."""
+        return self._one(
+            "SELECT * FROM ladder WHERE digest = ? AND ended IS NULL ORDER BY started DESC LIMIT 1", (digest,)
+        )
+
+    def ladder(self, ladder_id: str) -> Ladder | None:
+        """Give one ladder."""
+        return self._one("SELECT * FROM ladder WHERE id = ?", (ladder_id,))
+
+    def ladders(
+        self, kind: LadderKind | None = None, matrix: str | None = None, limit: int | None = None
+    ) -> tuple[Ladder, ...]:
+        """Give the ladders, of a kind or a matrix only where they are given, the newest first, at most `limit`."""
+        found = self._db.execute(
+            "SELECT * FROM ladder WHERE (?1 IS NULL OR kind = ?1) AND (?2 IS NULL OR matrix = ?2)"
+            " ORDER BY started DESC, id LIMIT ?3",
+            (kind.value if kind else None, matrix, -1 if limit is None else limit),
+        )
+        return tuple(map(_ladder, found))
+
+    def add(self, ladder_id: str, position: int, run: Run) -> None:
+        """Add a run in its ladder's order, in a transaction of its own: it is there whole, or not at all.
+
+        Raises:
+            TacoLaunchError: the place is taken.
+        """
+        with transaction(self._db):
+            self._add(ladder_id, position, run)
+
+    def merge(self, ladder: Ladder, runs: Sequence[tuple[int, Run]]) -> int:
+        """Add a ladder of another history, or what of it is not here yet; give how many runs were new.
+
+        One that was not over there when it came here is brought up to date; whether it counts in baselines is
+        decided here.
+
+        Raises:
+            TacoLaunchError: it, or a run of it, is here and is another; nothing of it is added then.
+        """
+        with transaction(self._db):
+            here = self.ladder(ladder.id)
+            if here is None:
+                self._insert(ladder)
+            elif replace(here, ended=None, outcome="", accepted=False) != replace(
+                ladder, ended=None, outcome="", accepted=False
+            ):
+                raise TacoLaunchError(f"{self.path}: there is a ladder {ladder.id} already, and it is another one")
+            elif here.ended is None and ladder.ended is not None:
+                self._db.execute(
+                    "UPDATE ladder SET ended = ?, outcome = ? WHERE id = ?", (ladder.ended, ladder.outcome, ladder.id)
+                )
+            known = dict(self.runs(ladder.id))
+            for position, run in runs:
+                if position not in known:
+                    self._add(ladder.id, position, run)
+                elif known[position] != run:
+                    raise TacoLaunchError(f"{self.path}: run {position} of ladder {ladder.id} is another one here")
+        return len({position for position, _ in runs} - known.keys())
+
+    def runs(self, ladder_id: str) -> tuple[tuple[int, Run], ...]:
+        """Give the runs of a ladder as (position, run), in that order."""
+        return run_rows.runs(self._db, ladder_id)
+
+    def series(self, asked: Asked) -> tuple[Point, ...]:
+        """Give what cells measured over time, cell by cell, the oldest first."""
+        return series(self._db, asked)
+
+    def accept(self, ladder_id: str) -> None:
+        """Have what a ladder measured count in the baselines of later nights."""
+        with transaction(self._db):
+            self._db.execute("UPDATE ladder SET accepted = 1 WHERE id = ?", (ladder_id,))
+
+    def reset(self, before: float, matrix: str, cluster: str) -> None:
+        """Have nights of a matrix that started before `before` count in no baseline any more; they are kept."""
+        with transaction(self._db):
+            self._db.execute(
+                "UPDATE ladder SET accepted = 0 WHERE matrix = ? AND cluster = ? AND started < ?",
+                (matrix, cluster, before),
+            )
+
+    def baseline(self, matrix: str, cluster: str) -> tuple[Ladder, ...]:
+        """Give the nights of a matrix on a cluster that count in baselines, the newest first."""
+        found = self._db.execute(
+            "SELECT * FROM baseline WHERE matrix = ? AND cluster = ? ORDER BY started DESC, id DESC", (matrix, cluster)
+        )
+        return tuple(map(_ladder, found))
+
+    def nights(
+        self, key: Key, last: int, before: float, matrix: str | None = None, cluster: str | None = None
+    ) -> tuple[tuple[float, ...], ...]:
+        """Give what the last accepted nights measured of a key: the counted values of each night, the oldest first.
+
+        They started before `before`. The order of a key's hosts is all one.
+        Workloads and variants are names within a matrix: `matrix` and `cluster` leave out nights of any other.
+        """
+        found: dict[str, list[float]] = {}
+        for night, value in self._db.execute(
+            """WITH counted AS (
+                SELECT run.ladder, run.position, value FROM run JOIN reading ON reading.run = run.id
+                WHERE cell = (SELECT id FROM cell WHERE (workload, variant, ranks, hosts, gpu) = (?, ?, ?, ?, ?))
+                AND NOT warm_up AND metric IN (SELECT id FROM metric WHERE name = ?)),
+            night AS (
+                SELECT id, started FROM baseline WHERE started < ?
+                AND (? IS NULL OR matrix = ?) AND (? IS NULL OR cluster = ?)
+                AND EXISTS (SELECT 1 FROM counted WHERE counted.ladder = baseline.id)
+                ORDER BY started DESC, id DESC LIMIT ?)
+            SELECT night.id, value FROM night CROSS JOIN counted ON counted.ladder = night.id
+            ORDER BY night.started, night.id, position""",
+            (
+                *(key.workload, key.variant, key.ranks, run_rows.text(sorted(key.hosts)), key.gpu, key.metric),
+                *(before, matrix, matrix, cluster, cluster, last),
+            ),
+        ):
+            found.setdefault(night, []).append(value)
+        return tuple(map(tuple, found.values()))
+
+    def last_green(self, matrix: str, cluster: str) -> Ladder | None:
+        """Give the newest night of a matrix on a cluster that counts in baselines."""
+        return next(iter(self.baseline(matrix, cluster)), None)
+
+    def keep_verdicts(self, ladder_id: str, verdicts: "Sequence[Verdict]") -> None:
+        """Keep what was judged of a night, in place of what was before."""
+        with transaction(self._db):
+            self._db.execute("DELETE FROM verdict WHERE ladder = ?", (ladder_id,))
+            for place, verdict in enumerate(verdicts):
+                key, change = verdict.key, verdict.change
+                cell = run_rows.cell(self._db, Cell(key.workload, key.variant, key.ranks), key.hosts, key.gpu)
+                at = (ladder_id, place, cell, run_rows.text(key.hosts))
+                interval = (None, None, None) if change is None else (change.value, change.low, change.high)
+                self._db.execute(
+                    "INSERT INTO verdict (ladder, place, cell, key_hosts, metric, kind, change, low, high, p, why)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*at, key.metric, verdict.kind.value, *interval, verdict.p, verdict.why),
+                )
+
+    def verdicts(self, ladder_id: str) -> "tuple[Verdict, ...]":
+        """Give what was judged of a night, as it was kept."""
+        found = self._db.execute(
+            "SELECT * FROM verdict JOIN cell ON cell.id = cell WHERE ladder = ? ORDER BY place", (ladder_id,)
+        ).fetchall()
+        return tuple(map(_verdict, found))
+
+    def _one(self, query: str, values: Sequence[Any]) -> Ladder | None:
+        row = self._db.execute(query, values).fetchone()
+        return None if row is None else _ladder(row)
+
+    def _insert(self, ladder: Ladder) -> None:
+        what = (ladder.id, ladder.matrix, ladder.kind.value, ladder.digest, ladder.seed, ladder.cluster)
+        self._db.execute(
+            "INSERT INTO ladder (id, matrix, kind, digest, seed, cluster, started, ended, outcome, accepted)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*what, ladder.started, ladder.ended, ladder.outcome, ladder.accepted),
+        )
+
+    def _add(self, ladder_id: str, position: int, run: Run) -> None:
+        try:
+            run_rows.add(self._db, ladder_id, position, run)
+        except sqlite3.IntegrityError as error:
+            why = f"run {position} of ladder {ladder_id} cannot be added: {error}"
+            raise TacoLaunchError(f"{self.path}: {why}") from None
+
+
+def _ladder(row: Mapping[str, Any]) -> Ladder:
+    return Ladder(
+        id=row["id"],
+        matrix=row["matrix"],
+        kind=LadderKind(row["kind"]),
+        digest=row["digest"],
+        seed=row["seed"],
+        cluster=row["cluster"],
+        started=row["started"],
+        ended=row["ended"],
+        outcome=row["outcome"],
+        accepted=bool(row["accepted"]),
+    )
+
+
+def _verdict(row: Mapping[str, Any]) -> "Verdict":
+    from taco_launch.bench.stats.estimates import Interval  # noqa: PLC0415 - these need SciPy, which is an extra
+    from taco_launch.bench.stats.judge import Verdict, VerdictKind  # noqa: PLC0415
+
+    hosts = tuple(json.loads(row["key_hosts"]))
+    return Verdict(
+        key=Key(hosts, row["gpu"], row["workload"], row["variant"], row["ranks"], row["metric"]),
+        kind=VerdictKind(row["kind"]),
+        change=None if row["change"] is None else Interval(row["change"], row["low"], row["high"]),
+        p=row["p"],
+        why=row["why"],
+    )

@@ -1,0 +1,1 @@
+"""Logs of benchmarks: which lines say something, and what each comes to."""

@@ -1,0 +1,258 @@
+r"""Reads the log of a program of nccl-tests (all_reduce_perf, ...): the bus bandwidth of each size, and their average.
+
+What the lines look like is set by src/common.cu and, since 2.17, src/util.cu of github.com/NVIDIA/nccl-tests:
+
+- `# nThread 1 nGpus 1 minBytes ...` and `#  Rank  0 Group  0 Pid  1 on HOST device  0 [0x07] MODEL` for each GPU (the
+  oldest without Group and Pid);
+- a line that names the columns: `size count type redop root`, then for out-of-place and again for in-place `time algbw
+  busbw` and `#wrong` (older: `error` or `res`, which count no wrong values; `redop` may be empty in a row, `root` came
+  later, more columns with -I, and a time of day at the end);
+- a row for each size, bandwidths in GB/s with two digits after the point, one from 1000 on, none from 10000 on;
+- `# Out of bounds values : 0 OK` and `# Avg bus bandwidth    : 150.209`: the mean of all rows, both halves (the oldest
+  without #).
+
+Only rank 0 prints. A program that was built without MPI=1 knows nothing of the others: under mpirun each process
+measures itself and prints all this.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from taco_launch.bench.logs.lines import RefusedError, shown, untagged, without_escapes
+from taco_launch.bench.logs.parse import NoSample
+from taco_launch.bench.runs import Metric, Reading
+
+_UNIT = "GB/s"
+_AVERAGE = Metric("busbw average", _UNIT)
+# With two digits after the point a smaller one is rounded by more than 5 %.
+_LEAST = 0.10
+_THREADS_DIFFER = 0.05  # with several threads the average is of each one's own clock
+_BUILD = "build it anew with MPI: make clean, make MPI=1 MPI_HOME=FOLDER"
+
+_NUMBER = r"(?:\d{1,15}(?:\.\d{1,2})?|\d\.?\d?e[+-]\d\d)"
+_SETTINGS = re.compile(r"(?:# )?nThread (\d{1,4}) nGpus (\d{1,4}) minBytes \d+ maxBytes \d+ .*", re.ASCII)
+_RANK = re.compile(
+    r"#\s*Rank\s+(\d{1,7})\s+(?:Group\s+\d+\s+)?(?:Pid\s+\d+\s+)?on\s+\S+\s+device\s+\d+\s+\[[\w:]+\]\s.*", re.ASCII
+)
+_COLUMNS = re.compile(r"#\s+(?:size|bytes)\s+(?:count|N)\s+type\s.*", re.ASCII)
+_ROW = re.compile(r"(\d{1,18})\s+\d{1,18}\s+[a-z].*", re.ASCII)
+_BOUNDS = re.compile(r"(?:# ?)?Out of bounds values\s*: (\d+) (OK|FAILED)", re.ASCII)
+_MEAN = re.compile(
+    r"(?:# ?)?Avg bus bandwidth\s*: (\d{1,9}(?:\.\d{1,12})?|\d(?:\.\d{1,6})?e[+-]\d\d)(?: (OK|FAILED))?", re.ASCII
+)
+_WORDS = re.compile(r"nThread |Rank +\d|\bbusbw\b|Out of bounds|Avg bus bandwidth|\d\s+\d+\s+[a-z]")
+# What is none of the above and speaks of a result all the same is cut, or mixed with another line.
+_OF_RESULTS = re.compile(r"Out of bounds val|Avg bus band|^#.*\bbusbw\b|^#? ?nThread \d|^#\s*Rank +\d")
+
+
+@dataclass
+class _Table:
+    """One run of the program, as far as the log shows it; `per_process` is its threads times its GPUs."""
+
+    threads: int
+    per_process: int
+    ranks: set[int] = field(default_factory=set)
+    names: tuple[str, ...] = ()
+    halves: dict[int, tuple[str, str]] = field(default_factory=dict)
+    average: str = ""
+
+
+# Bytes of each type: test_typenames of common.cu, by what ncclDataType_t says of them.
+_WIDTHS = {
+    **dict.fromkeys(("int8", "uint8", "char", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "uint32", "int", "float"), 4),
+    **dict.fromkeys(("int64", "uint64", "double"), 8),
+}
+
+
+def speaks(text: str) -> bool:
+    """Say whether a log holds the line with which these programs begin."""
+    return any(_SETTINGS.fullmatch(untagged(line.strip())[0]) for line in text.split("\n") if "nThread " in line)
+
+
+def read(text: str, ranks: int | None = None) -> tuple[Reading, ...] | NoSample:
+    """Read a whole log, in time linear to its length; never raises, whatever stands in it.
+
+    Gives the average first, then `busbw SIZE B` for each size: out-of-place, in GB/s; sizes with less than 0.10 GB/s have
+    none. The average is what the program prints, of both halves. `ranks` is the number of processes that the job had,
+    None where nobody knows.
+    """
+    try:
+        return _readings(_one(tuple(_lines(text)), ranks))
+    except RefusedError as refusal:
+        return NoSample(str(refusal))
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Give (number from 1, line without tags) of the lines that may belong to a table."""
+    every = without_escapes(text).split("\n")
+    for number, line in enumerate(every, 1):
+        if not _WORDS.search(line):
+            continue
+        rest = untagged(line.strip())[0]
+        if number == len(every):
+            raise RefusedError(f"the log ends in the middle of line {number}: {shown(rest)}")
+        yield number, rest
+
+
+def _one(found: tuple[tuple[int, str], ...], ranks: int | None) -> _Table:
+    """Put the lines together to the one table that a log may have."""
+    begins = [settings for _, line in found if (settings := _SETTINGS.fullmatch(line))]
+    if not begins:
+        raise RefusedError("no line '# nThread ...', with which the programs of nccl-tests begin")
+    threads, gpus = int(begins[0][1]), int(begins[0][2])
+    table = _Table(threads, threads * gpus)
+    if len(begins) > 1:
+        named = {int(rank[1]) for _, line in found if (rank := _RANK.fullmatch(line))}
+        if max(named, default=0) < table.per_process and ranks != 1:
+            each = "one rank" if table.per_process == 1 else f"{table.per_process} GPUs"
+            raise RefusedError(f"{len(begins)} separate runs of {each} each, none of all ranks: {_BUILD}")
+        raise RefusedError(f"the log holds {len(begins)} runs of nccl-tests: make each a job of its own")
+    for number, line in found:
+        if not _SETTINGS.fullmatch(line):
+            _put(table, line, f"line {number}: {shown(line)}")
+    return _whole(table, ranks)
+
+
+def _put(table: _Table, line: str, where: str) -> None:
+    if rank := _RANK.fullmatch(line):
+        table.ranks.add(int(rank[1]))
+    elif _COLUMNS.fullmatch(line):
+        table.names = _names(line, where)
+    elif row := _ROW.fullmatch(line):
+        if table.names:
+            _put_row(table, line, int(row[1]), where)
+    elif bounds := _BOUNDS.fullmatch(line):
+        if bounds[2] != "OK" or int(bounds[1]):
+            raise RefusedError(f"{where}: the results are wrong, and so is how long they took")
+    elif mean := _MEAN.fullmatch(line):
+        if mean[2] == "FAILED":
+            raise RefusedError(f"{where}: less than NCCL_TESTS_MIN_BW asks for, and the program failed")
+        if table.average:
+            raise RefusedError(f"{where}: a second average of one table")
+        table.average = mean[1]
+    elif _OF_RESULTS.search(line):
+        raise RefusedError(f"{where} is cut, mixed with another, or of no form known here")
+
+
+def _put_row(table: _Table, line: str, size: int, where: str) -> None:
+    if size in table.halves:
+        raise RefusedError(f"{where}: this size stands twice: give one type (-d), one operation (-o), one cycle (-N 1)")
+    if size < max(table.halves, default=0) or not _is_size(line, size, len(table.ranks)):
+        raise RefusedError(f"{where} is cut: its size is not that of its elements, or of what stands before it")
+    table.halves[size] = _row(line, table.names, where)
+
+
+def _is_size(line: str, size: int, ranks: int) -> bool:
+    """Return whether a row's size is that of its elements, as far as these are known: a digit that is lost changes it.
+
+    common.cu prints both of one number of bytes; collectives that share it out round it down to 16 bytes for each rank.
+    """
+    words = line.split()
+    count, width = (int(words[1]) if words[1].isdigit() else 0), _WIDTHS.get(words[2]) if len(words) > 2 else None
+    return width is None or abs(size - count * width) <= 16 * max(ranks, 1) + width
+
+
+def _names(line: str, where: str) -> tuple[str, ...]:
+    """Give the names of the columns; those of the values begin with the first time."""
+    names = tuple(line.lstrip("# ").split())
+    values = _values(names)
+    if values.count("busbw") != 2 or not values[: len(values) // 2] == values[len(values) // 2 :]:
+        raise RefusedError(f"{where}: not two halves with a busbw each: cut, or of no form known here")
+    return names
+
+
+def _values(names: tuple[str, ...]) -> tuple[str, ...]:
+    first = next((index for index, name in enumerate(names) if name in ("time", "cputime")), len(names))
+    return names[first:-1] if names[-1] == "timestamp" else names[first:]
+
+
+def _row(line: str, names: tuple[str, ...], where: str) -> tuple[str, str]:
+    """Give the bus bandwidths of a row, out-of-place and in-place, as they are written."""
+    words = line.split()
+    if names[-1] == "timestamp":
+        words = words[:-2]
+    values = _values(names)
+    before, own = words[: -len(values)], words[-len(values) :]
+    wanted = r"\d+ \d+ [a-z]\w*(?: [a-z]\w*)?" + (r" -?\d+" if "root" in names else "")
+    wrong = [own[index] for index, name in enumerate(values) if name == "#wrong" and len(own) == len(values)]
+    rates = [own[index] for index, name in enumerate(values) if name == "busbw" and len(own) == len(values)]
+    if not re.fullmatch(wanted, " ".join(before), re.ASCII) or not all(re.fullmatch(_NUMBER, rate) for rate in rates):
+        raise RefusedError(
+            f"{where} does not have the columns that the line above names: it is cut, or mixed with another"
+        )
+    for count in wrong:
+        if count not in ("0", "N/A"):
+            raise RefusedError(f"{where}: {count} wrong values, and so it is wrong how long they took")
+    return rates[0], rates[1]
+
+
+def _whole(table: _Table, ranks: int | None) -> _Table:
+    """Give the table where it is that of all ranks."""
+    count = len(table.ranks)
+    if table.ranks != set(range(count)) or count % table.per_process or not count:
+        raise RefusedError(f"the log names the ranks {_some(table.ranks)}: lines '#  Rank ...' are missing")
+    processes = count // table.per_process
+    if ranks is not None and processes != ranks:
+        raise RefusedError(f"{ranks} ranks ran, but the log speaks of {processes}{_one_process(table, ranks)}")
+    if count == 1:
+        raise RefusedError(f"one GPU has no bus to others: nccl-tests measure from 2 on; if more ranks ran, {_BUILD}")
+    return table
+
+
+def _one_process(table: _Table, ranks: int) -> str:
+    """Say why a log of several ranks is that of one process."""
+    count = len(table.ranks)
+    if count != table.per_process:
+        return ""
+    if count == 1:
+        return f": each process ran by itself: {_BUILD}"
+    asked = f"-t {table.threads} -g {count // table.threads}" if table.threads > 1 else f"-g {count}"
+    alone = f": one process drove {count} GPUs ({asked})"
+    if count == ranks:
+        return f"{alone}, which is one rank: --np 1"
+    return f"{alone}: as one rank it is --np 1; if {ranks} ranks ran, each ran by itself: {_BUILD}"
+
+
+def _some(ranks: set[int]) -> str:
+    return ", ".join(map(str, sorted(ranks)[:8])) + (", ..." if len(ranks) > 8 else "") or "(none)"
+
+
+def _readings(table: _Table) -> tuple[Reading, ...]:
+    if not table.halves:
+        raise RefusedError("the log has no row of a size")
+    if not table.average:
+        size = max(table.halves)
+        raise RefusedError(
+            f"no line '# Avg bus bandwidth : ...': the log ends after {size} B, or the program failed there"
+        )
+    written = [rate for pair in table.halves.values() for rate in pair]
+    mean, average = math.fsum(map(float, written)) / len(written), float(table.average)
+    off = max(_rounded(rate) for rate in written) + _rounded_mean(average)
+    if table.threads > 1:
+        off += _THREADS_DIFFER * average
+    if abs(mean - average) > off + 1e-9:
+        raise RefusedError(
+            f"the average {table.average} is not that of the {len(table.halves)} sizes shown, {mean:.6g}: lines are missing"
+        )
+    if average <= 0:
+        raise RefusedError("the bus bandwidth is 0: no data went between the GPUs; " + _BUILD)
+    sizes = [(size, float(out_of_place)) for size, (out_of_place, _) in sorted(table.halves.items())]
+    return (
+        Reading(_AVERAGE, average),
+        *(Reading(Metric(f"busbw {size} B", _UNIT), value) for size, value in sizes if value >= _LEAST),
+    )
+
+
+def _rounded(written: str) -> float:
+    """Give by how much a number may be off that was rounded to what is written."""
+    digits, _, exponent = written.partition("e")
+    return 0.5 * 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
+
+
+def _rounded_mean(average: float) -> float:
+    """Give by how much a number may be off that printf's %g wrote: six digits."""
+    return 0.5 * 10.0 ** (math.floor(math.log10(average)) - 5) if average > 0 else 0.0

@@ -1,0 +1,78 @@
+"""Reads what a workload measured out of its log: the readings of one run, or why there are none."""
+
+import math
+import re
+
+from taco_launch.bench.logs import nccl_tests, patterns
+from taco_launch.bench.logs.lines import shown, untagged, without_escapes
+from taco_launch.bench.logs.parse import NoSample, parse
+from taco_launch.bench.matrix import Kind, Workload
+from taco_launch.bench.runs import Metric, Reading
+
+RATE = Metric("img/sec", "img/sec")
+_NUMBER = re.compile(r"\+?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
+
+
+def read(workload: Workload, text: str, ranks: int | None) -> tuple[Reading, ...] | NoSample:
+    """Read the whole log of a run that ended well, the first reading being the one that stands for it; never raises.
+
+    `ranks` is the number of ranks of the job: a log of another number gives none. None where nobody knows it.
+    A rate in images per second is that of all ranks together.
+    """
+    if workload.kind is Kind.NCCL_TESTS:
+        return nccl_tests.read(text, ranks)
+    if workload.kind is Kind.REGEX:
+        return _matched(workload, text)
+    return _rate(workload.kind, text, ranks)
+
+
+def recognised(text: str) -> Workload | None:
+    """Give the workload that a log is of by the lines in it, None where it may be one of images per second."""
+    return Workload("nccl-tests", Kind.NCCL_TESTS, ()) if nccl_tests.speaks(without_escapes(text)) else None
+
+
+def _rate(kind: Kind, text: str, ranks: int | None) -> tuple[Reading, ...] | NoSample:
+    sample = parse(text)
+    if isinstance(sample, NoSample):
+        return sample
+    printed = Kind.TF_CNN if sample.half_width is None else Kind.HOROVOD  # only the latter's totals have one
+    if printed is not kind:
+        return NoSample(f"the log is of kind {printed.value}, and the workload of kind {kind.value}")
+    if ranks not in (None, sample.ranks):
+        return NoSample(f"{ranks} ranks ran, but the log speaks of {sample.ranks}")
+    return (Reading(RATE, sample.img_per_sec),)
+
+
+def _matched(workload: Workload, text: str) -> tuple[Reading, ...] | NoSample:
+    """Give the number that the workload's pattern finds; a line that the log ends in the middle of counts for none."""
+    pattern = workload.pattern if workload.pattern.isprintable() else shown(workload.pattern)
+    lines = [untagged(line.rstrip("\r")) for line in without_escapes(text).split("\n")]
+    try:
+        found = patterns.matches(workload.pattern, [line for line, _ in lines])
+    except patterns.FailedError as error:
+        return NoSample(f"pattern {pattern}: {error}")
+    if not found:
+        return NoSample(f"no line matches {pattern}")
+    values = [_value(match.text) for match in found]
+    for match, value in zip(found, values, strict=True):
+        where = f"line {match.line + 1}: {shown(lines[match.line][0])}"
+        if match.line == len(lines) - 1:
+            return NoSample(f"the log ends in the middle of {where}")
+        if value is None:
+            what = "" if match.text is None else match.text
+            return NoSample(f"{where}: the group of {pattern} holds {shown(what)}, and no number above 0")
+        first = lines[found[0].line]
+        if workload.last and lines[match.line][1] != first[1]:
+            return NoSample(f"several ranks print it, and which is last is chance: line {found[0].line + 1}; {where}")
+        if not workload.last and value != values[0]:
+            there = f"line {found[0].line + 1}: {shown(first[0])}"
+            return NoSample(f"several lines match {pattern}, and differ: {there}; {where} (which: last takes the last)")
+    assert values[-1] is not None
+    return (Reading(Metric(workload.unit, workload.unit, workload.higher_is_better), values[-1]),)
+
+
+def _value(text: str | None) -> float | None:
+    if text is None or not _NUMBER.fullmatch(text):
+        return None
+    value = float(text)
+    return value if math.isfinite(value) and value > 0 else None

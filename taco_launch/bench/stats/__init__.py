@@ -1,0 +1,1 @@
+"""Statistics of measurings: intervals, noise, drift."""

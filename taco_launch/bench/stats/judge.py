@@ -1,0 +1,290 @@
+"""The judge of a night: which cells are to be measured again, and what each cell's numbers say against its baseline.
+
+Two stages. A screen at 5 % in each cell finds suspects; these are measured again in the same night, and only the fresh
+values decide, by Holm's procedure over all that the screen found. What the two stages share, the luck of the night and
+the baseline, is allowed for: a fresh p is the probability under no change *given* that the screen found the cell, with
+correlation and spread as the baseline shows them (`noise`). No random numbers.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from functools import lru_cache
+from itertools import starmap
+
+from taco_launch.bench.runs import Key
+from taco_launch.bench.stats import drift, noise, student_t
+from taco_launch.bench.stats.estimates import Interval, percent
+from taco_launch.bench.stats.noise import Noise
+from taco_launch.frozen import dataclass
+
+
+class VerdictKind(Enum):
+    """What is said of a cell; only a regression makes a night fail.
+
+    UNSURE is what differed twice by what matters, where the nights of the baseline differ too much among themselves.
+    """
+
+    OK = "ok"
+    UNSURE = "unsure"
+    REGRESSION = "regression"
+    IMPROVEMENT = "improvement"
+    DRIFT = "drift"
+    NO_VERDICT_YET = "no verdict yet"
+    NO_SAMPLE = "no sample"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the judge goes by.
+
+    `min_effect` is the smallest change that matters, as a fraction, of the point estimate. `screen` is the level of the
+    first stage in each cell, `level` that of all verdicts of a night together: of nights in which nothing changed, no
+    more than about this fraction has a change called. The baseline are the last `nights` accepted nights, with at
+    least `least` values, of at least `least_nights`: the runs of one night share its luck, so that only nights tell how
+    nights differ. `fresh` is how many values of a suspect are to be measured.
+
+    Raises:
+        ValueError: a rule that cannot be.
+    """
+
+    min_effect: float = 0.03
+    screen: float = 0.05
+    level: float = 0.01
+    nights: int = 20
+    least: int = 10
+    least_nights: int = 3
+    fresh: int = 10
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be."""
+        for name in ("min_effect", "screen", "level"):
+            value = getattr(self, name)
+            if not 0 < value < 1:
+                raise ValueError(f"{name} of {value!r}: it lies between 0 and 1")
+        if not 3 <= self.least_nights <= self.nights:
+            raise ValueError(
+                f"least_nights of {self.least_nights!r}: 3 or more, and no more than {self.nights!r} nights"
+            )
+        for name in ("least", "fresh"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} of {getattr(self, name)!r}: 1 or more")
+
+
+@dataclass(frozen=True)
+class Series:
+    """All numbers of a key: of each accepted night, oldest first; of tonight; and those measured again tonight.
+
+    Raises:
+        ValueError: a number that is not finite or not positive, or a night of the baseline without any.
+    """
+
+    key: Key
+    higher_is_better: bool
+    baseline: tuple[tuple[float, ...], ...]
+    tonight: tuple[float, ...]
+    fresh: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what no benchmark gives."""
+        for values in (*self.baseline, self.tonight, self.fresh):
+            for value in values:
+                if not 0 < value < math.inf:
+                    raise ValueError(f"{_named(self.key)}: {value!r} is no rate, size or time")
+        if not all(self.baseline):
+            raise ValueError(f"{_named(self.key)}: a night of the baseline has no values")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is said of one key, and `why` in one plain sentence.
+
+    `change` is tonight's centre by the baseline's, less 1, with its 95 % interval, which holds the luck of nights; it is
+    made of the fresh values of a suspect that has any. Of a drift it is what the line says of all nights, without an
+    interval; where there is one, tonight is held against that line instead of the baseline's centre. `p` is Holm's of a
+    suspect with fresh values and of a drift (called up to Rules.level), else the screen's. None where nothing was
+    judged.
+    """
+
+    key: Key
+    kind: VerdictKind
+    change: Interval | None
+    p: float | None
+    why: str
+
+
+def suspects(series: Sequence[Series], rules: Rules) -> tuple[Key, ...]:
+    """Give the keys to be measured again: those that differ at the screen's level, unless surely by too little.
+
+    Raises:
+        ValueError: two series of one key.
+    """
+    return tuple(cell.series.key for cell in _judged(series, rules) if cell.suspected(rules))
+
+
+def verdicts(series: Sequence[Series], rules: Rules) -> tuple[Verdict, ...]:
+    """Give a verdict for each series, in their order; `fresh` counts only of those that `suspects` gives.
+
+    Raises:
+        ValueError: two series of one key.
+    """
+    judged = _judged(series, rules)
+    found = [cell for cell in judged if cell.p <= rules.screen]
+    adjusted = _holm([cell.p_fresh(rules) for cell in found])
+    fresh = {cell.series.key: p for cell, p in zip(found, adjusted, strict=True)}
+    said = {cell.series.key: _verdict(cell, rules, fresh.get(cell.series.key, 1.0)) for cell in judged}
+    return tuple(said.get(each.key) or _unjudged(each, rules) for each in series)
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A series that can be judged, with how noisy it is; differences are of logarithms, to the baseline's level.
+
+    `p` is the screen's, `p_drift` Holm's of a drift; `noise` has a slope where that is up to Rules.level.
+    """
+
+    series: Series
+    noise: Noise
+    tonight: float
+    p: float
+    p_drift: float
+
+    @property
+    def fresh(self) -> float:
+        return noise.centre(_logs(self.series.fresh)) - self.noise.level
+
+    def suspected(self, rules: Rules) -> bool:
+        """Say whether the screen found it, and its interval reaches what matters."""
+        if self.p > rules.screen:
+            return False
+        found = self.change(self.tonight, len(self.series.tonight), 1 - rules.screen)
+        assert found.low is not None
+        assert found.high is not None
+        return (found.low if self.tonight < 0 else -found.high) <= -rules.min_effect
+
+    def change(self, difference: float, count: int, level: float = 0.95) -> Interval:
+        half = student_t.quantile((1 - level) / 2, self.noise.freedom) * self.noise.error(count)
+        return Interval(*(math.expm1(each) for each in (difference, difference - half, difference + half)))
+
+    def p_fresh(self, rules: Rules) -> float:
+        """Give the probability of fresh values as far off on the side that was suspected, given that it was; else 1."""
+        if not (self.series.fresh and self.suspected(rules)):
+            return 1.0
+        off = math.copysign(self.fresh, self.fresh * self.tonight)
+        counts = len(self.series.fresh), len(self.series.tonight)
+        error = self.noise.error(counts[0])
+        if off <= 0 or error == 0:
+            return float(off <= 0)
+        freedom = self.noise.freedom
+        limit = student_t.quantile(rules.screen / 2, freedom)
+        both = student_t.both_tail(off / error, limit, self.noise.correlation(*counts), freedom)
+        return min(both / (rules.screen / 2), 1.0)
+
+
+def _judged(series: Sequence[Series], rules: Rules) -> tuple[_Cell, ...]:
+    if len({each.key for each in series}) < len(series):
+        raise ValueError("two series of one key")
+    can = [each for each in series if each.tonight and _enough(each.baseline[-rules.nights :], rules)]
+    known = [_known(each.baseline[-rules.nights :], math.log1p(rules.min_effect)) for each in can]
+    steady = _holm([trend.p if trend and trend.steady else 1.0 for _noise, trend in known])
+    own = [
+        noise.along(each, trend.slope) if trend and p <= rules.level else each
+        for (each, trend), p in zip(known, steady, strict=True)
+    ]
+    return tuple(starmap(_cell, zip(can, noise.moderated(own), steady, strict=True)))
+
+
+def _enough(nights: Sequence[Sequence[float]], rules: Rules) -> bool:
+    return len(nights) >= rules.least_nights and sum(map(len, nights)) >= rules.least
+
+
+# A night is judged twice: for its suspects, then with what these gave.
+@lru_cache(maxsize=1024)
+def _known(nights: tuple[tuple[float, ...], ...], least: float) -> tuple[Noise, drift.Trend | None]:
+    known = noise.of([_logs(night) for night in nights])
+    return known, drift.trend(known.nights, least)
+
+
+def _cell(series: Series, known: Noise, p_drift: float) -> _Cell:
+    tonight = noise.centre(_logs(series.tonight)) - known.level
+    error = known.error(len(series.tonight))
+    p = 2 * student_t.tail(abs(tonight) / error, known.freedom) if error else float(abs(tonight) < noise.ROUNDING)
+    return _Cell(series, known, tonight, p, p_drift)
+
+
+def _holm(found: Sequence[float]) -> list[float]:
+    """Give Holm's adjusted p of each (1979), in their order: to be held against the level of all together."""
+    adjusted, largest = [1.0] * len(found), 0.0
+    for before, place in enumerate(sorted(range(len(found)), key=found.__getitem__)):
+        largest = max(largest, min((len(found) - before) * found[place], 1.0))
+        adjusted[place] = largest
+    return adjusted
+
+
+def _unjudged(series: Series, rules: Rules) -> Verdict:
+    if not series.tonight:
+        return Verdict(series.key, VerdictKind.NO_SAMPLE, None, None, "no run of tonight gave a number")
+    nights = series.baseline[-rules.nights :]
+    why = f"{sum(map(len, nights))} numbers of {len(nights)} accepted nights: a verdict needs {rules.least} of "
+    return Verdict(series.key, VerdictKind.NO_VERDICT_YET, None, None, f"{why}{rules.least_nights}")
+
+
+def _verdict(cell: _Cell, rules: Rules, fresh: float) -> Verdict:
+    key, known, series = cell.series.key, cell.noise, cell.series
+    change, p = cell.change(cell.tonight, len(series.tonight)), cell.p
+    against = f"against {'the drift of ' if known.slope else ''}{len(known.nights)} nights"
+    why = f"{percent(change)} {against}"
+    if cell.suspected(rules):
+        why = f"{_side(cell, cell.tonight)}: {why}"
+        if not series.fresh:
+            return Verdict(key, VerdictKind.NO_SAMPLE, change, p, f"{why}, but measuring it again gave no number")
+        again = f"measured again {_times(series.fresh)}"
+        change, p = cell.change(cell.fresh, len(series.fresh)), fresh
+        if p <= rules.level and abs(change.value) >= rules.min_effect:
+            side = _side(cell, cell.fresh)
+            kind = VerdictKind.IMPROVEMENT if side == "better" else VerdictKind.REGRESSION
+            return Verdict(key, kind, change, p, f"{side}: {percent(change)} {against}, {again}: {_since(cell)}")
+        why += f", but {percent(change)} when {again}"
+        if (
+            abs(change.value) >= rules.min_effect
+            and not known.slope
+            and _side(cell, cell.fresh) == _side(cell, cell.tonight)
+        ):
+            return Verdict(key, VerdictKind.UNSURE, change, p, f"{why}: the nights differ too much to be sure")
+    if known.slope:
+        total = known.slope * (len(known.nights) - 1)
+        change = Interval(math.expm1(total), None, None)
+        why = f"{_side(cell, total)}: {percent(change)} in {len(known.nights)} nights, little by little, by no step"
+        return Verdict(key, VerdictKind.DRIFT, change, cell.p_drift, why)
+    if abs(change.value) >= rules.min_effect:
+        why += ": the nights differ too much to be sure"
+    elif p <= rules.screen:
+        why += f": less than the {100 * rules.min_effect:g} % that matter"
+    return Verdict(key, VerdictKind.OK, change, p, why)
+
+
+def _since(cell: _Cell) -> str:
+    """Say where the step lies that fits the nights and tonight best."""
+    if cell.noise.slope:
+        return "a step besides the drift"
+    nights = cell.noise.nights
+    after = len(nights) - drift.since((*nights, cell.noise.level + cell.fresh))
+    if not after:
+        return "a step that none of the accepted nights shows"
+    return f"a step that the last {f'{after} accepted nights show' if after > 1 else 'accepted night shows'} too"
+
+
+def _side(cell: _Cell, difference: float) -> str:
+    return "better" if (difference > 0) is cell.series.higher_is_better else "worse"
+
+
+def _times(values: Sequence[float]) -> str:
+    return f"{len(values)} times" if len(values) > 1 else "once"
+
+
+def _named(key: Key) -> str:
+    return f"{key.workload}, {key.variant}, {key.ranks} rank(s), {key.metric}"
+
+
+def _logs(values: Iterable[float]) -> list[float]:
+    return [math.log(value) for value in values]

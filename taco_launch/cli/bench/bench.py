@@ -1,0 +1,214 @@
+"""bench: measure a workload at several sizes, or read what somebody else measured."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli.bench import export_import, history, ladder_output
+from taco_launch.cli.bench.ladder import ladder
+from taco_launch.cli.bench.log_files import read_log
+from taco_launch.cli.bench.workload_option import workload_of, workload_option
+from taco_launch.cli.options.common import (
+    Settings,
+    access_of,
+    access_options,
+    add_option,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
+from taco_launch.cli.options.job_options import JobCommand, job_options, request_of, spec_of
+from taco_launch.cli.output import render
+from taco_launch.errors import FAILED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from taco_launch.bench.logs.parse import NoSample
+    from taco_launch.bench.matrix import Workload
+    from taco_launch.bench.runs import Cell, Reading, Run
+    from taco_launch.flows.ladder import Measured, Plan
+
+# What a command line alone says has no name in a matrix.
+_VARIANT = "as typed"
+
+
+def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+    """Read numbers of ranks, such as 1,2,8."""
+    words = value.split(",")
+    if not all(word.isascii() and word.isdigit() and 0 < int(word) <= 1_000_000 for word in words):
+        raise click.BadParameter(f"{value!r} is no list of numbers of ranks, such as 1,2,8", ctx, param)
+    return tuple(dict.fromkeys(int(word) for word in words))
+
+
+@click.group()
+def bench() -> None:
+    """Measure workloads, compare ways to run them, and see what was measured."""
+
+
+for verb in (ladder, *history.VERBS, *export_import.VERBS):
+    bench.add_command(verb)
+
+
+@bench.command("run", cls=JobCommand)
+@inventory_option
+@output_options
+@talk_options
+@access_options
+@add_option("--np", "sizes", callback=_sizes, required=True, metavar="N,N...", help="Numbers of ranks to measure.")
+@add_option(
+    "--repeats",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How often each number is measured, in shuffled order; from 2 on there are intervals.",
+)
+@ladder_output.db_option
+@job_options
+@click.pass_context
+def run(
+    ctx: click.Context,
+    /,
+    command: tuple[str, ...],
+    *,
+    sizes: tuple[int, ...],
+    repeats: int,
+    db: Path | None,
+    **options: Any,
+) -> int:
+    """Run COMMAND at each number of ranks and print how it scales.
+
+    COMMAND prints what Horovod's synthetic benchmark prints, or tf_cnn_benchmarks. The linear speedup is the total of
+    n ranks over n times the total of one: it needs 1 among the sizes. What is measured is kept in the history; a run that
+    fails does not end the rest. `bench ladder` compares several ways to run it.
+
+    \b
+    Examples:
+      taco-launch bench run --np 1,2 -- python3 scripts/pytorch_synthetic_benchmark.py --model tiny
+      taco-launch bench run --np 1,2 --repeats 5 -- python3 scripts/pytorch_synthetic_benchmark.py --model tiny
+
+    \b
+    Exit codes: 0 each number of ranks has a sample, 1 some have none, 5 the head was lost, or no host could be used, before
+    anything was measured, 130 Ctrl-C.
+    """
+    from taco_launch.bench.history.history import LadderKind, open_history
+    from taco_launch.bench.ladder import order
+    from taco_launch.bench.runs import Cell
+    from taco_launch.bench.stats.estimates import require
+    from taco_launch.flows import ladder as flow
+    from taco_launch.flows.run_environment import Surroundings
+    from taco_launch.request import job_names
+
+    settings = settings_of(ctx)
+    spec = spec_of(settings, request_of(settings, command, options), sized=False)
+    if repeats > 1:
+        require()
+    name = job_names.stem(command) if options["name"] is None else spec.name
+    specs = {Cell(name, _VARIANT, np): replace(spec, np=np) for np in sizes}
+    access = access_of(options)
+    around = Surroundings(settings.load(), spec.hosts, access, str(Path.cwd()), settings.talk)
+    seed = ladder_output.new_seed() if repeats > 1 else 0
+    one = ladder_output.new_ladder(name, LadderKind.RUN, "", seed, settings.load().cluster)
+    with open_history(ladder_output.history_path(db)) as history:
+        history.begin(one)
+        steps = order(tuple(specs), repeats, 0, seed)
+        plan = flow.Plan(one, steps, specs, _read_rate, ladder_output.ladders_folder() / one.id)
+        return ladder_output.measure(settings, plan, history, around, settings.backend(access), "", _show)
+
+
+def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":
+    """Read a log of any form that `bench parse` knows."""
+    from taco_launch.bench.logs.parse import Sample
+    from taco_launch.bench.logs.parse import parse as parse_log
+    from taco_launch.bench.logs.workloads import read, recognised
+    from taco_launch.bench.matrix import Kind, Workload
+
+    if (known := recognised(text)) is not None:
+        return read(known, text, cell.ranks)
+    sample = parse_log(text)
+    kind = Kind.TF_CNN if isinstance(sample, Sample) and sample.half_width is None else Kind.HOROVOD
+    return read(Workload(cell.workload, kind, ()), text, cell.ranks)
+
+
+@bench.command("parse")
+@output_options
+@workload_option
+@add_option(
+    "--np", "ranks", type=click.IntRange(min=1), metavar="N", help="How many ranks ran, for nccl-tests and --workload."
+)
+@click.argument("log", type=click.Path(allow_dash=True))
+@click.pass_context
+def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None) -> int:
+    """Read the benchmark result out of LOG, a file or - for standard input.
+
+    Reads what Horovod's synthetic benchmark, tf_cnn_benchmarks and nccl-tests print, with or without the rank tags of
+    mpirun, horovodrun or taco-launch; what --workload says else. A log without a whole result gives "no sample" and the
+    reason, and exit code 1. --np says how many ranks ran: a log of another number is no sample.
+
+    \b
+    Examples:
+      taco-launch logs night | taco-launch bench parse - --json
+      taco-launch logs busbw | taco-launch bench parse - --np 16
+      taco-launch bench parse night.log --workload ./mine.yaml:latency
+    """
+    from taco_launch.bench.logs.parse import NoSample
+    from taco_launch.bench.logs.parse import parse as parse_log
+    from taco_launch.bench.logs.workloads import RATE, recognised
+    from taco_launch.bench.runs import Cell, Reading, Run
+
+    text = read_log(log)
+    known = recognised(text) if workload is None else workload_of(workload)
+    if known is not None:
+        return _parse_workload(settings_of(ctx), log, text, known, ranks)
+    if ranks is not None:
+        raise click.UsageError("--np is for --workload: without it the log says how many ranks ran", ctx)
+    sample = parse_log(text)
+    if isinstance(sample, NoSample):
+        click.echo(f"{log}: no sample: {sample.why}", err=True)
+        return FAILED
+    cell = Cell("", "", sample.ranks)
+    run = Run(cell, 0, False, "", 0.0, 0.0, (), "", (Reading(RATE, sample.img_per_sec),), "", "")
+    _print(settings_of(ctx).output, (cell,), (run,), {})
+    return 0
+
+
+def _parse_workload(settings: Settings, log: str, text: str, workload: "Workload", ranks: int | None) -> int:
+    from taco_launch.bench.logs.parse import NoSample
+    from taco_launch.bench.logs.workloads import read
+
+    readings = read(workload, text, ranks)
+    if isinstance(readings, NoSample):
+        click.echo(f"{log}: no sample: {readings.why}", err=True)
+        return FAILED
+    if settings.output in ("json", "yaml"):
+        rows = [{**asdict(reading.metric), "value": reading.value} for reading in readings]
+        render.data({"readings": rows}, settings.output)
+        return 0
+    lines = [[reading.metric.name, f"{reading.value:g}", reading.metric.unit] for reading in readings]
+    render.table(["METRIC", "VALUE", "UNIT"], lines, numbers=["VALUE"])
+    return 0
+
+
+def _show(settings: Settings, plan: "Plan", measured: "Measured") -> None:
+    """Print how the rate grows with the number of ranks."""
+    _print(settings.output, tuple(plan.specs), measured.runs, {"ladder": plan.ladder.id})
+
+
+def _print(output: str, cells: "Sequence[Cell]", runs: "Sequence[Run]", more: dict[str, Any]) -> None:
+    from taco_launch.bench import tables
+
+    found = tables.tables(cells, runs)
+    entries = sorted(found[0].entries, key=lambda entry: entry.cell.ranks) if found else []
+    if output in ("json", "yaml"):
+        render.data({**more, "rows": [tables.row_data(entry) for entry in entries]}, output)
+        return
+    if not entries:
+        return
+    header = ["RANKS", "IMG/SEC", "IMG/SEC PER RANK", "LINEAR SPEEDUP"]
+    render.table(header, [tables.row(entry) for entry in entries], numbers=header)
+    if any(len(entry.values) > 1 for entry in entries):
+        click.echo(tables.legend(found))

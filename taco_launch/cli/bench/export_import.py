@@ -1,0 +1,211 @@
+"""bench export, import: the history to other programs, and what others measured into it."""
+
+import contextlib
+import io
+import os
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli.bench import ladder_output
+from taco_launch.cli.bench.history import complete_ladder, named_ladder, opened
+from taco_launch.cli.bench.log_files import read_log
+from taco_launch.cli.bench.workload_option import FORM, workload_of, workload_option
+from taco_launch.cli.options.common import add_option, settings_of, talk_options
+from taco_launch.errors import TacoLaunchError, UsageError
+
+if TYPE_CHECKING:
+    from taco_launch.bench.history.exchange import Entry
+
+_FORMATS = ("json", "csv", "parquet")
+_TOLD = 5
+
+
+@click.command("export")
+@ladder_output.db_option
+@add_option("--format", "form", type=click.Choice(_FORMATS), help="Default: as FILE ends, else json.")
+@add_option("-o", "--output", "target", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE.")
+@add_option("--force", is_flag=True, help="Replace FILE where it is there.")
+@add_option("--matrix", metavar="NAME", help="Only ladders of this matrix.")
+@add_option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N ladders.")
+@talk_options
+@click.argument("ladders", metavar="[LADDER]...", nargs=-1, shell_complete=complete_ladder)
+@click.pass_context
+def export(
+    ctx: click.Context,
+    /,
+    ladders: tuple[str, ...],
+    *,
+    db: Path | None,
+    form: str | None,
+    target: Path | None,
+    force: bool,
+    matrix: str | None,
+    last: int | None,
+) -> int:
+    """Write the history, or the LADDERs that are named, as JSON, CSV or Parquet to standard output or a file.
+
+    CSV and Parquet have a row for each reading, with its run, its ladder and what the run was made on. JSON and CSV can
+    be read again by `bench import`, on any machine. Verdicts stay in the summaries of their nights.
+
+    \b
+    Examples:
+      taco-launch bench export -o history.csv
+      taco-launch bench export --matrix taco --last 30 --format parquet -o taco.parquet
+      taco-launch bench export last | python3 -m json.tool
+    """
+    ending = target.suffix.removeprefix(".") if target is not None else ""
+    form = form or (ending if ending in _FORMATS else "json")
+    if target is not None and target.exists() and not force:
+        raise UsageError(f"{target}: is there already", hint="another name, or --force")
+    if target is None and form == "parquet" and sys.stdout.isatty():
+        raise UsageError("Parquet is not for terminals", hint="-o FILE")
+    from taco_launch.bench.history.exchange import Entry
+
+    with opened(db) as history:
+        chosen = [named_ladder(history, name) for name in ladders] or [*reversed(history.ladders(None, matrix, last))]
+        if not chosen:
+            what = "the history is empty" if matrix is None else f"no ladder is of matrix {matrix}"
+            raise UsageError(f"nothing to export: {what}", hint="taco-launch bench history")
+        with _written(target, force=force) as file:
+            _write(form, (Entry(one, history.runs(one.id)) for one in chosen), file)
+    if target is not None:
+        settings_of(ctx).talk(f"{len(chosen)} ladder{'' if len(chosen) == 1 else 's'} written to {target}")
+    return 0
+
+
+def _write(form: str, entries: "Iterable[Entry]", file: IO[bytes]) -> None:
+    from taco_launch.bench.history import exchange
+
+    if form == "parquet":
+        exchange.write_parquet(entries, file)
+        return
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    (exchange.write_csv if form == "csv" else exchange.write_json)(entries, text)
+    text.flush()
+    text.detach()
+
+
+@contextlib.contextmanager
+def _written(target: Path | None, *, force: bool) -> Iterator[IO[bytes]]:
+    """Give what to write to; a file is there whole at the end of the block, or not at all.
+
+    Raises:
+        TacoLaunchError: it cannot be written, or has come up meanwhile.
+    """
+    if target is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    import tempfile
+
+    part = ""
+    try:
+        descriptor, part = tempfile.mkstemp(prefix=f".{target.name[:100]}.", dir=target.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+        if force:
+            Path(part).replace(target)
+        else:
+            os.link(part, target)  # unlike a rename it takes nobody's place
+    except OSError as error:
+        raise TacoLaunchError(f"{target}: {error.strerror or error}") from None
+    finally:
+        if part:
+            Path(part).unlink(missing_ok=True)
+
+
+@click.command("import")
+@ladder_output.db_option
+@workload_option
+@add_option(
+    "--name", metavar="NAME", help="With --workload: the workload's name. Default: its kind, or its name in the matrix."
+)
+@add_option("--variant", metavar="NAME", help="With --workload: what was measured, such as tcp.")
+@add_option("--np", "ranks", type=click.IntRange(min=1), metavar="N", help="With --workload: the number of ranks.")
+@add_option("--hosts", metavar="HOSTS", help="With --workload: where it ran, such as gpu[1-4].")
+@add_option("--baseline", is_flag=True, help="Nights that count in the baseline of the other history count here, too.")
+@talk_options
+@click.argument("logs", metavar="FILE...", nargs=-1, required=True, type=click.Path(allow_dash=True))
+@click.pass_context
+def import_(
+    ctx: click.Context,
+    /,
+    logs: tuple[str, ...],
+    *,
+    db: Path | None,
+    workload: str | None,
+    baseline: bool,
+    **of: Any,
+) -> int:
+    """Add FILEs to the history: exports of another history, or logs of a benchmark that somebody else ran.
+
+    Exports (JSON or CSV) are merged by the ids of their ladders: what is here already stays, and the same file twice
+    adds nothing. Nights count in no baseline here, since they may be of other machines of the same names, unless
+    --baseline has them count. With --workload each FILE is a log of one run, - is standard input, and all of them are repeats of one
+    cell; a log without a whole result adds nothing at all, and says why.
+
+    \b
+    Examples:
+      taco-launch bench import history.csv
+      taco-launch bench import night1.log night2.log --workload horovod --variant rdma --hosts 'gpu[1-2]'
+      taco-launch bench import all_reduce.log --workload nccl-tests --variant tcp --np 16
+    """
+    from taco_launch.bench.history.exchange import read
+    from taco_launch.bench.history.history import open_history
+
+    of_logs = {"--name": of["name"], "--variant": of["variant"], "--np": of["ranks"], "--hosts": of["hosts"]}
+    if workload is None:
+        given = [option for option, value in of_logs.items() if value is not None]
+        if given:
+            raise UsageError(f"{given[0]} is for logs", hint=f"--workload {FORM} says what they are of")
+        entries = [entry for log in logs for entry in read(Path(log))]
+    elif of["variant"] is None:
+        raise UsageError("--workload needs --variant", hint="--variant NAME: what was measured, such as tcp")
+    else:
+        entries = [_of_logs(logs, workload, **of)]
+    new = 0
+    with open_history(ladder_output.history_path(db)) as history:
+        for ladder, runs in entries:
+            if workload is None or history.ladder(ladder.id) is None:  # a log that came by standard input has no time
+                new += history.merge(replace(ladder, accepted=ladder.accepted and baseline), runs)
+    here = sum(len(entry.runs) for entry in entries) - new
+    ids = ", ".join(entry.ladder.id for entry in entries[:_TOLD]) + (", ..." if len(entries) > _TOLD else "")
+    settings_of(ctx).talk(f"{new} run{'' if new == 1 else 's'} added, {here} were here already: {ids or 'no ladder'}")
+    return 0
+
+
+def _of_logs(
+    logs: Sequence[str], workload: str, name: str | None, variant: str, ranks: int | None, hosts: str | None
+) -> "Entry":
+    from taco_launch.bench.logs.external_logs import Log, of_logs
+    from taco_launch.inventory.ranges import expand
+
+    try:
+        where = tuple(host for word in _words(hosts or "") for host in expand(word))
+    except ValueError as error:
+        raise UsageError(f"--hosts {hosts}: {error}") from None
+    of = workload_of(workload)
+    found = []
+    for log in logs:
+        text = read_log(log)
+        path, at = ("standard input", time.time()) if log == "-" else (os.path.realpath(log), Path(log).stat().st_mtime)
+        found.append(Log(path, text, at))
+    try:
+        return of_logs(found, replace(of, name=name or of.name), variant, ranks, where)
+    except ValueError as error:
+        raise TacoLaunchError(str(error)) from None
+
+
+def _words(text: str) -> list[str]:
+    """Split a list of hosts at the commas that stand outside brackets."""
+    return [word for word in re.split(r",(?![^\[]*\])", text) if word]
+
+
+VERBS = (export, import_)

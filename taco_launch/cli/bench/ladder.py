@@ -1,0 +1,217 @@
+"""bench ladder: measure a matrix, several times in shuffled order, and say what its variants are worth."""
+
+import os
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli.bench import ladder_output, matrix_jobs
+from taco_launch.cli.options.common import (
+    Seconds,
+    Settings,
+    access_of,
+    access_options,
+    add_option,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
+from taco_launch.cli.options.completion import complete_host_list
+from taco_launch.cli.output import render
+from taco_launch.command import shell
+
+if TYPE_CHECKING:
+    from taco_launch.bench.history.history import History, Ladder
+    from taco_launch.bench.ladder import Step
+    from taco_launch.bench.matrix import Matrix
+    from taco_launch.bench.runs import Cell
+    from taco_launch.model.jobs import JobSpec
+    from taco_launch.remote.credentials import Access
+
+
+@click.command()
+@inventory_option
+@output_options
+@talk_options
+@access_options
+@click.argument("name", metavar="MATRIX", required=False)
+@add_option(
+    "-H",
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="H1:8,H2:8",
+    shell_complete=complete_host_list,
+    help="Hosts and groups of hosts to use, and slots on each, whatever the matrix says.",
+)
+@add_option(
+    "--repeats", type=click.IntRange(1, 1000), metavar="N", help="How often each cell counts. Default: the matrix's."
+)
+@add_option(
+    "--time-budget",
+    type=Seconds(1),
+    metavar="TIME",
+    help="How long all runs may take together, such as 2h. Default: the matrix's.",
+)
+@add_option(
+    "--seed",
+    type=click.IntRange(0, (1 << 63) - 1),
+    metavar="N",
+    help="Seed of the order; 0: as listed. Default: drawn.",
+)
+@add_option("--fresh", is_flag=True, help="Begin anew, also where the same ladder broke off.")
+@add_option("--dry-run", is_flag=True, help="Show the cells, their order and the line of each job, and start nothing.")
+@add_option("--schema", is_flag=True, help="Print the JSON Schema of a matrix, for an editor's completion.")
+@ladder_output.db_option
+@click.pass_context
+def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bool, **options: Any) -> int:
+    """Measure MATRIX, a file (YAML) or the name of one that is shipped, and print what its variants are worth.
+
+    Each cell (a workload, a variant, a number of ranks) is a job; all are run once, in shuffled order, then once more, and
+    so on: what drifts meanwhile favours none. Runs are kept in the history as they end. After Ctrl-C, a broken connection
+    or a power cut the same command goes on where it stopped. A run that fails is kept with the reason, and the rest goes on.
+
+    \b
+    Examples:
+      taco-launch -i lab bench ladder lab
+      taco-launch -i hosts.yaml bench ladder taco --time-budget 2h
+      taco-launch -i hosts.yaml bench ladder my.yaml --dry-run
+      taco-launch bench ladder --schema > matrix.schema.json
+
+    \b
+    Exit codes: 0 each cell has a sample, 1 some have none, 5 the head was lost, or no host could be used, before anything
+    was measured, 130 Ctrl-C.
+    """
+    settings = settings_of(ctx)
+    if schema:
+        from taco_launch.request.documents.matrix_schema import json_schema
+
+        render.data(json_schema(), "json")
+        return 0
+    if name is None:
+        from taco_launch.request.documents.matrix_file import shipped
+
+        raise click.UsageError(f"Missing the MATRIX: a file, or one of {', '.join(shipped())}", ctx)
+    return _measured(settings, name, dry_run=dry_run, options=options)
+
+
+def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str, Any]) -> int:
+    from taco_launch.bench.history.history import LadderKind, open_history
+    from taco_launch.bench.stats.estimates import require
+    from taco_launch.flows import ladder as flow
+    from taco_launch.request.documents.matrix_file import load
+
+    matrix = _with(load(name, os.environ), options)
+    if matrix.repeats > 1:
+        require()
+    access = access_of(options)
+    made = matrix_jobs.prepared(settings, matrix, options["hosts"], access, look=not dry_run)
+    specs = made.specs
+    if dry_run:
+        _print_dry_run(settings, matrix, specs, access)
+        return 0
+    digest = flow.digest(LadderKind.LADDER, matrix, specs)
+    with (
+        flow.alone(ladder_output.ladders_folder(), digest),
+        open_history(ladder_output.history_path(options["db"])) as history,
+    ):
+        one = _begun(settings, history, matrix, digest, len(specs), fresh=options["fresh"])
+        steps = _steps(matrix, tuple(specs), one.seed)
+        logs = ladder_output.ladders_folder() / one.id
+        plan = flow.Plan(one, steps, specs, matrix_jobs.reader(matrix), logs, matrix.time_budget)
+        again = shell(("bench", "ladder", name, *_typed(options)))
+        return ladder_output.measure(
+            settings, plan, history, made.around, settings.backend(access), f"{settings.typed} {again}"
+        )
+
+
+def _with(matrix: "Matrix", options: dict[str, Any]) -> "Matrix":
+    """Give a matrix with what the command line says of it."""
+    given = {key: options[key] for key in ("repeats", "time_budget", "seed") if options[key] is not None}
+    return replace(matrix, **given)
+
+
+def _typed(options: dict[str, Any]) -> list[str]:
+    """Give the options that the same ladder is gone on with."""
+    words = [word for host in options["hosts"] for word in ("-H", host)]
+    for key in ("repeats", "time_budget", "seed", "db"):
+        if options[key] is not None:
+            value = options[key]
+            words += [f"--{key.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
+    return words
+
+
+def _steps(matrix: "Matrix", cells: "tuple[Cell, ...]", seed: int) -> "tuple[Step, ...]":
+    from taco_launch.bench.ladder import order
+
+    return order(cells, matrix.repeats, matrix.warm_ups, seed)
+
+
+def _begun(
+    settings: Settings, history: "History", matrix: "Matrix", digest: str, cells: int, *, fresh: bool
+) -> "Ladder":
+    """Give the ladder to go on with, or a new one."""
+    from taco_launch.bench.history.history import LadderKind
+    from taco_launch.flows import ladder as flow
+
+    while earlier := history.resumable(digest):
+        if not fresh:
+            of = cells * (matrix.repeats + matrix.warm_ups)
+            done = len(history.runs(earlier.id))
+            at = time.strftime("%Y-%m-%d %H:%M", time.localtime(earlier.started))
+            settings.talk(f"going on with ladder {earlier.id} of {at}: {done} of {of} runs done (--fresh begins anew)")
+            return earlier
+        history.end(earlier.id, flow.GIVEN_UP)
+    seed = ladder_output.new_seed() if matrix.seed is None else matrix.seed
+    one = ladder_output.new_ladder(matrix.name, LadderKind.LADDER, digest, seed, settings.load().cluster)
+    history.begin(one)
+    settings.talk(f"ladder {one.id}: {cells} cells, {cells * (matrix.repeats + matrix.warm_ups)} runs, seed {seed}")
+    return one
+
+
+def _print_dry_run(settings: Settings, matrix: "Matrix", specs: "dict[Cell, JobSpec]", access: "Access") -> None:
+    """Show the runs in their order, and the line of each workload and variant at its largest size."""
+    from taco_launch.cli.output import plan_tables
+
+    seed = ladder_output.new_seed() if matrix.seed is None else matrix.seed
+    steps = _steps(matrix, tuple(specs), seed)
+    largest = {(cell.workload, cell.variant): cell for cell in sorted(specs, key=lambda cell: cell.ranks)}
+    shown = ladder_output.Shown(settings, tuple(specs))
+    cluster, lines = settings.cluster(access), []
+    for cell in largest.values():
+        found = cluster.plan_of(replace(specs[cell], name=matrix.name))
+        for warning in found.plan.warnings:
+            render.warning(settings, f"{shown.cell(cell)}: {warning}")
+        for note in found.notes:
+            settings.talk(f"note: {shown.cell(cell)}: {note}")
+        lines.append((cell, plan_tables.lines(found.plan, specs[cell].launcher)))
+    if settings.output in ("json", "yaml"):
+        _print_data(settings, seed, steps, lines)
+        return
+    click.echo(f"{len(specs)} cells, {len(steps)} runs, in the order of seed {seed}:")
+    rows = [
+        [str(step.position + 1), step.cell.workload, step.cell.variant, str(step.cell.ranks), _count(step)]
+        for step in steps
+    ]
+    render.table(["RUN", "WORKLOAD", "VARIANT", "RANKS", "REPEAT"], rows, numbers=("RUN", "RANKS"))
+    for cell, line in lines:
+        click.echo(f"\n{shown.cell(cell)}:\n{line}")
+
+
+def _print_data(settings: Settings, seed: int, steps: "tuple[Step, ...]", lines: "list[tuple[Cell, str]]") -> None:
+    from dataclasses import asdict
+
+    runs = [
+        {"run": step.position + 1, **asdict(step.cell), "repeat": step.repeat + 1, "warm_up": step.warm_up}
+        for step in steps
+    ]
+    render.data(
+        {"seed": seed, "runs": runs, "lines": [{**asdict(cell), "line": line} for cell, line in lines]}, settings.output
+    )
+
+
+def _count(step: "Step") -> str:
+    return "warm-up" if step.warm_up else str(step.repeat + 1)

@@ -1,0 +1,264 @@
+"""What `bench ladder` and `bench run` have in common: what is shown while they measure, and the tables at the end."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from taco_launch.cli.options.common import Settings, add_option
+from taco_launch.cli.output import render
+from taco_launch.errors import FAILED, HOST_FAILED, INTERRUPTED, HostError, TacoLaunchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from taco_launch.backend import Backend
+    from taco_launch.bench.history.history import History, Ladder, LadderKind
+    from taco_launch.bench.ladder import Step
+    from taco_launch.bench.runs import Cell, Run
+    from taco_launch.flows.ladder import Measured, Plan, Progress, Teller
+    from taco_launch.flows.run_environment import Surroundings
+
+F = TypeVar("F", bound="Callable[..., Any]")
+_SEED_BITS = 31
+
+
+def db_option(function: F) -> F:
+    """Add --db."""
+    return add_option(
+        "--db",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="The history to use. Default: history.db in the state folder of this machine.",
+    )(function)
+
+
+def history_path(db: Path | None) -> Path:
+    """Give where the history lies."""
+    from taco_launch.bench.history.history import default_path
+
+    return default_path(os.environ) if db is None else db
+
+
+def ladders_folder() -> Path:
+    """Give the folder in which each ladder has one for the logs of its jobs."""
+    from taco_launch.agent.store.folders import state_folder
+
+    return state_folder(os.environ, os.geteuid()) / "ladders"
+
+
+def new_seed() -> int:
+    """Draw a seed; 0 would leave the order as it is."""
+    import secrets
+
+    return 1 + secrets.randbits(_SEED_BITS)
+
+
+def new_ladder(name: str, kind: "LadderKind", digest: str, seed: int, cluster: str) -> "Ladder":
+    """Make a ladder that begins now; `name` is the matrix's."""
+    import secrets
+
+    from taco_launch.bench.history.history import Ladder
+    from taco_launch.flows.ladder import ladder_id
+
+    return Ladder(ladder_id(name, secrets.token_hex(3)), name, kind, digest, seed, cluster, time.time())
+
+
+@contextmanager
+def endings() -> "Iterator[None]":
+    """Have TERM and a closed terminal end what is measured as Ctrl-C does, unless they are ignored (nohup)."""
+
+    def end(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Shown:
+    """Shows how far a ladder is: on a terminal one line that changes, elsewhere a line for each run."""
+
+    def __init__(self, settings: Settings, cells: "Sequence[Cell]") -> None:
+        """Show runs of these cells."""
+        self._settings = settings
+        self._workloads = len({cell.workload for cell in cells}) > 1
+        self._variants = len({cell.variant for cell in cells}) > 1
+        self._line = ""
+        self._live = False
+        self._said: set[str] = set()
+        self._failed: set[Cell] = set()
+
+    @contextmanager
+    def teller(self) -> "Iterator[Teller]":
+        """Give whom the ladder tells how far it is; the line on a terminal is there for as long as the block lasts."""
+        from taco_launch.flows.ladder import Teller
+
+        with render.host_lines(self._settings, lambda: [self._line]) as self._live:
+            yield Teller(self._progress, self._settings.talk)
+
+    def cell(self, cell: "Cell") -> str:
+        """Name a cell among those that are measured."""
+        words = [cell.workload] if self._workloads else []
+        words += [cell.variant] if self._variants else []
+        return ", ".join((*words, f"{cell.ranks} rank{'' if cell.ranks == 1 else 's'}"))
+
+    def step(self, step: "Step") -> str:
+        """Name a run."""
+        return f"{self.cell(step.cell)}{' (warm-up)' if step.warm_up else ''}"
+
+    def _progress(self, progress: "Progress") -> None:
+        for warning in progress.warnings:
+            if warning not in self._said:
+                render.warning(self._settings, warning)
+                self._said.add(warning)
+        begin = f"run {progress.number} of {progress.of}: {self.step(progress.step)}:"
+        left = "" if not progress.left else f", about {render.age(progress.left)} left"
+        if progress.run is not None:
+            self._ended(progress, begin, left)
+            return
+        self._line = f"{begin} {progress.state or 'QUEUED'}{left} {render.printable(progress.line)}"
+        if self._settings.verbose and progress.line:
+            self._settings.talk(render.printable(progress.line))
+
+    def _ended(self, progress: "Progress", begin: str, left: str) -> None:
+        run = progress.run
+        assert run is not None
+        took = f" ({render.age(run.seconds)}{left})"
+        if run.readings:
+            if not self._live:
+                self._settings.talk(f"{begin} {told(run)}{took}")
+            return
+        self._settings.talk(f"{begin} no sample{took}: {render.printable(render.one_line(run.why))}")
+        first = run.cell not in self._failed
+        self._failed.add(run.cell)
+        for line in progress.evidence if first else ():
+            self._settings.talk(f"  {render.printable(line)}")
+        if run.log:
+            self._settings.talk(f"its log: {run.log}")
+
+
+def told(run: "Run") -> str:
+    """Give what a run has measured; of several readings the first, which stands for them."""
+    from taco_launch.bench.tables import number
+
+    first = run.readings[0]
+    name = f"{first.metric.name}: " if len(run.readings) > 1 else ""
+    return f"{name}{number(first.value)} {first.metric.unit}"
+
+
+def measure(
+    settings: Settings,
+    plan: "Plan",
+    history: "History",
+    around: "Surroundings",
+    backend: "Backend",
+    go_on: str,
+    show: "Callable[[Settings, Plan, Measured], None] | None" = None,
+) -> int:
+    """Measure what is left of a ladder, print what it came to (by `show`, or as tables), and give the exit code.
+
+    `go_on` is as in `finish`.
+
+    Raises:
+        TacoLaunchError: the head was lost, or a cell has no sample.
+    """
+    from taco_launch.flows import ladder as flow
+
+    with endings(), Shown(settings, tuple(plan.specs)).teller() as teller:
+        try:
+            measured = flow.run(backend, plan, history, around, os.environ, teller)
+        except HostError:
+            if not go_on or not history.runs(plan.ladder.id):
+                history.end(plan.ladder.id, flow.HEAD_LOST)
+            raise
+    (show or show_tables)(settings, plan, measured)
+    return finish(settings, plan, history, measured, go_on)
+
+
+def finish(settings: Settings, plan: "Plan", history: "History", measured: "Measured", go_on: str) -> int:
+    """Say how a ladder ended, keep that, and give the exit code; `go_on` is what is typed to go on, "" for nothing.
+
+    Raises:
+        TacoLaunchError: the head was lost, or a cell has no sample; which ones, and why.
+    """
+    from taco_launch.bench import tables
+    from taco_launch.flows import ladder as flow
+
+    cells = tuple(plan.specs)
+    shown = Shown(settings, cells)
+    runs = sum(not run.warm_up for run in measured.runs)
+    if measured.outcome in (flow.INTERRUPTED, flow.HEAD_LOST):
+        done = len(history.runs(plan.ladder.id))
+        hint = f"go on with it: {go_on}" if go_on else None
+        if not go_on:
+            history.end(plan.ladder.id, measured.outcome)
+        message = f"{measured.outcome}: {done} of {len(plan.steps)} runs are done"
+        if measured.error is not None:
+            raise TacoLaunchError(f"{measured.error.message}\n{message}", hint)
+        settings.talk(message + (f"\n{hint}" if hint else ""))
+        return INTERRUPTED
+    history.end(plan.ladder.id, measured.outcome)
+    if measured.outcome == flow.TIME_BUDGET:
+        budget = render.age(plan.budget or 0)
+        settings.talk(f"the time budget of {budget} is over: {runs} of {_due(plan.steps)} runs count")
+    gaps = tables.missing(cells, measured.runs)
+    for gap in gaps:
+        if gap.failed < gap.runs:
+            words = f"{shown.cell(gap.cell)}: {gap.failed} of {gap.runs} runs gave no sample: {gap.why}"
+            render.warning(settings, render.one_line(words))
+    empty = [gap for gap in gaps if gap.failed == gap.runs]
+    if empty:
+        lines = [f"  {shown.cell(gap.cell)}: {render.one_line(gap.why)}" for gap in empty]
+        count = f"{len(empty)} of {len(cells)} cells have no sample" if len(cells) > 1 else "there is no sample"
+        error = TacoLaunchError("\n".join((count, *lines)), hint=f"the logs are in {plan.logs}")
+        error.exit_code = HOST_FAILED if measured.hosts_failed else FAILED
+        raise error
+    return 0
+
+
+def _due(steps: "Sequence[Step]") -> int:
+    return sum(not step.warm_up for step in steps)
+
+
+def show_tables(settings: Settings, plan: "Plan", measured: "Measured") -> None:
+    """Print the tables of a ladder and what they say, or all of it as JSON or YAML."""
+    from taco_launch.bench import tables
+
+    cells = tuple(plan.specs)
+    found = tables.tables(cells, measured.runs)
+    if settings.output in ("json", "yaml"):
+        render.data(_data(plan, measured, tables.to_json(found)), settings.output)
+        return
+    noun = "GPUs" if any(run.gpu for run in measured.runs) else "ranks"
+    for grid in tables.grids(found, noun):
+        click.echo(f"{grid.title}:")
+        render.table(grid.header, grid.rows, numbers=grid.numbers)
+        click.echo()
+    for sentence in tables.sentences(found, noun):
+        click.echo(sentence)
+    if found:
+        click.echo(tables.legend(found))
+
+
+def _data(plan: "Plan", measured: "Measured", found: list[dict[str, Any]]) -> Mapping[str, Any]:
+    from taco_launch.bench import tables
+
+    gaps = [
+        {"workload": gap.cell.workload, "variant": gap.cell.variant, "ranks": gap.cell.ranks}
+        | {"failed": gap.failed, "runs": gap.runs, "why": gap.why}
+        for gap in tables.missing(tuple(plan.specs), measured.runs)
+    ]
+    head = {"ladder": plan.ladder.id, "matrix": plan.ladder.matrix, "seed": plan.ladder.seed}
+    return {**head, "outcome": measured.outcome, "tables": found, "no_sample": gaps}

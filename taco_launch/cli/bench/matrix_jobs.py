@@ -1,0 +1,89 @@
+"""What a matrix asks for -> the job of each of its cells, made as `run -f` makes one of a job file."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from taco_launch.cli.options.common import Settings
+from taco_launch.cli.options.job_options import spec_of
+from taco_launch.cli.output import render
+from taco_launch.errors import UsageError
+from taco_launch.frozen import dataclass
+
+if TYPE_CHECKING:
+    from taco_launch.bench.matrix import Matrix
+    from taco_launch.bench.runs import Cell
+    from taco_launch.flows.ladder import Reader
+    from taco_launch.flows.run_environment import Surroundings
+    from taco_launch.model.jobs import JobSpec
+    from taco_launch.remote.credentials import Access
+
+# (workload, variant), by their names.
+_Way = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The job of each cell of a matrix, without a name, what is known of their hosts, and which sizes they are too few for."""
+
+    specs: "dict[Cell, JobSpec]"
+    around: "Surroundings"
+    lacking: str
+
+
+def prepared(
+    settings: Settings, matrix: "Matrix", hosts: tuple[str, ...], access: "Access", *, look: bool = True
+) -> Prepared:
+    """Make the jobs of a matrix; `hosts` are the words of -H.
+
+    Hosts are looked at in full; without `look` only where the inventory does not say how many slots they have.
+
+    Raises:
+        UsageError: a job cannot be as it is asked for, or nothing tells a host's slots.
+        SpecError: a variant, the inventory or a profile is wrong, or all sizes are larger than the hosts.
+    """
+    from taco_launch.bench.matrix import cells
+    from taco_launch.flows.ladder import slots
+    from taco_launch.flows.run_environment import Surroundings
+
+    jobs = _jobs(settings, matrix, hosts)
+    every = tuple({host.name: host for spec in jobs.values() for host in spec.hosts}.values())
+    around = Surroundings(settings.load(), every, access, str(Path.cwd()), settings.talk)
+    if look or any(host.slots is None or host.terms.models for host in every):
+        around.look()
+    # A variant's hosts are the same with every workload.
+    found = cells(matrix, {variant: slots(spec, around.facts) for (_workload, variant), spec in jobs.items()})
+    lacking = ""
+    if found.dropped:
+        sizes = ", ".join(str(ranks) for ranks in sorted({cell.ranks for cell in found.dropped}))
+        lacking = f"left out, for want of slots: {sizes} ranks"
+        render.warning(settings, lacking)
+    specs = {cell: replace(jobs[cell.workload, cell.variant], name="", np=cell.ranks) for cell in found.cells}
+    return Prepared(specs, around, lacking)
+
+
+def _jobs(settings: Settings, matrix: "Matrix", hosts: tuple[str, ...]) -> "dict[_Way, JobSpec]":
+    """Give the job of each workload in each variant, whatever its size."""
+    from taco_launch.model.job_request import JobRequest
+    from taco_launch.request.documents.matrix_file import request_of
+    from taco_launch.request.overlay import over
+
+    line = JobRequest(host=",".join(hosts) or None, written={"host": "-H"})
+    found = {}
+    for workload in matrix.workloads:
+        for variant in matrix.variants:
+            request = replace(over(request_of(matrix, workload.name, variant.name), line), source="")
+            try:
+                spec = spec_of(settings, request, sized=False)
+            except UsageError as error:
+                where = f"{matrix.source}: {workload.name} in variant {variant.name}"
+                raise UsageError(f"{where}: {error.message}", error.hint) from None
+            found[workload.name, variant.name] = spec
+    return found
+
+
+def reader(matrix: "Matrix") -> "Reader":
+    """Give what reads the logs of a matrix's runs."""
+    from taco_launch.bench.logs.workloads import read
+
+    return lambda cell, text: read(matrix.workload(cell.workload), text, cell.ranks)

@@ -1,0 +1,46 @@
+"""--workload: which program's output a log is, a kind of benchmark or a workload of a matrix."""
+
+import os
+from typing import TYPE_CHECKING
+
+from taco_launch.cli.options.common import add_option
+from taco_launch.errors import UsageError
+
+if TYPE_CHECKING:
+    from taco_launch.bench.matrix import Workload
+
+# The kinds that need nothing but their name; bench.matrix.Kind has one more.
+KINDS = ("horovod", "tf_cnn", "nccl-tests")
+FORM = "|".join((*KINDS, "MATRIX:NAME"))
+
+workload_option = add_option(
+    "--workload",
+    "workload",
+    metavar=FORM,
+    help="What the log is of: Horovod's synthetic benchmark or ours, tf_cnn_benchmarks, a program of nccl-tests, or a "
+    "workload of a matrix (a file, or one that is shipped).",
+)
+
+
+def workload_of(text: str) -> "Workload":
+    """Give the workload that `--workload` names.
+
+    Raises:
+        UsageError: it names none.
+        SpecError: the matrix is wrong.
+    """
+    from taco_launch.bench.matrix import Kind, Workload
+    from taco_launch.inventory import names
+    from taco_launch.request.documents import matrix_file
+
+    if text in KINDS:
+        return Workload(text, Kind(text), ())
+    source, colon, name = text.rpartition(":")
+    if not colon:
+        hint = names.did_you_mean(text, KINDS) or f"there are {', '.join(KINDS)} and MATRIX:NAME, such as lab:gradients"
+        raise UsageError(f"--workload {names.shown(text)}: no such kind of benchmark", hint=hint)
+    known = {workload.name: workload for workload in matrix_file.load(source, os.environ).workloads}
+    if name not in known:
+        hint = names.did_you_mean(name, known) or f"it has {', '.join(known)}"
+        raise UsageError(f"--workload {names.shown(text)}: the matrix has no workload {names.shown(name)}", hint=hint)
+    return known[name]

@@ -1,0 +1,1 @@
+"""The verbs of hosts: setup, teardown, trust, facts, inventory, lab, metrics."""

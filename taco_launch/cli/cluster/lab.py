@@ -1,0 +1,373 @@
+"""lab: hosts made of containers on this machine, and faults for them."""
+
+import os
+import re
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from taco_launch.cli.options.common import Settings, add_option, output_options, settings_of, talk_options
+from taco_launch.cli.output import render
+from taco_launch.lab.labels import option_of
+
+if TYPE_CHECKING:
+    from taco_launch.lab.labels import LabHost
+    from taco_launch.lab.status import Status
+    from taco_launch.lab.talk import Talk
+
+# As in taco_launch.lab.hardware, whose import --help does not need.
+MACHINES = ("v100x8", "a100x8", "h100x8", "pcie4", "none")
+
+
+def _labs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from taco_launch.errors import TacoLaunchError
+    from taco_launch.lab import hosts
+
+    try:
+        names = {found.host.lab for found in hosts.find()}
+    except TacoLaunchError:
+        return []
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
+def _hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from taco_launch.errors import TacoLaunchError
+    from taco_launch.lab import hosts
+
+    try:
+        found = hosts.find(ctx.params.get("lab") or "lab")
+    except TacoLaunchError:
+        return []
+    return [CompletionItem(each.host.name) for each in found if each.host.name.startswith(incomplete)]
+
+
+_name = add_option(
+    "--name", "lab", metavar="NAME", default="lab", show_default=True, shell_complete=_labs, help="Which lab."
+)
+
+
+@click.group()
+def lab() -> None:
+    """Make hosts of containers on this machine, to try everything on: systemd, sshd, a registry, faults.
+
+    They are used as any hosts: `-i lab` (or `-i lab:NAME`) stands for an inventory file in every verb.
+    """
+
+
+@lab.command()
+@talk_options
+@_name
+@add_option("--hosts", "size", type=int, metavar="N", help="How many hosts, gpu1 to gpuN. Default: 2.")
+@add_option("--slots", type=int, metavar="N", help="How many ranks each takes. Default: 2, or as many as it has GPUs.")
+@add_option(
+    "--gpus",
+    type=click.Choice(MACHINES),
+    help="The GPUs, NICs and drivers that are simulated in each, called simulated wherever they show. Default: none.",
+)
+@add_option(
+    "--release",
+    metavar="CODENAME",
+    help="Which release of this machine's distribution the hosts have, such as trixie. Default: the machine's own.",
+)
+@add_option(
+    "--docker",
+    is_flag=True,
+    default=None,
+    help="The hosts come with Docker Engine, as images of cloud providers do. Default: set-up installs it.",
+)
+@add_option("--image/--no-image", "train", default=True, help="Whether the registry gets a training image.")
+@click.pass_context
+def up(
+    ctx: click.Context,
+    *,
+    lab: str,
+    size: int | None,
+    slots: int | None,
+    gpus: str | None,
+    release: str | None,
+    docker: bool | None,
+    train: bool,
+) -> None:
+    """Bring up hosts gpu1, gpu2, ... and a registry; where they are up, change nothing.
+
+    Takes root, or the right to use the Docker Engine. Where there is no engine, one is installed and started. The first
+    time images are made from this machine's package archives, of hosts in about a minute, for training on CPUs in about
+    two (from a checkout only). The training image stays in the registry, also for later labs. Hosts of another release
+    are made from the same archives, which have to be signed by keys that this machine has; registry and training image
+    stay as they are.
+
+    \b
+    Examples:
+      taco-launch lab up --hosts 2 --gpus v100x8
+      taco-launch -i lab inventory
+      taco-launch lab up --name big --hosts 8 --slots 1
+      taco-launch lab up --name new --release trixie
+      taco-launch lab up --name ready --docker
+    """
+    from taco_launch.lab import up as flow
+    from taco_launch.lab.hosts import WAKE
+
+    settings = settings_of(ctx)
+    try:
+        talk = _talk(settings)
+        made = flow.up(flow.Wanted(lab, size, slots, gpus, release, docker), os.environ, talk, train=train)
+    except KeyboardInterrupt:
+        option = option_of(lab)
+        settings.talk(f"\nstopped: `taco-launch lab up{option}` goes on, `taco-launch lab down{option}` removes it")
+        raise
+    talk.show("")
+    for change in made.changes if settings.verbose else ():
+        settings.talk(change)
+    count = len(made.hosts) - 1
+    hosts = f"{count} host{'s' if count != 1 else ''} and a registry"
+    for name, state in made.down:
+        settings.talk(f"{name} is {state}, and stays so: taco-launch lab fault{option_of(lab)} {name} {WAKE[state]}")
+    settings.talk(
+        f"the lab {made.name!r} is up: {hosts}"
+        if made.changes
+        else f"the lab {made.name!r} was up already: nothing changed"
+    )
+    word = "lab" if lab == "lab" else f"lab:{lab}"
+    settings.talk(f"next: taco-launch -i {word} inventory; taco-launch lab status{option_of(lab)}")
+
+
+@lab.command()
+@talk_options
+@_name
+@add_option("--all", "all_labs", is_flag=True, help="Every lab on this machine.")
+@add_option("--images", is_flag=True, help="Remove the images as well: the next lab takes some minutes longer.")
+@click.pass_context
+def down(ctx: click.Context, *, lab: str, all_labs: bool, images: bool) -> None:
+    """Remove a lab: its hosts, volumes, network and keys. Images stay for the next one, also those in the registry.
+
+    \b
+    Examples:
+      taco-launch lab down
+      taco-launch lab down --all --images
+    """
+    from taco_launch.lab import down as flow
+
+    settings = settings_of(ctx)
+    removed = flow.down(None if all_labs else lab, os.environ, _talk(settings), images=images)
+    if not removed.labs:
+        settings.talk("there was no lab" if all_labs else f"there was no lab {lab!r}")
+    for name, _ in removed.labs:
+        settings.talk(f"the lab {name!r} is gone: containers, volumes, network, keys")
+    if removed.kept:
+        sizes = ", ".join(f"{tag} {size}" for tag, size in removed.kept)
+        which = " --all" if all_labs else option_of(lab)
+        settings.talk(f"kept for the next lab: {sizes} (taco-launch lab down{which} --images removes them)")
+
+
+@lab.command()
+@output_options
+@add_option("--name", "lab", metavar="NAME", shell_complete=_labs, help="Which lab. Default: all.")
+@click.pass_context
+def status(ctx: click.Context, *, lab: str | None) -> None:
+    """Show hosts, their state, the faults in force, and what to type to enter them.
+
+    \b
+    Examples:
+      taco-launch lab status
+      taco-launch lab status --name big --json
+    """
+    from taco_launch.lab import status as flow
+
+    output = settings_of(ctx).output
+    found = flow.status(lab, os.environ)
+    if output in ("json", "yaml"):
+        render.data({"labs": [_data(each) for each in found]}, output)
+        return
+    if not found:
+        click.echo("there is no lab; taco-launch lab up makes one", err=True)
+    for index, each in enumerate(found):
+        _print(each, first=index == 0)
+
+
+@lab.command()
+@talk_options
+@_name
+@click.argument("image")
+@click.pass_context
+def push(ctx: click.Context, *, lab: str, image: str) -> None:
+    """Put IMAGE of this machine's Docker Engine into the lab's registry; print what hosts pull it by.
+
+    Images stay in the registry for later labs, until `taco-launch lab down --images`.
+
+    \b
+    Examples:
+      taco-launch lab push mine:1
+      taco-launch lab push --name big quay.example/team/train:2
+    """
+    from taco_launch.lab import push as flow
+
+    settings = settings_of(ctx)
+    talk = _talk(settings)
+    talk.show(f"putting {image} into the registry")
+    reference = flow.push(lab, image, os.environ)
+    talk.show("")
+    click.echo(reference)
+
+
+@lab.command("exec")
+@_name
+@click.argument("host", shell_complete=_hosts)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.pass_context
+def execute(ctx: click.Context, *, lab: str, host: str, command: tuple[str, ...]) -> int:
+    """Run COMMAND in a lab host as root, by way of the engine, so also when its network or sshd is down.
+
+    No shell reads it. The exit code is COMMAND's own.
+
+    \b
+    Examples:
+      taco-launch lab exec gpu1 -- systemctl status ssh
+      taco-launch lab exec gpu1 -- bash
+    """
+    from taco_launch.lab import engine, hosts
+    from taco_launch.lab import status as flow
+
+    found = flow.one(lab, host, os.environ)
+    hosts.require_on(found, "nothing can run in it")
+    sys.stdout.flush()
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    code = engine.interactive((found.container, *command), terminal=terminal)
+    ctx.exit(code)
+
+
+def _fault_list() -> str:
+    from taco_launch.lab.faults import FAULTS
+
+    width = max(len(f"{fault.name} {fault.argument}") for fault in FAULTS)
+    lines = [f"  {f'{fault.name} {fault.argument}':<{width}}  {fault.about}" for fault in FAULTS]
+    return "\n".join(lines)
+
+
+class _FaultCommand(click.Command):
+    """Its help has the table of faults, which only it reads, and -2h is an argument, not options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Have a negative offset stand behind `--`."""
+        negative = [word for word in args if re.fullmatch(r"-\d\w*", word)]
+        if negative and "--" not in args:
+            args = [*(word for word in args if word not in negative), "--", *negative]
+        return super().parse_args(ctx, args)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Add the table."""
+        formatter.write(f"\nFaults, and what undoes them:\n{_fault_list()}\n")
+        super().format_epilog(ctx, formatter)
+
+
+def _faults(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from taco_launch.lab.faults import FAULTS
+
+    return [CompletionItem(fault.name, help=fault.about) for fault in FAULTS if fault.name.startswith(incomplete)]
+
+
+@lab.command(cls=_FaultCommand)
+@talk_options
+@_name
+@click.argument("host", shell_complete=_hosts)
+@click.argument("fault", metavar="FAULT", shell_complete=_faults)
+@click.argument("argument", required=False)
+@click.pass_context
+def fault(ctx: click.Context, *, lab: str, host: str, fault: str, argument: str | None) -> None:
+    """Put a fault on a lab host, or undo one. A reboot undoes those of its network.
+
+    \b
+    Examples:
+      taco-launch lab fault gpu2 power-off
+      taco-launch lab fault gpu1 cut 5s
+      taco-launch lab fault gpu1 slow-link 100mbit
+      taco-launch lab fault registry stop-sshd
+    """
+    from taco_launch.errors import UsageError
+    from taco_launch.inventory.names import did_you_mean
+    from taco_launch.lab import faults
+    from taco_launch.lab import status as flow
+
+    chosen = faults.BY_NAME.get(fault)
+    if chosen is None:
+        known = ", ".join(faults.BY_NAME)
+        raise UsageError(f"{fault!r} is no fault; there are: {known}", hint=did_you_mean(fault, faults.BY_NAME) or None)
+    faults.arguments(chosen, argument)
+    settings_of(ctx).talk(faults.apply(flow.one(lab, host, os.environ), chosen, argument))
+
+
+def _talk(settings: Settings) -> "Talk":
+    """Say lines on stderr; on a terminal also show what is being done, in a line that the next one replaces."""
+    from taco_launch.lab.talk import Talk
+
+    if settings.quiet or not sys.stderr.isatty():
+        return Talk(say=settings.talk, show=lambda _text: None)
+    start = "\r\x1b[K"  # ECMA-48, 8.3.41: erase in line
+
+    def show(text: str) -> None:
+        click.echo(start + render.printable(text)[: shutil.get_terminal_size().columns - 1], err=True, nl=False)
+
+    def say(message: str) -> None:
+        click.echo(start, err=True, nl=False)
+        settings.talk(message)
+
+    return Talk(say, show)
+
+
+def _gpus(host: "LabHost") -> str | None:
+    """Give the machine that is simulated in a host, None for none."""
+    return None if host.is_registry or host.gpus == "none" else host.gpus
+
+
+def _data(found: "Status") -> dict[str, Any]:
+    return {
+        "name": found.lab,
+        "complete": found.complete,
+        "hosts": [
+            {
+                "name": seen.host.name,
+                "state": seen.state,
+                "address": seen.host.address,
+                "slots": 0 if seen.host.is_registry else seen.host.slots,
+                "release": None if seen.host.is_registry else seen.host.release or None,
+                "simulated_gpus": _gpus(seen.host),
+                "faults": list(seen.faults),
+                "ssh": seen.ssh,
+            }
+            for seen in found.hosts
+        ],
+        "registry": {
+            "address": found.registry,
+            "user": found.user,
+            "password_file": found.password_file,
+            "authority_file": found.authority_file,
+        },
+        "training_image": found.image or None,
+    }
+
+
+def _print(found: "Status", *, first: bool) -> None:
+    if not first:
+        click.echo()
+    of = next((f", of {seen.host.release}" for seen in found.hosts if seen.host.release), "")
+    up = f"taco-launch lab up{option_of(found.lab)}"
+    click.echo(f"Lab:      {found.lab}{of}{'' if found.complete else f' (cut short: {up} goes on)'}")
+    click.echo(f"Registry: {found.registry}, user {found.user}, password in {found.password_file}")
+    click.echo(f"Training: {found.image or f'no image ({up} puts one there)'}")
+    login = f"docker login -u {found.user} --password-stdin {found.registry} <{found.password_file}"
+    click.echo(f"Log in:   taco-launch lab exec{option_of(found.lab)} gpu1 -- {login}\n")
+    rows = [
+        [
+            seen.host.name,
+            seen.state,
+            seen.host.address,
+            "" if seen.host.is_registry else str(seen.host.slots),
+            f"{_gpus(seen.host)} (simulated)" if _gpus(seen.host) else "none",
+            ", ".join(seen.faults) or "none",
+            seen.ssh or f"the keys are not here: {up}",
+        ]
+        for seen in found.hosts
+    ]
+    render.table(["HOST", "STATE", "ADDRESS", "SLOTS", "GPUS", "FAULTS", "TO ENTER"], rows, numbers=("SLOTS",))

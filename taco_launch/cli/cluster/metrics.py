@@ -1,0 +1,142 @@
+"""metrics: jobs, queues and slots as Prometheus reads them."""
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli.options.common import (
+    Settings,
+    access_of,
+    access_options,
+    add_option,
+    complete_file,
+    inventory_option,
+    settings_of,
+    talk_options,
+)
+from taco_launch.cli.output import render
+from taco_launch.errors import UsageError
+
+if TYPE_CHECKING:
+    from taco_launch.flows.metrics import Collector
+
+_LOOPBACK = "127.0.0.1"
+_PLACE = re.compile(r"(?:(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<address>[^:\[\]]+)):)?(?P<port>\d{1,5})")
+_MOST_PORT = 65535
+
+
+def _place(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[str, int] | None:
+    if text is None:
+        return None
+    found = _PLACE.fullmatch(text)
+    if found is None or int(found["port"]) > _MOST_PORT:
+        raise click.BadParameter(f"{text!r}: must be PORT, ADDRESS:PORT or [IPV6]:PORT")
+    return found["six"] or found["address"] or _LOOPBACK, int(found["port"])
+
+
+@click.command()
+@inventory_option
+@talk_options
+@access_options
+@add_option(
+    "--textfile",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Write them to this file, all at once: for node_exporter's textfile collector.",
+)
+@add_option(
+    "--listen",
+    "place",
+    metavar="[ADDR:]PORT",
+    callback=_place,
+    help=f"Serve them at http://ADDR:PORT/metrics until Ctrl-C. ADDR is {_LOOPBACK} unless it is given.",
+)
+@add_option(
+    "--allow-host",
+    "names",
+    metavar="NAME",
+    multiple=True,
+    help="With --listen: a name that clients may use for this machine, besides its own name and its addresses.",
+)
+@click.pass_context
+def metrics(
+    ctx: click.Context,
+    /,
+    *,
+    textfile: Path | None,
+    place: tuple[str, int] | None,
+    names: tuple[str, ...],
+    **access: Any,
+) -> None:
+    """Tell jobs, queues and slots as metrics: on stdout, in a file, or to whoever scrapes them.
+
+    The counters count all jobs of the head, also those whose records were removed by delete, prune or their ttl, but not
+    those that were refused at once, of which there never is a record.
+
+    \b
+    Names, and those that the MPI Operator has for the same:
+      taco_launch_jobs_created_total            mpi_operator_jobs_created_total
+      taco_launch_jobs_successful_total         mpi_operator_jobs_successful_total
+      taco_launch_jobs_failed_total             mpi_operator_jobs_failed_total
+      taco_launch_job_info{launcher,namespace}  mpi_operator_job_info{launcher,namespace}
+    namespace is the cluster of the inventory, launcher NAME-launcher. Besides there are:
+      taco_launch_jobs_cancelled_total, taco_launch_jobs{state}, taco_launch_queue_length{queue},
+      taco_launch_queue_wait_seconds{queue} (a histogram), taco_launch_slots{host,state} with the states
+      total, allocated and foreign, taco_launch_host_ready{host}, taco_launch_build_info{version}
+
+    \b
+    Examples:
+      taco-launch metrics
+      taco-launch metrics --textfile /var/lib/node_exporter/taco-launch.prom     (from cron, every minute)
+      taco-launch -i cluster.yaml metrics --listen 9464
+      taco-launch -i cluster.yaml metrics --listen 0.0.0.0:9464 --allow-host head.example.org
+    """
+    from taco_launch.flows import metrics as flow
+
+    if textfile is not None and place is not None:
+        raise UsageError("--textfile and --listen: they are two ways to tell the same", hint="give one of them")
+    if names and place is None:
+        raise UsageError("--allow-host: nobody asks by a name without --listen")
+    settings = settings_of(ctx)
+    backend, inventory = settings.backend(access_of(access)), settings.load()
+
+    if place is not None:
+        _serve(settings, place, names, flow.Collector(backend, inventory))
+        return
+    found, warnings = flow.collect(backend, inventory)
+    for warning in warnings:
+        render.warning(settings, warning)
+    if textfile is not None:
+        flow.write(textfile, found)
+    else:
+        sys.stdout.buffer.write(found)
+
+
+def _serve(settings: Settings, place: tuple[str, int], names: tuple[str, ...], collector: "Collector") -> None:
+    from taco_launch.metrics.listen import Server
+
+    told: tuple[str, ...] = ()
+
+    def collect() -> bytes:
+        nonlocal told
+        found, warnings = collector.collect()
+        for warning in warnings:
+            if warning not in told:  # a host that stays away is told once
+                render.warning(settings, warning)
+        told = warnings
+        return found
+
+    try:
+        server = Server(*place, collect, names)
+    except OSError as error:
+        raise UsageError(
+            f"--listen {place[0]} port {place[1]}: {error.strerror or error}",
+            hint="an address of this machine, and a port that nobody has",
+        ) from None
+    with server:
+        settings.talk(f"listening: {server.url}")
+        server.serve_forever()

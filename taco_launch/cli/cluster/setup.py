@@ -1,0 +1,212 @@
+"""setup: hosts as the inventory says; the plan first, then stage by stage, then the proof."""
+
+import os
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli.options.common import (
+    Settings,
+    access_of,
+    access_options,
+    add_option,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
+from taco_launch.cli.options.completion import complete_list
+from taco_launch.cli.output import render, setup_output
+from taco_launch.errors import DRIFT, FAILED, HOST_FAILED, OK, UsageError
+from taco_launch.setup import STAGES, Stage
+
+if TYPE_CHECKING:
+    from taco_launch.flows.setup.setup import Setup
+    from taco_launch.flows.setup.verify import Flaw
+    from taco_launch.model.host.hosts import Inventory
+    from taco_launch.setup.chain import Chain
+
+
+def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> tuple[Stage, ...]:
+    words = {word.strip() for text in value for word in text.split(",")}
+    if unknown := sorted(words - set(STAGES)):
+        raise click.BadParameter(f"no such stage: {unknown[0]!r}; they are {', '.join(STAGES)}")
+    return tuple(stage for stage in STAGES if stage in words) or STAGES
+
+
+@click.command()
+@inventory_option
+@output_options
+@talk_options
+@access_options
+@add_option(
+    "--only",
+    "stages",
+    multiple=True,
+    callback=_stages,
+    metavar="STAGE",
+    shell_complete=complete_list(STAGES),
+    help=f"These stages only: {', '.join(STAGES)}. May be repeated, or a list with commas.",
+)
+@setup_output.hosts_option
+@add_option("--dry-run", is_flag=True, help="Show the plan, and do nothing.")
+@add_option(
+    "--check",
+    is_flag=True,
+    help="Do nothing; exit 3 where there would be something to do, hardware has a fault, or hosts differ in software.",
+)
+@add_option("--diff", "show_diff", is_flag=True, help="Show what would change in files; secrets are not shown.")
+@add_option(
+    "--pull",
+    is_flag=True,
+    help="Ask the registry what the image's tag stands for now, and have all hosts take that; without it what hosts have "
+    "stays, whatever is pushed.",
+)
+@add_option("--yes", is_flag=True, help="Do not ask.")
+@add_option(
+    "--disrupt",
+    type=click.Choice(["docker", "host"]),
+    help="What may stop, if it has to, although containers run on a host: its engine with all of them (docker), or the "
+    "host as well (host: all of that, and a peer memory module may be changed under containers without a job).",
+)
+@click.pass_context
+def setup(
+    ctx: click.Context,
+    /,
+    *,
+    stages: tuple[Stage, ...],
+    hosts: str | None,
+    dry_run: bool,
+    check: bool,
+    show_diff: bool,
+    yes: bool,
+    **more: Any,
+) -> None:
+    """Make hosts able to train, stage by stage, and prove it.
+
+    docker, GPUs in containers (NVIDIA container toolkit), peer memory, image, container, SSH between them, agent.
+
+    What is right already is left as it is, so it can be run again at any time: after a failure, for a new host, or
+    --check every night. One host that fails keeps no other from being set up. After --hosts with a new host, those that
+    are set up already have to be told of it: --only ssh_mesh.
+
+    \b
+    Examples:
+      taco-launch -i cluster.yaml setup --dry-run --diff
+      taco-launch -i cluster.yaml setup
+      taco-launch -i cluster.yaml setup --check
+      taco-launch -i cluster.yaml setup --hosts gpu5 --yes
+      taco-launch -i cluster.yaml setup --pull --dry-run
+      taco-launch -i cluster.yaml setup --only docker --disrupt docker
+
+    \b
+    Exit codes: 0 all hosts are ready (with --check: nothing to do), 2 usage or inventory, or nobody to ask, 3 hardware has
+    a fault that set-up cannot mend and that is not in its way; with --check also: there is something to do, or hosts differ
+    in driver, OFED, toolkit or image; 5 a host failed or cannot be set up (its driver, OFED, a GPU that is gone), the proof
+    found a fault (of --check: do the containers have their GPUs), or others are to be told of a new host, 130 after Ctrl-C.
+    """
+    from taco_launch.flows.setup.setup import Ask, Setup
+    from taco_launch.inventory.select import named
+    from taco_launch.remote.fanout import connect
+    from taco_launch.request.resolve import profile_of
+
+    settings = settings_of(ctx)
+    if check and dry_run:
+        raise UsageError("--check and --dry-run: both only look", hint="--check tells by its exit code as well")
+    inventory = settings.load()
+    chosen = named(inventory, () if hosts is None else (hosts,))
+    progress = setup_output.Progress(settings)
+    ask = Ask(
+        profile_of(inventory, None, os.environ),
+        stages,
+        more.pop("disrupt") or "nothing",
+        more.pop("pull"),
+        settings.registry_password,
+    )
+    with connect(inventory, inventory.hosts, access_of(more)) as fanout:
+        work = Setup(inventory, chosen, fanout, ask, progress.step, progress.proof)
+        with render.progress(settings, "facts", len(inventory.hosts)) as answered:
+            work.look(lambda _answer: answered())
+        plans = work.plan()
+        if work.moved:
+            settings.talk(work.moved)
+        flaws = work.proved(plans) if check else ()
+        errors = {plan.host: "\n".join(problem.message for problem in plan.problems) for plan in plans}
+        found = setup_output.findings(work.facts, inventory, errors)
+        code = _show(settings, work, plans, inventory, found, flaws, show_diff=show_diff, looking=check or dry_run)
+        if check or dry_run or (not plans and settings.output not in ("json", "yaml")):
+            drift = any(not plan.empty for plan in plans) or found.faults or found.unlike
+            ctx.exit(code or (DRIFT if check and drift else OK))
+        if any(plan.ops for plan in plans) and not setup_output.agreed(plans, yes=yes):
+            settings.talk("nothing was done")
+            ctx.exit(code or FAILED)
+        begun = time.monotonic()
+        try:
+            with progress.live([host.name for host in chosen]):
+                done = work.apply()
+        except KeyboardInterrupt:
+            ctx.exit(setup_output.interrupted(settings, inventory))
+    seconds = time.monotonic() - begun
+    found = setup_output.findings(work.facts, inventory, {host: error.message for host, error in work.failed.items()})
+    ctx.exit(setup_output.show_done(settings, done, inventory, seconds, ("ready", "failed"), found))
+
+
+def _show(
+    settings: Settings,
+    work: "Setup",
+    plans: "Sequence[Chain]",
+    inventory: "Inventory",
+    found: setup_output.Findings,
+    flaws: "Sequence[Flaw]",
+    *,
+    show_diff: bool,
+    looking: bool,
+) -> int:
+    """Show the plan, folded over equal hosts, and what is wrong; the exit code says whether a host cannot be set up."""
+    told = work.diffs(plans) if show_diff else ()
+    rows = setup_output.folded(plans)
+    if settings.output not in ("json", "yaml"):
+        setup_output.show_plan(rows)
+        same: dict[str, list[str]] = {}
+        for host, texts in told:
+            for text in texts:
+                same.setdefault(text, []).append(host)
+        for text, hosts in same.items():
+            click.echo(f"\n{setup_output.names(hosts)}:")
+            click.echo("\n".join(map(render.file_line, text.splitlines())))
+        found.show()
+    elif looking:
+        proof = {"found": setup_output.flaws_document(flaws)}
+        render.data(_document(work, plans, rows, told) | found.document() | proof, settings.output)
+    setup_output.show_errors(work.failed, plans, inventory)
+    for flaw in flaws:
+        render.error(str(flaw), flaw.hint)
+    wrong = bool(flaws) or work.chosen_failed or any(plan.problems for plan in plans)
+    if found.faults and not wrong:
+        besides = "besides" if rows else "nothing to do for set-up, but"
+        settings.talk(
+            f"{besides} a fault of hardware that it cannot mend: {setup_output.names(found.faults)}, see above"
+        )
+    elif found.unlike and not rows and not wrong:
+        settings.talk(f"nothing to do for set-up, but hosts differ in {', '.join(found.unlike)}, see above")
+    elif not rows and not wrong:
+        settings.talk(f"nothing to do: {setup_output.names([plan.host for plan in plans])} as {inventory.source} says")
+    return HOST_FAILED if wrong else OK
+
+
+def _document(
+    work: "Setup",
+    plans: "Sequence[Chain]",
+    rows: Sequence[dict[str, Any]],
+    told: Sequence[tuple[str, tuple[str, ...]]],
+) -> dict[str, Any]:
+    problems = [
+        {"host": plan.host, "stage": problem.stage, "message": problem.message, "hint": render.typed(problem.hint)}
+        for plan in plans
+        for problem in plan.problems
+    ]
+    failed = [{"host": host} | setup_output.error_document(error) for host, error in work.failed.items()]
+    document: dict[str, Any] = {"plan": list(rows), "problems": problems, "failed": failed}
+    return document | ({"diffs": [{"host": host, "diffs": list(texts)} for host, texts in told]} if told else {})

@@ -1,0 +1,84 @@
+"""teardown: what setup made is taken back."""
+
+import time
+from typing import Any
+
+import click
+
+from taco_launch.cli.options.common import (
+    access_of,
+    access_options,
+    add_option,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
+from taco_launch.cli.output import render, setup_output
+from taco_launch.errors import FAILED, HOST_FAILED, OK
+from taco_launch.setup import Stage
+
+_ORDER: tuple[Stage, ...] = ("container", "image", "peermem", "docker")
+
+
+@click.command()
+@inventory_option
+@output_options
+@talk_options
+@access_options
+@setup_output.hosts_option
+@add_option("--images", is_flag=True, help="Remove the training image from the hosts too.")
+@add_option("--dry-run", is_flag=True, help="Show the plan, and do nothing.")
+@add_option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def teardown(
+    ctx: click.Context, /, *, hosts: str | None, images: bool, dry_run: bool, yes: bool, **access: Any
+) -> None:
+    """Take back what setup made on hosts: the container, its unit, keys and files, the agent, settings of docker.
+
+    Docker itself, images, records of jobs and whatever setup did not make stay. Nothing is done to a host on which a
+    job runs.
+
+    \b
+    Examples:
+      taco-launch -i cluster.yaml teardown --dry-run
+      taco-launch -i cluster.yaml teardown --hosts gpu5 --images --yes
+
+    \b
+    Exit codes: 0 ok, 2 usage or inventory, or nobody to ask, 5 a host failed, 130 after Ctrl-C.
+    """
+    from taco_launch.flows.setup.teardown import Teardown
+    from taco_launch.inventory.select import named
+    from taco_launch.remote.fanout import connect
+
+    settings = settings_of(ctx)
+    inventory = settings.load()
+    chosen = named(inventory, () if hosts is None else (hosts,))
+    progress = setup_output.Progress(settings)
+    with connect(inventory, chosen, access_of(access)) as fanout:
+        work = Teardown(inventory, fanout, images=images, report=progress.step)
+        with render.progress(settings, "facts", len(chosen)) as answered:
+            plans = work.look(lambda _answer: answered())
+        rows = setup_output.folded(plans, _ORDER, "-")
+        if settings.output not in ("json", "yaml"):
+            setup_output.show_plan(rows)
+        elif dry_run:
+            render.data({"plan": rows}, settings.output)
+        setup_output.show_errors(work.failed, plans, inventory)
+        wrong = bool(work.failed) or any(plan.problems for plan in plans)
+        if not rows and not wrong:
+            settings.talk(
+                f"nothing to do: nothing of {inventory.cluster} is on {setup_output.names([h.name for h in chosen])}"
+            )
+        if dry_run or not (rows or settings.output in ("json", "yaml")):
+            ctx.exit(HOST_FAILED if wrong else OK)
+        if rows and not setup_output.agreed(plans, yes=yes):
+            settings.talk("nothing was done")
+            ctx.exit(HOST_FAILED if wrong else FAILED)
+        begun = time.monotonic()
+        try:
+            with progress.live([host.name for host in chosen]):
+                done = work.apply()
+        except KeyboardInterrupt:
+            ctx.exit(setup_output.interrupted(settings, inventory))
+    ctx.exit(setup_output.show_done(settings, done, inventory, time.monotonic() - begun, ("clear", "failed")))

@@ -1,0 +1,110 @@
+"""trust: the host keys of an inventory's hosts, shown and then kept."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from taco_launch.cli.options.common import (
+    Settings,
+    access_of,
+    add_option,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
+from taco_launch.cli.options.completion import complete_hosts
+from taco_launch.cli.output import host_errors, render
+from taco_launch.errors import FAILED, HOST_FAILED, UsageError
+
+if TYPE_CHECKING:
+    from taco_launch.flows.setup.trust import Trust
+
+
+@click.command()
+@inventory_option
+@output_options
+@talk_options
+@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=complete_hosts)
+@add_option("--yes", is_flag=True, help="Do not ask: take every new key.")
+@add_option("--replace", is_flag=True, help="Take changed keys too: of hosts that were installed anew.")
+@click.pass_context
+def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: bool) -> int:
+    """Show the SSH host keys of hosts (all without HOST), ask, and keep the new ones.
+
+    They are kept in taco-launch's own known_hosts file; ~/.ssh is read, and never written. Compare the fingerprints
+    with what the hosts' consoles say: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub
+
+    \b
+    Examples:
+      taco-launch -i cluster.yaml trust
+      taco-launch -i cluster.yaml trust --yes gpu[1-4]
+      taco-launch trust -i cluster.yaml --replace gpu3
+    """
+    from taco_launch.command import shell
+    from taco_launch.flows.setup import trust as flow
+    from taco_launch.inventory.select import named
+    from taco_launch.remote.ssh.host_key_policy import trust_line
+
+    settings = settings_of(ctx)
+    inventory = settings.load()
+    chosen = named(inventory, hosts)
+    ways = flow.prepare(inventory, chosen, access_of({}))
+    with render.progress(settings, "host keys", len(chosen)) as progress:
+        found = flow.look(ways, lambda _answer: progress())
+    _show(settings, found)
+    host_errors.show(found.failed, {host.name: host.address for host in chosen})
+    keys = found.to_write(replace=replace)
+    refused = [key for key in found.shown if key not in keys and key.state in (flow.CHANGED, flow.REVOKED)]
+    for key in refused:
+        hint = f"if it was installed anew: {trust_line(inventory.source, key.host, replace=True)}"
+        render.error(
+            "\n".join([f"{key.host}: its host key is {key.state}; known is", *(f"  {line}" for line in key.known)]),
+            hint if key.state == flow.CHANGED else "whoever revoked it had a reason: ask them",
+        )
+    if keys and _agreed(len(keys), yes=yes):
+        flow.write(keys)
+        settings.talk(f"kept {_count(len(keys))} in {found.file}")
+        for key in keys:
+            for file in key.elsewhere:
+                command = shell(("ssh-keygen", "-R", key.known_as, "-f", file))
+                settings.talk(f"{key.host}: its old key is still in {file}; to take it out for ssh too: {command}")
+    elif keys:
+        settings.talk("kept none")
+        return FAILED
+    if found.failed:
+        return HOST_FAILED
+    return FAILED if refused else 0
+
+
+def _agreed(count: int, *, yes: bool) -> bool:
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise UsageError(f"{_count(count)} to take, and nobody to ask", hint="compare the fingerprints, then add --yes")
+    return click.confirm(f"take {_count(count)}?", err=True)
+
+
+def _count(count: int) -> str:
+    return f"{count} host key{'s' if count != 1 else ''}"
+
+
+def _show(settings: Settings, found: "Trust") -> None:
+    if settings.output in ("json", "yaml"):
+        rows = [
+            {
+                "host": key.host,
+                "type": key.kind,
+                "fingerprint": key.fingerprint,
+                "state": key.state,
+                "known": list(key.known),
+            }
+            for key in found.shown
+        ]
+        render.data(rows, settings.output)
+    elif found.shown:
+        render.table(
+            ("HOST", "TYPE", "FINGERPRINT", "STATE"),
+            [(key.host, key.kind, key.fingerprint, key.state) for key in found.shown],
+        )

@@ -1,0 +1,102 @@
+"""explain: what a log tells of a failure, with cause and next step."""
+
+import codecs
+import shlex
+import sys
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import click
+
+from taco_launch.cli.options.common import complete_file, output_options, settings_of, talk_options
+from taco_launch.cli.output import render
+from taco_launch.errors import UsageError
+
+_CHUNK = 1 << 18
+_END = 1 << 12
+# The first bytes of what a compressed file is read with.
+_PACKED = {b"\x1f\x8b": "zcat", b"BZh": "bzcat", b"\xfd7zXZ\0": "xzcat", b"\x28\xb5\x2f\xfd": "zstdcat"}
+_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+@click.command()
+@output_options
+@talk_options
+@click.argument("log", shell_complete=complete_file)
+@click.pass_context
+def explain(ctx: click.Context, log: str) -> None:
+    """Say what a log tells of a failure: each known text with its cause and what to do, the first failure first.
+
+    LOG is a file, or - for standard input. Known are texts of mpirun 4.1 and 5.0, UCX, ssh, Horovod, NCCL, torch,
+    TensorFlow, docker, Slurm, the NVIDIA container toolkit and the kernel, with or without the prefixes that mpirun,
+    docker or `logs` put before them.
+
+    \b
+    Examples:
+      taco-launch explain slurm-4711.out
+      taco-launch logs vgg16 | taco-launch explain -
+      dmesg -T | taco-launch explain - --json
+    """
+    from taco_launch.diagnose import Scan
+    from taco_launch.signatures.entry import Kind
+
+    settings = settings_of(ctx)
+    scan = Scan()
+    end = ""
+    for text in _text(log):
+        scan.feed(text)
+        end = text or end
+    found = scan.matches()
+    if all(match.kind is Kind.NOTE for match in found):
+        name = "standard input" if log == "-" else log
+        read = f"{scan.lines} line{'' if scan.lines == 1 else 's'} read"
+        last = f"; its last words: {scan.last_words}" if scan.last_words else ""
+        if _is_binary(end):
+            read, last = (
+                "it is no text, or not in UTF-8",
+                "; name a log, or a job's: taco-launch logs NAME | taco-launch explain -",
+            )
+        settings.talk(render.printable(f"no known failure in {name}: {read}{last}"))
+    render.findings(found, settings.output)
+
+
+def _text(log: str) -> Iterator[str]:
+    """Give a log as text, a piece at a time; what is no UTF-8, nor UTF-16 that says so, is replaced.
+
+    Raises:
+        UsageError: it cannot be read, or is compressed.
+    """
+    hint = "name a file, or - for standard input: taco-launch logs NAME | taco-launch explain -"
+    try:
+        if log == "-":
+            if sys.stdin is None:
+                raise UsageError("explain -: standard input is closed", hint=hint)
+            yield from _decoded(sys.stdin.buffer, log)
+            return
+        with open(log, "rb") as file:
+            yield from _decoded(file, log)
+    except OSError as error:
+        raise UsageError(f"explain {log}: {error.strerror or error}", hint=hint) from None
+    except ValueError:  # a null character, which no file name has
+        raise UsageError(f"explain {log}: no such file", hint=hint) from None
+
+
+def _is_binary(text: str) -> bool:
+    """Say whether a quarter of what was read last is no text; a log that was cut while open may begin with nulls."""
+    end = text[-_END:]
+    return 4 * (end.count("\0") + end.count("\ufffd")) > len(end)
+
+
+def _decoded(file: BinaryIO, log: str) -> Iterator[str]:
+    data = file.read(_CHUNK)
+    for begin, program in _PACKED.items():
+        if data.startswith(begin):
+            name = "LOG" if log == "-" else shlex.quote(log)
+            raise UsageError(f"explain {log}: it is compressed", hint=f"{program} {name} | taco-launch explain -")
+    # Two broken bytes may look like the mark of UTF-16, whose line ends have a null besides.
+    wide = data.startswith(_WIDE) and b"\0" in data[:_END]
+    decoder = codecs.getincrementaldecoder("utf-16" if wide else "utf-8")("replace")
+    while data:
+        yield decoder.decode(data)
+        data = file.read(_CHUNK)
+    yield decoder.decode(b"", final=True)

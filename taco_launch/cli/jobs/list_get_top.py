@@ -1,0 +1,272 @@
+"""list, get, top: what there is and how it stands, once or over and over; prune: what ended long ago goes."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from taco_launch.cli.options.common import (
+    Seconds,
+    Settings,
+    access_of,
+    access_options,
+    add_option,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
+from taco_launch.cli.options.completion import complete_job
+from taco_launch.cli.output import render
+from taco_launch.errors import UsageError
+from taco_launch.request.caller import person
+
+if TYPE_CHECKING:
+    from taco_launch.backend import Node
+    from taco_launch.model.rows import JobRow
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _states() -> list[str]:
+    from taco_launch.model.jobs import JobState
+
+    return [state.value for state in JobState]
+
+
+def _complete_state(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(state) for state in _states() if state.startswith(incomplete.upper())]
+
+
+def _check_states(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Take the names of states in small letters as well."""
+    unknown = [state for state in value if state.upper() not in _states()]
+    if unknown:
+        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(_states())}")
+    return tuple(state.upper() for state in value)
+
+
+def _watch_option(function: F) -> F:
+    return add_option("-w", "--watch", is_flag=True, help="Show it over and over, until Ctrl-C.")(function)
+
+
+@click.command("list")
+@inventory_option
+@output_options
+@access_options
+@_watch_option
+@add_option("--mine", is_flag=True, help="Only jobs of yours.")
+@add_option("--queue", metavar="NAME", help="Only jobs of this queue.")
+@add_option(
+    "--state",
+    "states",
+    multiple=True,
+    metavar="STATE",
+    callback=_check_states,
+    shell_complete=_complete_state,
+    help="Only jobs in this state; may be given several times.",
+)
+@click.pass_context
+def list_(
+    ctx: click.Context, /, *, watch: bool, mine: bool, queue: str | None, states: tuple[str, ...], **access: Any
+) -> None:
+    """List all jobs, the newest first; NODE is where a job is now, N/A where it waits or has ended.
+
+    \b
+    Examples:
+      taco-launch list -o wide
+      taco-launch list --mine --state QUEUED --state RUNNING
+    """
+    from taco_launch.cli.output import job_tables
+    from taco_launch.model.codec import to_json
+
+    settings = settings_of(ctx)
+    backend = settings.backend(access_of(access))
+    owner = person() if mine else None
+
+    def look() -> "tuple[Sequence[JobRow], Sequence[str]]":
+        rows, warnings = backend.list()
+        wanted = [row for row in rows if (not states or row.state.value in states) and queue in (None, row.queue)]
+        return [row for row in wanted if owner in (None, row.owner)], warnings
+
+    def table(rows: "Sequence[JobRow]") -> str:
+        return job_tables.job_list(rows, time.time(), wide=settings.output == "wide")
+
+    _show(settings, look, table, lambda rows: {"jobs": to_json(rows)}, watch=watch)
+
+
+@click.command()
+@inventory_option
+@output_options
+@access_options
+@_watch_option
+@click.argument("name", shell_complete=complete_job)
+@click.pass_context
+def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None:
+    """Show one job: its state and why, its parts and their hosts; why it waits, host by host.
+
+    -o wide adds its command, the conditions of its state and what happened when. -o yaml and --json give all that is
+    known, and beside it what the MPI Operator tells of an MPIJob: kind, metadata, spec.runPolicy, status.
+
+    TRAINING DURATION is the time from the job's first start to its end, or until now: not what it waited before that, but
+    what it waited between two attempts. It is also what `run` and `wait` say at the end ("after 5m").
+
+    \b
+    Examples:
+      taco-launch get vgg16
+      taco-launch get vgg16 -o yaml
+    """
+    from taco_launch.cli.output import job_tables
+
+    settings = settings_of(ctx)
+    backend = settings.backend(access_of(access))
+    wide = settings.output == "wide"
+    _show(
+        settings,
+        lambda: (backend.get(name), ()),
+        lambda job: job_tables.one_job(job, time.time(), wide=wide),
+        job_tables.job_data,
+        watch=watch,
+    )
+
+
+@click.group()
+def top() -> None:
+    """Show who has how many GPUs (slots, on hosts without any): by host, or by job."""
+
+
+@top.command()
+@inventory_option
+@output_options
+@talk_options
+@access_options
+@_watch_option
+@click.pass_context
+def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
+    """Show the hosts, and how many of their GPUs have been given to jobs.
+
+    Where no host has a GPU, slots are counted. -o wide says who holds them. A host that does not answer is `notready`;
+    the reason is told on stderr.
+
+    \b
+    Example:
+      taco-launch -i hosts.yaml top node -w
+    """
+    from taco_launch.cli.output import job_tables
+
+    settings = settings_of(ctx)
+    backend = settings.backend(access_of(access))
+
+    def look() -> "tuple[Sequence[Node], Sequence[str]]":
+        found = backend.nodes(settings.load())
+        return found, [f"{node.host.name}: {node.problem}" for node in found if node.problem]
+
+    def data(nodes: "Sequence[Node]") -> Any:
+        found = [job_tables.node_data(node) for node in nodes]
+        return {"nodes": found, **{key: sum(node[key] for node in found) for key in ("allocated", "total")}}
+
+    wide = settings.output == "wide"
+    _show(settings, look, lambda nodes: job_tables.top_nodes(nodes, wide=wide), data, watch=watch)
+
+
+@top.command()
+@inventory_option
+@output_options
+@talk_options
+@access_options
+@_watch_option
+@click.pass_context
+def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
+    """Show the jobs, how many GPUs each asks for and how many it has.
+
+    Where no job ever had a GPU, slots are counted.
+
+    \b
+    Example:
+      taco-launch top job
+    """
+    from taco_launch.cli.output import job_tables
+    from taco_launch.model.codec import to_json
+
+    settings = settings_of(ctx)
+    backend = settings.backend(access_of(access))
+
+    def data(rows: "Sequence[JobRow]") -> Any:
+        requested = sum(row.requested or 0 for row in rows)
+        return {"jobs": to_json(rows), "allocated": sum(row.allocated for row in rows), "requested": requested}
+
+    wide = settings.output == "wide"
+    _show(
+        settings,
+        backend.list,
+        lambda rows: job_tables.top_jobs(rows, time.time(), wide=wide),
+        data,
+        watch=watch,
+    )
+
+
+@click.command()
+@inventory_option
+@output_options
+@talk_options
+@access_options
+@add_option(
+    "--since", type=Seconds(), required=True, metavar="TIME", help="Jobs that ended longer ago: 90s, 15m, 3h, 2d."
+)
+@add_option("--all", "everybody", is_flag=True, help="Those of other owners as well.")
+@add_option("--dry-run", is_flag=True, help="Only list them.")
+@click.pass_context
+def prune(ctx: click.Context, /, *, since: float, everybody: bool, dry_run: bool, **access: Any) -> None:
+    """Remove the records and logs of your jobs that ended longer ago than TIME, and list them.
+
+    \b
+    Examples:
+      taco-launch prune --since 3h --dry-run
+      taco-launch prune --since 30d
+    """
+    from taco_launch.cli.output import job_tables
+    from taco_launch.model.codec import to_json
+
+    settings = settings_of(ctx)
+    backend = settings.backend(access_of(access))
+    rows, warnings = backend.prune(since, None if everybody else person(), dry_run=dry_run)
+    for warning in warnings:
+        render.warning(settings, warning)
+    if settings.output in ("json", "yaml"):
+        render.data({"jobs": to_json(rows)}, settings.output)
+    elif rows:
+        click.echo(job_tables.job_list(rows, time.time(), wide=settings.output == "wide"))
+    count = "1 job" if len(rows) == 1 else f"{len(rows)} jobs"
+    settings.talk(f"{count} would be removed" if dry_run else f"{count} removed")
+
+
+T = TypeVar("T")
+
+
+def _show(
+    settings: Settings,
+    look: Callable[[], tuple[T, Sequence[str]]],
+    table: Callable[[T], str],
+    data: Callable[[T], Any],
+    *,
+    watch: bool,
+) -> None:
+    """Print what `look` finds, as a table or as data, and its warnings on stderr: once, or again and again."""
+    if watch:
+        if settings.output in ("json", "yaml"):
+            raise UsageError(f"-w shows tables, not {settings.output}", hint="leave out one of the two")
+
+        def drawn() -> str:
+            found, warnings = look()
+            return "\n".join((table(found), *(f"warning: {render.printable(warning)}" for warning in warnings)))
+
+        render.watch(drawn)
+    found, warnings = look()
+    for warning in warnings:
+        render.warning(settings, warning)
+    if settings.output in ("json", "yaml"):
+        render.data(data(found), settings.output)
+    else:
+        click.echo(table(found))

@@ -1,0 +1,115 @@
+"""logs: a job's output, or a part of it."""
+
+import sys
+import time
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli.options.common import (
+    access_of,
+    access_options,
+    add_option,
+    inventory_option,
+    settings_of,
+    talk_options,
+)
+from taco_launch.cli.options.completion import complete_job
+from taco_launch.cli.output import render
+from taco_launch.errors import UsageError
+from taco_launch.inventory.durations import parse_duration
+
+if TYPE_CHECKING:
+    from taco_launch.remote.answers import Words
+
+_NOW = "%H:%M", "%H:%M:%S"
+_WHOSE = "rank", "instance", "host"
+# Of a job that has only just been submitted.
+_UNTOLD = (("", "its hosts have not told of their slots yet"),)
+
+
+def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> dict[str, Any]:
+    """Read how long ago something was, or when: as Follow has it."""
+    if text is None:
+        return {}
+    try:
+        return {"ago": parse_duration(text)}
+    except ValueError:
+        pass
+    for form in _NOW:
+        try:
+            clock = datetime.strptime(text, form).time()  # noqa: DTZ007 - as the user's own clock shows it
+        except ValueError:
+            continue
+        today = datetime.combine(date.today(), clock).timestamp()  # noqa: DTZ011
+        return {"since": today if today <= time.time() else today - 86400}
+    try:
+        return {
+            "since": datetime.fromisoformat(
+                text.removesuffix("Z") + ("+00:00" if text.endswith("Z") else "")
+            ).timestamp()
+        }
+    except (ValueError, OverflowError, OSError):
+        raise click.BadParameter(
+            f"{text!r}: neither how long ago (90s, 10m, 3h, 2d) nor a time (14:02, 2026-11-21T14:02:00, ...Z for UTC)"
+        ) from None
+
+
+@click.command()
+@inventory_option
+@talk_options
+@access_options
+@add_option("-f", "--follow", is_flag=True, help="Go on until the job ends. Ctrl-C only leaves it.")
+@add_option("-t", "--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last LINES lines.")
+@add_option("--rank", type=click.IntRange(min=0), help="One rank's output alone, byte for byte.")
+@add_option("--instance", metavar="NAME", help="That of one instance, as `get` names them: JOB-worker-0, JOB-launcher.")
+@add_option("--host", metavar="NAME", help="That of all ranks on one host.")
+@add_option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only that of the N-th attempt.")
+@add_option(
+    "--since",
+    "when",
+    metavar="TIME",
+    callback=_since,
+    help="Only lines from then on: 90s, 10m, 3h, 2d ago, or 14:02, 2026-11-21T14:02:00 (...Z: UTC).",
+)
+@add_option("--timestamps", is_flag=True, help="Put the time before each line, in UTC.")
+@click.argument("name", shell_complete=complete_job)
+@click.pass_context
+def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any], **options: Any) -> None:
+    """Print a job's output: of all ranks, each line behind HOST/RANK, or of some.
+
+    With -f, a connection to the head that is lost is made again, and the output goes on where it broke off.
+
+    An instance of one rank, and the launcher, are printed as they are, without labels. Of a job that was tried several
+    times --rank and --instance show the last attempt, and with -f those that come.
+
+    The time of a line is when the line began, to some 10 ms, by the clock of the host that its rank ran on. How long ago
+    something was is counted by the clock of the head.
+
+    \b
+    Examples:
+      taco-launch logs -f vgg16
+      taco-launch logs -t 20 --rank 0 vgg16
+      taco-launch logs --instance vgg16-worker-1 --since 10m --timestamps vgg16
+    """
+    from taco_launch.backend import LogQuery, Watch
+
+    given = [f"--{option}" for option in _WHOSE if options[option] is not None]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)}: each says whose output is meant", hint="give one of them")
+    settings = settings_of(ctx)
+    out = render.LogOutput(sys.stdout.buffer, colour=options["rank"] is None)
+    asked = {option: options[option] for option in (*_WHOSE, "attempt", "tail", "timestamps")}
+    query = LogQuery(name, follow=follow, **asked, **when)
+
+    def waits(words: "Words") -> None:
+        render.waits(settings, name, words)
+
+    job = settings.backend(access_of(options)).follow(query, out.write, Watch(waits=waits, say=settings.talk))
+    if follow:
+        render.ending(settings, job)
+    elif job.record.state.waits:
+        from taco_launch.queue import why
+
+        waits(why(job.record, name) or _UNTOLD)

@@ -1,0 +1,63 @@
+"""What the verbs share that do something to jobs by their names: each on its own, and another's only after a question."""
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from taco_launch.cli.options.common import add_option
+from taco_launch.cli.options.completion import complete_job
+from taco_launch.cli.output import render
+from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.request.caller import person
+
+if TYPE_CHECKING:
+    from taco_launch.backend import Backend
+    from taco_launch.model.jobs import JobState
+
+names_argument = click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_job)
+yes_option = add_option("--yes", is_flag=True, help="Do not ask, also where the job is somebody else's.")
+
+
+def each(names: tuple[str, ...], act: Callable[[str], None]) -> int:
+    """Do something with every job; one that fails does not keep the others from it. Gives the first failure's code."""
+    code = 0
+    for name in dict.fromkeys(names):
+        try:
+            act(name)
+        except TacoLaunchError as error:
+            render.error(error.message, error.hint)
+            code = code or error.exit_code
+    return code
+
+
+def agree(
+    backend: "Backend",
+    name: str,
+    verb: str,
+    done: str,
+    can: "Callable[[JobState], bool]" = lambda _state: True,
+    *,
+    yes: bool,
+) -> None:
+    """Go on with one's own job, with another's only after a question: `verb` (stop) says what is to be `done` (stopped).
+
+    Nobody is asked for a job with which that cannot be done as it stands, which `can` says: the head tells why.
+
+    Raises:
+        UsageError: it is another's, and there is nobody to ask.
+        TacoLaunchError: the answer is no.
+        NoJobError: there is none of that name.
+    """
+    if yes:
+        return
+    job = backend.get(name)
+    owner = job.spec.owner
+    if owner in ("", person()) or not can(job.record.state):
+        return
+    whose = f"job {name} is {owner}'s"
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError(f"{whose}, and nobody to ask", hint=f"ask {owner}, or add --yes to {verb} it all the same")
+    if not click.confirm(f"{whose}: {verb} it?", err=True):
+        raise TacoLaunchError(f"{whose}: {name} was not {done}")

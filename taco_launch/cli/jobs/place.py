@@ -1,0 +1,82 @@
+"""place: which GPUs of a host a job would get, from what its nvidia-smi printed."""
+
+import io
+import sys
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from taco_launch.cli.options.common import add_option, output_options, settings_of, talk_options
+from taco_launch.cli.output import choice_tables, render
+
+
+def _indices(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    from taco_launch.request.selection import indices
+
+    return indices(value, "--free")
+
+
+def _complete_model(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from taco_launch.placement.bandwidth import KNOWN
+
+    return [CompletionItem(name) for name in KNOWN if incomplete.lower() in name.lower()]
+
+
+@click.command()
+@output_options
+@talk_options
+@add_option(
+    "--topology",
+    "source",
+    required=True,
+    type=click.Path(exists=True, allow_dash=True, path_type=Path),
+    metavar="FILE",
+    help="What `nvidia-smi topo -m` printed (- for standard input), what `taco-launch facts HOST --json` did, or a folder "
+    "of captured outputs of one host, as `facts --from` reads it.",
+)
+@add_option("--gpus", "count", required=True, type=click.IntRange(min=1), metavar="N", help="How many the job takes.")
+@add_option(
+    "--free",
+    callback=_indices,
+    metavar="LIST",
+    help="The GPUs that no other job has, by nvidia-smi's index: 0,2,4-7. Default: all.",
+)
+@add_option(
+    "--model",
+    metavar="NAME",
+    shell_complete=_complete_model,
+    help="Which GPUs these are, where FILE does not say: it decides what a link carries. Where FILE does, only those with "
+    "NAME in their model's name are taken.",
+)
+@click.pass_context
+def place(ctx: click.Context, /, *, source: Path, count: int, free: tuple[int, ...] | None, model: str | None) -> None:
+    """Show which GPUs of a host a job would get, and the two sets that came next. No host is asked.
+
+    Of all sets of free GPUs the one is taken whose best ring has the fastest slowest link; of equals that with the most
+    bandwidth over all pairs, on the fewest NUMA nodes, with the nearest HCAs, that does the least harm to what stays free,
+    with the lowest indices. Bandwidths are GB/s in one direction, of a model (data sheets, NCCL): nothing was measured.
+
+    \b
+    Examples:
+      nvidia-smi topo -m | taco-launch place --topology - --gpus 4 --model "Tesla V100-SXM2"
+      taco-launch place --topology topo.txt --gpus 4 --free 0,1,4-7 --json
+      taco-launch -i cluster.yaml facts gpu1 --json > gpu1.json; taco-launch place --topology gpu1.json --gpus 2
+
+    \b
+    Exit codes: 2 where FILE holds no matrix of one host, 4 where fewer GPUs are free.
+    """
+    from taco_launch.flows import place as flow
+    from taco_launch.model.codec import to_json
+
+    settings = settings_of(ctx)
+    placed = flow.place(source, sys.stdin.buffer if sys.stdin else io.BytesIO(), count, free, model)
+    if placed.warning:
+        render.warning(settings, placed.warning)
+    if settings.output in ("json", "yaml"):
+        render.data(to_json(placed.choice), settings.output)
+        return
+    choice_tables.show(placed.choice)
+    click.echo(f"\nGB/s in one direction of the ring's slowest link, and over all pairs; taken to be {placed.figures}")

@@ -1,0 +1,277 @@
+"""run and submit: one way to start a job; run follows it besides."""
+
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli.options.common import (
+    Settings,
+    access_of,
+    access_options,
+    add_option,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
+from taco_launch.cli.options.job_options import JobCommand, file_option, job_options, request_of, spec_of
+from taco_launch.cli.options.policy_options import queue_options
+from taco_launch.cli.options.size_options import size_options
+from taco_launch.cli.output import render
+from taco_launch.errors import SIGNAL_BASE, TacoLaunchError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from taco_launch.backend import Backend
+    from taco_launch.model.jobs import JobSpec
+    from taco_launch.remote.answers import Job
+    from taco_launch.remote.credentials import Access
+
+
+@click.command(cls=JobCommand)
+@inventory_option
+@output_options
+@talk_options
+@access_options
+@add_option(
+    "--dry-run",
+    is_flag=True,
+    help="Print the line that would start the job (one for each host without mpirun), and start nothing.",
+)
+@add_option("--explain", is_flag=True, help="With --dry-run: each word of the line, where it comes from and why.")
+@add_option(
+    "--out",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="With --dry-run: write the files that the line names (a hostfile from 64 hosts on) into DIR; without mpirun "
+    "each host's line, as HOST.sh.",
+)
+@file_option
+@size_options
+@job_options
+@queue_options
+@click.pass_context
+def run(
+    ctx: click.Context, /, command: tuple[str, ...], *, dry_run: bool, explain: bool, out: str | None, **options: Any
+) -> int:
+    """Run COMMAND as a job: start it, follow its output, exit with its code.
+
+    Ctrl-C stops the job, a second one kills it; so does SIGTERM, which `timeout` and CI systems send. A closed terminal
+    (SIGHUP), a SIGKILL or a connection to the head that is lost for minutes only leave it (`taco-launch logs -f NAME`).
+    The ranks read nothing from standard input.
+
+    With an inventory that names a container, the job runs in the containers that `setup` made, in their environment and
+    folder: -x NAME takes a variable of yours there.
+
+    \b
+    Examples:
+      taco-launch run --np 2 -- python3 train.py --epochs 1
+      taco-launch run --np 4 -H localhost:4 -x OMP_NUM_THREADS=1 -- python3 train.py
+      taco-launch run --np 2 --dry-run -- python3 train.py
+      taco-launch -i hosts.yaml run --np 16 --dry-run --explain -- python3 train.py
+      taco-launch -i hosts.yaml run --hosts 2 --slots-per-host 8 --queue-timeout 3h -- python3 train.py
+      taco-launch -i hosts.yaml run -f job.yaml --np 8
+      taco-launch -i hosts.yaml run --launcher torchrun --hosts 2 -- python3 train.py
+      taco-launch -i hosts.yaml run --launcher env --workers 3 --gpus 1 -- python3 mnist.py --backend nccl
+      taco-launch run --launcher env --np 1 --procs-per-gpu 3 -- python3 mytask.py --lr 0.1
+      taco-launch -i hosts.yaml run --launcher env --per-host --hosts 2 --slots-per-host 8 -- bash -c \\
+        'python3 -m torch.distributed.launch --nproc_per_node=8 --nnodes=$WORLD_SIZE --node_rank=$RANK \\
+        --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT train.py'
+    """
+    settings = settings_of(ctx)
+    if not dry_run and (explain or out or settings.output != "table"):
+        asked = "--explain" if explain else "--out" if out else f"--json (or -o {settings.output})"
+        raise UsageError(f"{asked} goes with --dry-run", hint="add --dry-run, which starts nothing")
+    spec = spec_of(settings, request_of(settings, command, options))
+    if spec.policy.suspend and not dry_run:
+        raise UsageError("a job that is suspended has nothing to follow", hint="submit it")
+    if dry_run:
+        if spec.policy.suspend:
+            settings.talk(f"note: job {spec.name} is suspended: it would wait for `taco-launch resume`")
+        _print_plan(settings, spec, access_of(options), out or "", explain=explain)
+        return 0
+    return _run(settings, settings.backend(access_of(options)), spec).record.exit_code or 0
+
+
+@click.command(cls=JobCommand)
+@inventory_option
+@output_options
+@talk_options
+@access_options
+@file_option
+@size_options
+@job_options
+@queue_options
+@add_option("--suspend", is_flag=True, help="Have the job wait until it is resumed: `taco-launch resume NAME`.")
+@add_option("--schema", is_flag=True, help="Print the JSON Schema of a job file, for an editor's completion.")
+@click.pass_context
+def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **options: Any) -> int:
+    """Start COMMAND as a job and return; it goes on by itself.
+
+    Prints the job's name.
+
+    \b
+    Examples:
+      taco-launch submit --name vgg16 --np 2 -- python3 train.py
+      taco-launch logs -f vgg16
+      taco-launch -i hosts.yaml submit --hosts 2 --priority 10 --backoff-limit 3 --ttl 2d -- python3 train.py
+      taco-launch -i hosts.yaml submit -f job.yaml
+      taco-launch submit --schema > job.schema.json
+    """
+    settings = settings_of(ctx)
+    if schema:
+        from taco_launch.request.documents.job_schema import json_schema
+
+        render.data(json_schema(), "json")
+        return 0
+    from taco_launch.queue import why
+
+    spec = spec_of(settings, request_of(settings, command, options))
+    job = settings.backend(access_of(options)).submit(spec, os.environ)
+    _require_started(job)
+    render.waits(settings, job.spec.name, why(job.record, job.spec.name))
+    for warning in job.record.warnings:
+        render.warning(settings, warning)
+    if settings.output in ("json", "yaml"):
+        from taco_launch.cli.output import job_tables
+
+        render.data(job_tables.job_data(job), settings.output)
+    else:
+        click.echo(job.spec.name)
+        settings.talk(f"follow it: {settings.typed} logs -f {job.spec.name}")
+    return 0
+
+
+def _require_started(job: "Job") -> None:
+    """Make an error of a job that ended before its ranks could start, with its reason and code."""
+    record = job.record
+    if record.state.is_terminal and record.started is None and record.exit_code:
+        error = TacoLaunchError(f"job {job.spec.name}: {record.reason}", record.hint or None)
+        error.exit_code = record.exit_code
+        raise error
+
+
+def _print_plan(settings: Settings, spec: "JobSpec", access: "Access", out: str, *, explain: bool) -> None:
+    from taco_launch.cli.output import plan_tables
+    from taco_launch.flows import plan
+
+    found = settings.cluster(access).plan_of(spec, folder=out, explain=explain)
+    launch = found.plan
+    for warning in launch.warnings:
+        render.warning(settings, warning)
+    for note in found.notes:
+        settings.talk(f"note: {note}")
+    if out:
+        for path in plan.write_files(launch, spec, out):
+            settings.talk(f"wrote {path}")
+    elif any(file.path in launch.argv for file in launch.files):
+        settings.talk(f"the line names a file: write it with --out DIR, here for example with --out {spec.name}")
+    plan_tables.show(
+        launch, spec.launcher, settings.output, explain=explain, choices=found.choices, nearest=found.nearest
+    )
+
+
+def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "Job":
+    """Start a job, follow it to its end, say how it ended."""
+    from taco_launch.backend import Watch
+
+    signals = _Signals(backend, spec.name)
+
+    def placed(job: "Job") -> None:
+        _require_started(job)
+        if job.record.state.waits:
+            return
+        for warning in job.record.warnings:
+            render.warning(settings, warning)
+        if settings.verbose:
+            settings.talk(f"job {spec.name}: {job.record.line}")
+
+    with render.waiting(settings.quiet, spec.name) as wait:
+        out = render.LogOutput(sys.stdout.buffer, wait.hide)
+        watch = Watch(
+            accepted=signals.job_started,
+            job=placed,
+            state=wait.state,
+            waits=lambda words: render.waits(settings, spec.name, words),
+            say=settings.talk,
+        )
+        job = backend.run(spec, os.environ, _until_closed(out.write), watch)
+    _require_started(job)
+    render.ending(settings, job)
+    return job
+
+
+def _until_closed(write: "Callable[[bytes], None]") -> "Callable[[bytes], None]":
+    """Write as long as somebody reads; the job goes on when `| head` has seen enough."""
+    closed = False
+
+    def output(chunk: bytes) -> None:
+        nonlocal closed
+        if not closed:
+            try:
+                write(chunk)
+            except BrokenPipeError:
+                closed = True
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    return output
+
+
+class _Signals:
+    """Ctrl-C or TERM stops the job that is followed, a second one kills it, a third leaves it, and so does HUP at once.
+
+    What is said goes by os.write: the signal may have come in the middle of a buffered write.
+    """
+
+    def __init__(self, backend: "Backend", name: str) -> None:
+        self._backend = backend
+        self._name = name
+        self._presses = 0
+        self._number = signal.SIGINT
+        self._started = False
+        signal.signal(signal.SIGINT, self._on_interrupt)
+        signal.signal(signal.SIGTERM, self._on_interrupt)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as under nohup: it follows on
+            signal.signal(signal.SIGHUP, self._on_leave)
+
+    def job_started(self) -> None:
+        """Say that there is a job now; an earlier signal reaches it."""
+        self._started = True
+        if self._presses:
+            self._stop()
+
+    def _on_interrupt(self, number: int, _frame: object) -> None:
+        self._presses += 1
+        self._number = signal.Signals(number)
+        again = "Ctrl-C" if number == signal.SIGINT else self._number.name
+        if self._presses > 2:
+            os.write(
+                2, f"\nleaving job {self._name} to its supervisor: {self._backend.typed} get {self._name}\n".encode()
+            )
+            os._exit(SIGNAL_BASE + number)
+        how = (
+            f"stopping job {self._name} ({again} again kills it)" if self._presses == 1 else f"killing job {self._name}"
+        )
+        os.write(2, f"\n{how}\n".encode())
+        if self._started:
+            self._stop()
+
+    def _stop(self) -> None:
+        # In a thread of its own: the signal may have come while this one holds what the call needs.
+        threading.Thread(target=self._ask, args=(None if self._presses == 1 else 0.0,), daemon=True).start()
+
+    def _ask(self, grace: float | None) -> None:
+        try:
+            by = "Ctrl-C" if self._number == signal.SIGINT else self._number.name
+            self._backend.stop(self._name, by, self._number, grace)
+        except TacoLaunchError as error:
+            os.write(2, f"job {self._name} is not told: {error.message}\n".encode(errors="backslashreplace"))
+
+    def _on_leave(self, number: int, _frame: object) -> None:
+        os.write(2, f"\njob {self._name} goes on: {self._backend.typed} logs -f {self._name}\n".encode())
+        os._exit(SIGNAL_BASE + number)

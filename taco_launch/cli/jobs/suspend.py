@@ -1,0 +1,68 @@
+"""suspend, resume: a job off its slots for a while, and on again."""
+
+from typing import Any
+
+import click
+
+from taco_launch.cli.jobs import named_jobs
+from taco_launch.cli.options.common import access_of, access_options, inventory_option, settings_of, talk_options
+from taco_launch.request.caller import person
+
+
+@click.command()
+@inventory_option
+@talk_options
+@access_options
+@named_jobs.yes_option
+@named_jobs.names_argument
+@click.pass_context
+def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
+    """Take jobs off their slots: what runs is ended as by stop, and starts from its beginning after `resume`.
+
+    A job that waits for its slots waits for `resume` instead. Its time (--timeout) begins anew. Before it suspends somebody
+    else's job it asks; without a terminal that takes --yes.
+
+    \b
+    Example:
+      taco-launch suspend vgg16
+      taco-launch resume vgg16
+    """
+    settings = settings_of(ctx)
+    backend = settings.backend(access_of(access))
+
+    def one(name: str) -> None:
+        named_jobs.agree(backend, name, "suspend", "suspended", lambda state: not state.is_terminal, yes=yes)
+        record = backend.suspend(name, person()).record
+        settings.talk(f"{name}: {record.state.value}: {record.reason}")
+
+    return named_jobs.each(names, one)
+
+
+@click.command()
+@inventory_option
+@talk_options
+@access_options
+@named_jobs.yes_option
+@named_jobs.names_argument
+@click.pass_context
+def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
+    """Have suspended jobs wait for their slots again, each as if it had just been submitted.
+
+    Before it resumes somebody else's job it asks; without a terminal that takes --yes.
+
+    \b
+    Example:
+      taco-launch resume vgg16 resnet50
+    """
+    from taco_launch.model.jobs import JobState
+
+    settings = settings_of(ctx)
+    backend = settings.backend(access_of(access))
+
+    def one(name: str) -> None:
+        named_jobs.agree(backend, name, "resume", "resumed", lambda state: state is JobState.SUSPENDED, yes=yes)
+        record = backend.resume(name, person()).record
+        waits = f": {record.reason}" if record.state is JobState.QUEUED and record.reason else ""
+        settings.talk(f"{name}: {record.state.value}{waits}")
+
+    return named_jobs.each(names, one)

@@ -1,0 +1,128 @@
+"""wait, stop, delete."""
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli.jobs import named_jobs
+from taco_launch.cli.options.common import (
+    Seconds,
+    access_of,
+    access_options,
+    add_option,
+    inventory_option,
+    settings_of,
+    talk_options,
+)
+from taco_launch.cli.options.completion import complete_job
+from taco_launch.cli.output import render
+from taco_launch.errors import NO_JOB, HostError, TacoLaunchError
+from taco_launch.request.caller import person
+
+if TYPE_CHECKING:
+    from taco_launch.backend import Backend
+
+
+_name = click.argument("name", shell_complete=complete_job)
+
+
+@click.command()
+@inventory_option
+@talk_options
+@access_options
+@_name
+@click.pass_context
+def wait(ctx: click.Context, /, name: str, **access: Any) -> int:
+    """Wait for a job's end and exit with its code.
+
+    \b
+    Example:
+      taco-launch wait vgg16 && echo trained
+    """
+    from taco_launch.backend import LogQuery, Watch
+
+    settings = settings_of(ctx)
+    try:
+        with render.waiting(settings.quiet, name) as status:
+            watch = Watch(
+                state=status.state, waits=lambda words: render.waits(settings, name, words), say=settings.talk
+            )
+            backend = settings.backend(access_of(access))
+            job = backend.follow(LogQuery(name, tail=0), lambda _data: None, watch)
+    except HostError:
+        raise
+    except TacoLaunchError as error:
+        error.exit_code = NO_JOB
+        raise
+    render.ending(settings, job)
+    return job.record.exit_code or 0
+
+
+@click.command()
+@inventory_option
+@talk_options
+@access_options
+@add_option("--grace", type=Seconds(), metavar="TIME", help="Time until KILL, if less than the job's own.")
+@named_jobs.yes_option
+@named_jobs.names_argument
+@click.pass_context
+def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, yes: bool, **access: Any) -> int:
+    """Stop jobs: TERM, then KILL after the grace time. Returns when nothing of them is left.
+
+    Before it stops somebody else's job it asks; without a terminal that takes --yes.
+
+    \b
+    Example:
+      taco-launch stop vgg16 resnet50
+    """
+    settings = settings_of(ctx)
+    backend = settings.backend(access_of(access))
+
+    def one(name: str) -> None:
+        named_jobs.agree(backend, name, "stop", "stopped", lambda state: not state.is_terminal, yes=yes)
+        settings.talk(f"{name}: {_stop(backend, name, grace)}")
+
+    return named_jobs.each(names, one)
+
+
+@click.command()
+@inventory_option
+@talk_options
+@access_options
+@named_jobs.yes_option
+@named_jobs.names_argument
+@click.pass_context
+def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
+    """Stop jobs if they still run, and remove their records and logs.
+
+    Before it deletes somebody else's job it asks; without a terminal that takes --yes.
+
+    \b
+    Example:
+      taco-launch delete vgg16
+    """
+    settings = settings_of(ctx)
+    backend = settings.backend(access_of(access))
+
+    def one(name: str) -> None:
+        named_jobs.agree(backend, name, "delete", "deleted", yes=yes)
+        _stop(backend, name, None)
+        for warning in backend.delete(name):
+            render.warning(settings, warning)
+        settings.talk(f"{name}: deleted")
+
+    return named_jobs.each(names, one)
+
+
+def _stop(backend: "Backend", name: str, grace: float | None) -> str:
+    """Stop a job, wait for its end, say how it ended."""
+    from taco_launch.backend import LogQuery
+
+    by = f"taco-launch stop of {person()}"
+    job = backend.stop(name, by, signal.SIGTERM, grace)
+    if not job.record.state.is_terminal:
+        job = backend.follow(LogQuery(name, tail=0), lambda _data: None)
+    elif job.record.reason != f"stopped by {by}":  # one that waited ends at once
+        return f"it had ended: {job.record.state.value}"
+    return f"{job.record.state.value}: {job.record.reason}"

@@ -1,0 +1,1 @@
+"""The verbs of nightly: install, run, status, baseline."""

@@ -1,0 +1,345 @@
+"""nightly: have a matrix measured every night, by cron or systemd, and see how the nights go."""
+
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli.bench import ladder_output
+from taco_launch.cli.nightly import run
+from taco_launch.cli.options.common import (
+    Seconds,
+    Settings,
+    access_of,
+    add_option,
+    complete_file,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
+from taco_launch.cli.output import render
+from taco_launch.errors import FAILED, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import tzinfo
+
+    from taco_launch.nightly.install import Asked
+    from taco_launch.nightly.install_plan import Keeper
+    from taco_launch.nightly.status import Night
+
+_DAILY = "mon-sun"
+
+
+@click.group()
+def nightly() -> None:
+    """Measure a matrix every night, and see how the nights go."""
+
+
+nightly.add_command(run.run)
+nightly.add_command(run.baseline)
+
+
+@nightly.command("install")
+@inventory_option
+@talk_options
+@click.argument("matrix", shell_complete=complete_file)
+@add_option("--at", required=True, metavar="HH:MM", help="When, by this machine's clock: 02:30.")
+@add_option("--days", default=_DAILY, show_default=True, metavar="DAYS", help="On which days: mon-fri, or sat,sun.")
+@add_option("--mail", metavar="ADDRESS", help="Whom cron mails what a night prints. Default: cron's own rule.")
+@add_option(
+    "--with",
+    "keeper",
+    type=click.Choice(["systemd", "cron"]),
+    help="Who starts it. Default: whoever has it already; else systemd where it runs and no --mail is asked for, else cron.",
+)
+@add_option("--name", help="What to call it: several nights may have one matrix. Default: the matrix's name.")
+@ladder_output.db_option
+@add_option(
+    "--deadline",
+    type=Seconds(0),
+    metavar="TIME",
+    help="How long a busy cluster, or a host that does not answer, is waited for. Default: as `nightly run`.",
+)
+@add_option(
+    "--keep-logs",
+    type=Seconds(1),
+    metavar="TIME",
+    help="How long logs of nights are kept. Default: as `nightly run`.",
+)
+@add_option("--dry-run", is_flag=True, help="Show what would be changed, and do nothing.")
+@add_option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) -> int:
+    """Have MATRIX, a file or one that is shipped, measured every night: by a systemd timer, or an entry in the crontab.
+
+    What would be changed is shown first. Before anything is written, the entry is tried out as cron or systemd would start
+    it: with no agent of SSH, no terminal and an environment of its own it has to read inventory and matrix, open the history
+    and reach the head. A key with a passphrase is no use there: nobody can type it.
+
+    It can be run again at any time: the same night changes nothing, another time or another option changes that night's
+    entry and no other's.
+
+    \b
+    Examples:
+      taco-launch -i cluster.yaml nightly install taco --at 02:30
+      taco-launch -i cluster.yaml nightly install matrix.yaml --at 02:30 --days mon-fri --mail team@example.com
+      taco-launch -i cluster.yaml nightly install taco --at 02:30 --with cron --dry-run
+    """
+    from datetime import datetime
+
+    from taco_launch.nightly import install as flow
+    from taco_launch.nightly import record
+    from taco_launch.nightly.install_plan import look
+    from taco_launch.remote.local import Local
+
+    settings = settings_of(ctx)
+    mail, word = options["mail"], options["keeper"]
+    if mail is not None:
+        flow.check_mail(mail)
+    asked, argv, inventory = _asked(options), flow.program(sys.argv[0]), _inventory(settings)
+    remote = Local()
+    machine = look(remote)
+    there = flow.keepers(remote, machine)
+    kept = [night for each in there for night in each.kept() if night.name == asked.name]
+    keeper = flow.choose(there, machine, word, mail, kept)
+    entry = flow.night(asked, argv, inventory, os.environ, Path.cwd())
+    plan = keeper.installing(entry)
+    if plan.empty:
+        settings.talk(f"the night {asked.name} is installed already, just so: nothing was changed")
+        return 0
+    click.echo(_shown(plan.text()), nl=False)
+    zone, zone_name = flow.local_zone()
+    for remark in flow.remarks(keeper, machine, entry, datetime.now(zone), zone_name):
+        settings.talk(remark)
+    if dry_run:
+        return 0
+    said = flow.prove(remote, machine, keeper.word, entry, flow.check_argv(asked, argv, inventory))
+    settings.talk(f"tried out as {keeper.word} would start it: {render.printable(said)}")
+    if not _agreed("install it?", yes=yes):
+        settings.talk("nothing was changed")
+        return FAILED
+    keeper.apply(plan)
+    record.mark_installed(record.folder(os.environ, os.geteuid(), asked.name))
+    settings.talk(f"installed; how it goes: taco-launch nightly status {asked.name}")
+    return 0
+
+
+@nightly.command("uninstall")
+@talk_options
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@add_option("--dry-run", is_flag=True, help="Show what would be changed, and do nothing.")
+@add_option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_context
+def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes: bool) -> int:
+    """Have nights no longer started: those named, or the only one that there is.
+
+    Whatever else is in the crontab stays as it is, and so does what the nights have measured. One that runs goes on.
+
+    \b
+    Examples:
+      taco-launch nightly uninstall taco --dry-run
+      taco-launch nightly uninstall taco --yes
+    """
+    from taco_launch.nightly import record
+
+    settings = settings_of(ctx)
+    there = _keepers()
+    kept = [(keeper, night) for keeper in there for night in keeper.kept()]
+    wanted = names or tuple(night.name for _, night in kept)
+    if not names and len(wanted) > 1:
+        raise UsageError(
+            f"several nights are installed: {', '.join(wanted)}", hint="taco-launch nightly uninstall NAME..."
+        )
+    unknown = [name for name in wanted if name not in [night.name for _, night in kept]]
+    if unknown or not wanted:
+        known = ", ".join(night.name for _, night in kept) or "none"
+        settings.talk(f"no such night: {', '.join(unknown)}; installed: {known}" if names else "no night is installed")
+        return FAILED if names else 0
+    for keeper, night in kept:
+        if night.name in wanted:
+            click.echo(_shown(keeper.removing(night.name).text()), nl=False)
+    if dry_run:
+        return 0
+    if not _agreed("take this out?", yes=yes):
+        settings.talk("nothing was changed")
+        return FAILED
+    for keeper, night in kept:
+        if night.name in wanted:
+            keeper.apply(keeper.removing(night.name))
+            environ = dict(night.night.env) if night.night else os.environ
+            record.forget_installed(record.folder(environ, os.geteuid(), night.name))
+            settings.talk(f"{night.name}: {night.keeper} starts it no longer; what it has measured stays")
+    return 0
+
+
+@nightly.command("status")
+@output_options
+@talk_options
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.pass_context
+def status(ctx: click.Context, names: tuple[str, ...]) -> int:
+    """Show the nights that are installed: when each last ran, how it ended, when it is next. With NAME: its entry too.
+
+    \b
+    Examples:
+      taco-launch nightly status
+      taco-launch nightly status taco --json
+    """
+    from datetime import datetime
+
+    from taco_launch.nightly import status as flow
+    from taco_launch.nightly.install import local_zone
+
+    settings = settings_of(ctx)
+    zone, zone_name = local_zone()
+    found = flow.status(_keepers(), os.geteuid(), dict(os.environ), datetime.now(zone))
+    if unknown := [name for name in names if name not in [night.kept.name for night in found]]:
+        known = ", ".join(night.kept.name for night in found) or "none"
+        raise UsageError(f"no night of this name is installed: {unknown[0]}", hint=f"installed: {known}")
+    shown = [night for night in found if not names or night.kept.name in names]
+    if settings.output in ("json", "yaml"):
+        render.data([_document(night, zone_name) for night in shown], settings.output)
+        return 0
+    if not shown:
+        settings.talk("no night is installed: taco-launch nightly install MATRIX --at 02:30")
+        return 0
+    header = ("NIGHT", "AT", "BY", "LAST RAN", "TOOK", "RESULT", "NEXT")
+    render.table(header, [_row(night, zone) for night in shown])
+    for night in shown:
+        if night.why:
+            settings.talk(f"{night.kept.name}: {render.printable(night.why)}")
+        if night.last and night.last.summary and night.last.summary not in night.why:
+            settings.talk(f"{night.kept.name}: its summary: {render.printable(night.last.summary)}")
+    for night in shown if names else ():
+        click.echo(f"\n{_shown(night.kept.text)}", nl=False)
+    return 0
+
+
+@nightly.command("check", hidden=True)
+@inventory_option
+@talk_options
+@click.argument("matrix")
+@ladder_output.db_option
+@add_option("--name", expose_value=False, help="As of nightly run: what it has to take.")
+@add_option("--deadline", type=Seconds(0), expose_value=False, help="As of nightly run: what it has to take.")
+@add_option("--keep-logs", type=Seconds(1), expose_value=False, help="As of nightly run: what it has to take.")
+@click.pass_context
+def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
+    """Say whether a night could begin: what `install` tries out as cron would start it, with the night's own options.
+
+    \b
+    Example:
+      taco-launch -i cluster.yaml nightly check taco
+    """
+    from taco_launch.bench.stats.estimates import require
+    from taco_launch.nightly import check as flow
+    from taco_launch.request.documents.matrix_file import load
+
+    settings = settings_of(ctx)
+    require()
+    found = load(matrix, os.environ)
+    inventory = settings.load()
+    history = ladder_output.history_path(db)
+    flow.open_once(history)
+    host = flow.reach(settings.backend(access_of({})))
+    click.echo(
+        f"the head {host} of {inventory.cluster} answers, the matrix {found.name} has no faults, the history is {history}"
+    )
+    return 0
+
+
+def _asked(options: dict[str, Any]) -> "Asked":
+    """Give what the options ask for; the matrix is read, so that its faults are told before anything is shown."""
+    from taco_launch.nightly import schedule
+    from taco_launch.nightly.install import Asked, check_name
+    from taco_launch.request.documents import matrix_file
+
+    try:
+        hour, minute = schedule.parse_time(options["at"])
+    except ValueError as error:
+        raise UsageError(f"--at {options['at']!r}: {error}") from None
+    try:
+        days = schedule.parse_days(options["days"])
+    except ValueError as error:
+        raise UsageError(f"--days {options['days']!r}: {error}") from None
+    matrix = options["matrix"]
+    data, path = matrix_file.find(matrix)
+    name = options["name"] or matrix_file.parse(data, path, os.environ).name
+    check_name(name)
+    more = [] if options["db"] is None else ["--db", str(options["db"].absolute())]
+    for option in ("deadline", "keep_logs"):
+        if options[option] is not None:
+            more += [f"--{option.replace('_', '-')}", f"{options[option]:.0f}s"]
+    found = str(Path(matrix).absolute()) if path == matrix else matrix
+    return Asked(name, found, schedule.Schedule(hour, minute, days), options["mail"], tuple(more))
+
+
+def _inventory(settings: Settings) -> str | None:
+    """Give what -i is to be in the entry: an absolute path, a lab's name, None for this machine; it is read first."""
+    settings.load()
+    named = settings.source
+    if named is None or named.partition(":")[0] == "lab":
+        return named
+    return str(Path(named).absolute())
+
+
+def _keepers() -> "tuple[Keeper, ...]":
+    from taco_launch.nightly.install import keepers
+    from taco_launch.nightly.install_plan import look
+    from taco_launch.remote.local import Local
+
+    remote = Local()
+    return keepers(remote, look(remote))
+
+
+def _agreed(question: str, *, yes: bool) -> bool:
+    if yes:
+        return True
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError("there is nobody to ask", hint="look at what is shown, then add --yes")
+    return click.confirm(question, err=True)
+
+
+def _shown(text: str) -> str:
+    return "".join(f"{render.file_line(line)}\n" for line in text.split("\n")[:-1])
+
+
+def _row(night: "Night", zone: "tzinfo") -> "Sequence[str]":
+    from datetime import datetime
+
+    kept, last = night.kept, night.last
+    took = render.age(last.ended - last.started) if last and last.ended is not None else "-"
+    return (
+        kept.name,
+        str(kept.night.schedule) if kept.night else "changed by hand",
+        kept.keeper,
+        f"{datetime.fromtimestamp(last.started, zone):%Y-%m-%d %H:%M}" if last else "-",
+        took,
+        night.state,
+        f"{night.next:%a %Y-%m-%d %H:%M}" if night.next else "-",
+    )
+
+
+def _document(night: "Night", zone: str) -> dict[str, Any]:
+    kept = night.kept
+    return {
+        "name": kept.name,
+        "by": kept.keeper,
+        "at": str(kept.night.schedule) if kept.night else None,
+        "zone": zone,
+        "argv": list(kept.night.argv) if kept.night else None,
+        "environment": dict(kept.night.env) if kept.night else None,
+        "mail": kept.night.mail if kept.night else None,
+        "entry": kept.text,
+        "state": night.state,
+        "why": night.why,
+        "last": asdict(night.last) if night.last else None,
+        "due": night.due.isoformat() if night.due else None,
+        "next": night.next.isoformat() if night.next else None,
+        "folder": str(night.folder),
+    }

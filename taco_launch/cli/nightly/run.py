@@ -1,0 +1,322 @@
+"""nightly run and nightly baseline: one night, and what later nights are held against."""
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli.bench import ladder_output, matrix_jobs
+from taco_launch.cli.options.common import (
+    Seconds,
+    access_of,
+    access_options,
+    add_option,
+    complete_file,
+    inventory_option,
+    output_options,
+    settings_of,
+    talk_options,
+)
+from taco_launch.cli.output import render
+from taco_launch.errors import FAILED, INTERRUPTED, HostError, TacoLaunchError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from taco_launch.bench.history.history import History, Ladder
+    from taco_launch.bench.matrix import Matrix
+    from taco_launch.cli.options.common import Settings
+    from taco_launch.nightly.record import Last
+    from taco_launch.nightly.summary import Summary
+
+
+@click.command("run")
+@inventory_option
+@output_options
+@talk_options
+@access_options
+@click.argument("matrix", shell_complete=complete_file)
+@add_option("--name", help="What the night is called. Default: the matrix's name.")
+@add_option(
+    "--deadline",
+    type=Seconds(0),
+    default="1h",
+    show_default=True,
+    metavar="TIME",
+    help="How long a cluster that is busy, or a host that does not answer, is waited for.",
+)
+@add_option(
+    "--keep-logs",
+    type=Seconds(1),
+    default="30d",
+    show_default=True,
+    metavar="TIME",
+    help="Remove the logs of nights that are older. What they measured stays.",
+)
+@add_option("--junit", type=click.Path(dir_okay=False), metavar="FILE", help="Write JUnit XML to FILE as well.")
+@ladder_output.db_option
+@click.pass_context
+def run(ctx: click.Context, /, matrix: str, *, name: str | None, junit: str | None, **options: Any) -> int:
+    """Measure MATRIX once, and judge whether anything got slower than in the nights before.
+
+    Waits until the cluster is free, measures each cell, measures those again that seem to have changed, and judges. What
+    it writes: one line on stdout, and a summary as Markdown, JSON and JUnit XML in nights/NAME of the state folder. It
+    never runs twice at a time, and ends what a night that broke off has left.
+
+    \b
+    Examples:
+      taco-launch -i hosts.yaml nightly run taco
+      taco-launch -i hosts.yaml nightly run my.yaml --deadline 3h --junit night.xml
+
+    \b
+    Exit codes: 0 nothing got slower, 6 something did, 5 the cluster is not fit (broken, busy, or it does not answer),
+    1 it failed: a cell has no sample, or it runs already, 2 the matrix or the inventory is wrong, 130 somebody ended it.
+    """
+    from taco_launch.bench.stats.estimates import require
+    from taco_launch.nightly.install import check_name
+    from taco_launch.nightly.record import Last, folder
+    from taco_launch.request.documents.matrix_file import load
+
+    settings = settings_of(ctx)
+    require()
+    # A night that has a name keeps that its matrix is wrong; without one nobody knows which night it was to be.
+    known = None if name else load(matrix, os.environ)
+    night = known.name if known is not None else str(name)
+    check_name(night)
+    place = folder(os.environ, os.geteuid(), night)
+    with _alone(place, night):
+        begun = Last(time.time(), os.getpid())
+        with _kept(place, begun, night, junit) as keep:
+            summary = _measured(settings, known or load(matrix, os.environ), night, options)
+            path = _write(place, summary, junit)
+            from taco_launch.nightly.summary import line, to_json
+
+            words, code = line(summary, str(path)), summary.outcome.exit_code
+            keep(replace(begun, exit_code=code, outcome=summary.outcome.value, line=words, summary=str(path)))
+    if settings.output in ("json", "yaml"):
+        render.data(to_json(summary), settings.output)
+    else:
+        click.echo(render.printable(words))
+    return code
+
+
+def _measured(settings: "Settings", found: "Matrix", night: str, options: dict[str, Any]) -> "Summary":
+    from taco_launch.bench.history.history import LadderKind, open_history
+    from taco_launch.bench.ladder import order
+    from taco_launch.bench.stats.judge import Rules
+    from taco_launch.flows import ladder as ladders
+    from taco_launch.nightly import run
+
+    inventory, access = settings.load(), access_of(options)
+    made = matrix_jobs.prepared(settings, found, (), access)
+    specs, around = made.specs, made.around
+    seed = ladder_output.new_seed() if found.seed is None else found.seed
+    digest = ladders.digest(LadderKind.NIGHT, found, specs)
+    one = ladder_output.new_ladder(found.name, LadderKind.NIGHT, digest, seed, inventory.cluster)
+    steps = order(tuple(specs), found.repeats, found.warm_ups, seed)
+    logs = ladder_output.ladders_folder()
+    plan = ladders.Plan(one, steps, specs, matrix_jobs.reader(found), logs / one.id, found.time_budget)
+    asked = run.Asked(night, found, options["deadline"], Rules(min_effect=found.min_effect), made.lacking)
+    with (
+        open_history(ladder_output.history_path(options["db"])) as history,
+        ladder_output.endings(),
+        ladder_output.Shown(settings, tuple(specs)).teller() as teller,
+    ):
+        before = time.time() - options["keep_logs"]
+        cleared = run.clear_logs(history, found.name, inventory.cluster, logs, before)
+        if cleared:
+            settings.talk(f"logs of {cleared} nights were removed")
+        try:
+            backend = settings.backend(access)
+            return run.run(backend, inventory, plan, asked, history, around, os.environ, teller)
+        except HostError as error:
+            return run.unfit(plan, asked, error.message)
+
+
+@contextlib.contextmanager
+def _alone(place: Path, night: str) -> Iterator[None]:
+    """Have the night run once at a time.
+
+    Raises:
+        TacoLaunchError: it runs already.
+    """
+    from taco_launch.agent.store.folders import make_private, private
+    from taco_launch.nightly.record import LOCK
+
+    make_private(place)
+    with open(place / LOCK, "a", encoding="ascii", opener=private) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TacoLaunchError(
+                f"the night {night} runs already", hint="what it has measured so far: taco-launch bench show"
+            ) from None
+        yield
+
+
+@contextlib.contextmanager
+def _kept(place: Path, begun: "Last", night: str, junit: str | None) -> "Iterator[Callable[[Last], None]]":
+    """Keep that a night runs, and how it ended however that was; what is given takes how it ended well."""
+    from taco_launch.nightly import record
+    from taco_launch.nightly.summary import Outcome, Summary
+
+    record.write(place, begun)
+    ended = replace(
+        begun, exit_code=FAILED, outcome=Outcome.FAILED.value, line=f"nightly {night}: FAILED: a fault of its own"
+    )
+
+    def keep(last: "Last") -> None:
+        nonlocal ended
+        ended = last
+
+    try:
+        yield keep
+    except TacoLaunchError as error:
+        words = f"nightly {night}: FAILED: {render.one_line(error.message)}"
+        keep(replace(ended, exit_code=error.exit_code, line=words))
+        # What a CI system or a person looks at must not be of another night.
+        broken = Summary(night, night, "", "not-begun", begun.started, time.time(), broken=error.message)
+        with contextlib.suppress(TacoLaunchError):
+            keep(replace(ended, summary=str(_write(place, broken, junit))))
+        raise
+    except KeyboardInterrupt:
+        keep(replace(ended, exit_code=INTERRUPTED, line=f"nightly {night}: FAILED: somebody ended it"))
+        raise
+    finally:
+        record.write(place, replace(ended, ended=time.time()))
+
+
+def _write(place: Path, summary: "Summary", junit: str | None) -> Path:
+    """Write a summary in its three forms, and give the path of the one to read."""
+    from taco_launch.agent.store.folders import write_private
+    from taco_launch.nightly.junit import junit as junit_xml
+    from taco_launch.nightly.summary import markdown, to_json
+
+    stem = f"{time.strftime('%Y-%m-%d', time.localtime(summary.started))}-{summary.ladder}"
+    texts = {
+        ".md": markdown(summary),
+        ".json": json.dumps(to_json(summary), indent=2) + "\n",
+        ".xml": junit_xml(summary),
+    }
+    try:
+        for suffix, text in texts.items():
+            write_private(place / f"{stem}{suffix}", text)
+        if junit is not None:
+            Path(junit).write_text(texts[".xml"], encoding="utf-8")
+    except OSError as error:
+        raise TacoLaunchError(f"the summary cannot be written: {error.filename}: {error.strerror}") from None
+    return place / f"{stem}.md"
+
+
+@click.group()
+def baseline() -> None:
+    """See and change what nights are held against: the last nights that were accepted.
+
+    A night in which nothing got slower and each cell has a sample is accepted by itself.
+    """
+
+
+@baseline.command("show")
+@inventory_option
+@output_options
+@talk_options
+@click.argument("matrix", shell_complete=complete_file)
+@ladder_output.db_option
+@click.pass_context
+def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
+    """List the nights of MATRIX, its file or its name, that count, the newest first.
+
+    \b
+    Example:
+      taco-launch nightly baseline show taco
+    """
+    from taco_launch.bench.history.history import open_history
+    from taco_launch.model.codec import to_json
+    from taco_launch.request.documents.matrix_file import load
+
+    settings = settings_of(ctx)
+    name = load(matrix, os.environ).name if Path(matrix).is_file() else matrix
+    with open_history(ladder_output.history_path(db), create=False) as history:
+        found = history.baseline(name, settings.load().cluster)
+    if settings.output in ("json", "yaml"):
+        render.data({"nights": [to_json(one) for one in found]}, settings.output)
+        return
+    if not found:
+        settings.talk(f"no night of {name} counts on cluster {settings.load().cluster}")
+        return
+    render.table(("LADDER", "STARTED", "OUTCOME"), [(one.id, _at(one.started), one.outcome) for one in found])
+
+
+@baseline.command("accept")
+@talk_options
+@click.argument("ladder")
+@ladder_output.db_option
+@click.pass_context
+def accept(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
+    """Have the night LADDER count in the baseline, whatever was judged of it: it was a false alarm.
+
+    LADDER is an id, the beginning of one, or `last`, the newest of all nights.
+
+    \b
+    Examples:
+      taco-launch nightly baseline accept taco-3fa2c1
+      taco-launch nightly baseline accept last
+    """
+    from taco_launch.bench.history.history import open_history
+
+    with open_history(ladder_output.history_path(db), create=False) as history:
+        one = _night(history, ladder)
+        history.accept(one.id)
+    settings_of(ctx).talk(f"what {one.id} measured counts in the baseline")
+
+
+@baseline.command("reset")
+@talk_options
+@click.argument("ladder")
+@ladder_output.db_option
+@click.pass_context
+def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
+    """Have the baseline begin with the night LADDER: what it measured is the new normal, and nights before it do not count.
+
+    LADDER is as in `nightly baseline accept`. There is no verdict again until enough nights count: three, with ten values.
+
+    \b
+    Example:
+      taco-launch nightly baseline reset taco-3fa2c1
+    """
+    from taco_launch.bench.history.history import open_history
+
+    with open_history(ladder_output.history_path(db), create=False) as history:
+        one = _night(history, ladder)
+        if not any(run.readings and not run.warm_up for _at, run in history.runs(one.id)):
+            raise UsageError(f"{one.id} has measured nothing that a baseline could begin with")
+        gone = [each for each in history.baseline(one.matrix, one.cluster) if each.started < one.started]
+        history.reset(one.started, one.matrix, one.cluster)
+        history.accept(one.id)
+    count = f"{len(gone)} night{'' if len(gone) == 1 else 's'} before it count no longer"
+    settings_of(ctx).talk(f"the baseline of {one.matrix} begins with {one.id}; {count}")
+
+
+def _night(history: "History", ladder: str) -> "Ladder":
+    from taco_launch.bench.history.history import LadderKind
+    from taco_launch.cli.bench.history import named_ladder
+
+    newest = history.ladders(LadderKind.NIGHT, limit=1) if ladder == "last" else ()
+    one = newest[0] if newest else named_ladder(history, ladder)
+    if one.kind is not LadderKind.NIGHT:
+        what = f"made by {one.kind.value}, not by nightly run"
+        raise UsageError(f"{one.id}: {what}", hint=f"nights that count: taco-launch nightly baseline show {one.matrix}")
+    if one.ended is None:
+        raise UsageError(f"{one.id} has not ended")
+    return one
+
+
+def _at(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))

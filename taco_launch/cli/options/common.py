@@ -1,0 +1,258 @@
+"""Options that stand before or after the verb, and what they amount to."""
+
+import functools
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.frozen import dataclass
+from taco_launch.inventory.durations import parse_duration
+
+if TYPE_CHECKING:
+    from taco_launch.api import Cluster
+    from taco_launch.backend import Backend
+    from taco_launch.model.host.hosts import Inventory
+    from taco_launch.remote.credentials import Access
+
+
+class Seconds(click.types.FloatParamType):
+    """A time from `least` seconds to some thirty years, written as 90, 90s, 15m, 3h or 2d."""
+
+    name = "time"
+
+    def __init__(self, least: float = 0) -> None:
+        """Take no less than `least`."""
+        self._least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read a time; a number is one already."""
+        try:
+            seconds = value if isinstance(value, float) else parse_duration(value)
+        except ValueError as error:
+            self.fail(f"{value!r}: {error}", param, ctx)
+        if seconds < self._least:
+            self.fail(f"{value!r}: must be at least {self._least:g}s", param, ctx)
+        return seconds
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+_THIS_MACHINE = "taco_launch.this_machine"
+FORMATS = ("table", "wide", "json", "yaml")
+
+
+class _Option(click.Option):
+    """An option whose value holds something where it is given."""
+
+    def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
+        """Convert what was typed.
+
+        Raises:
+            BadParameter: it is empty, as that of a variable which is not set: `--name "$NAME"`.
+        """
+        values = value if isinstance(value, (list, tuple)) else (value,)
+        words = (word for one in values for word in (one if isinstance(one, (list, tuple)) else (one,)))
+        source = ctx.get_parameter_source(self.name or "")
+        given = source in (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
+        if given and any(isinstance(word, str) and not word for word in words):
+            raise click.BadParameter("the value is empty", ctx, self)
+        return super().type_cast_value(ctx, value)
+
+
+def add_option(*names: str, **settings: Any) -> Callable[[F], F]:
+    """Return the decorator that adds an option, as click.option does."""
+    return click.option(*names, cls=_Option, **settings)
+
+
+def colour_wanted() -> bool:
+    """Say whether the environment lets a terminal be coloured (no-color.org; a dumb terminal shows the codes)."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def this_machine() -> "Cluster":
+    """Return this machine as a cluster, the same for all of a command."""
+    from taco_launch.api import Cluster
+
+    context = click.get_current_context(silent=True)
+    meta: dict[str, Any] = {} if context is None else context.meta
+    cluster: Cluster = meta.get(_THIS_MACHINE) or Cluster()
+    meta[_THIS_MACHINE] = cluster
+    return cluster
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the options common to all verbs say."""
+
+    inventory: str | None = None
+    output: str = "table"
+    verbose: bool = False
+    quiet: bool = False
+    sudo_password: str | None = field(default=None, repr=False)
+    registry_password: str | None = field(default=None, repr=False)
+
+    def load(self) -> "Inventory":
+        """Return the inventory that was named, or the default; it is read once."""
+        return self._inventory
+
+    @functools.cached_property
+    def _inventory(self) -> "Inventory":
+        from taco_launch.api import Cluster
+
+        return Cluster(self.inventory).inventory
+
+    @property
+    def source(self) -> str | None:
+        """Which inventory was named, by -i or by the environment; None for this machine."""
+        from taco_launch.inventory import VARIABLE
+
+        return self.inventory if self.inventory is not None else os.environ.get(VARIABLE) or None
+
+    @property
+    def typed(self) -> str:
+        """How the next call is typed so that it has the same inventory."""
+        from taco_launch.command import shell
+
+        return "taco-launch" if self.inventory is None else shell(("taco-launch", "-i", self.inventory))
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether jobs are kept anywhere but on this machine itself; true as well where the inventory cannot be read."""
+        if self.source is None:
+            return False
+        try:
+            found = self.load()
+        except TacoLaunchError:
+            return True
+        head = next(host for host in found.hosts if host.name == found.head)
+        return found.container is not None or head.connection != "local"
+
+    def cluster(self, access: "Access") -> "Cluster":
+        """Return the cluster: the inventory's, else this machine. What is opened is closed at the command's end."""
+        if self.source is None:
+            cluster = this_machine()
+            cluster.say = self.talk
+            return cluster
+        from taco_launch.api import Cluster
+
+        cluster = Cluster(self.load(), access=access, typed=self.typed, say=self.talk)
+        click.get_current_context().call_on_close(cluster.close)
+        return cluster
+
+    def backend(self, access: "Access") -> "Backend":
+        """Return what keeps the cluster's jobs."""
+        return self.cluster(access).backend
+
+    def talk(self, message: str) -> None:
+        """Say something on stderr, unless -q was given."""
+        if self.quiet:
+            return
+        if not re.sub(r"\n|\x1b\[[0-9;]*m", "", message).isprintable():
+            from taco_launch.remote.terminal import safe
+
+            message = safe(message)
+        click.echo(message, err=True, color=None if colour_wanted() else False)
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if value is None or value is False:
+        return
+    settings = ctx.ensure_object(Settings)
+    name = str(param.name)
+    changed = {"output": "json"} if name == "as_json" else {name: value}
+    # The innermost context is current; every context of one call shares the object of the outermost.
+    ctx.find_root().obj = ctx.obj = replace(ctx.find_root().obj or settings, **changed)
+
+
+def complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Have the shell complete the name of a file."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_inventory(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Have the shell complete `lab`, `lab:NAME` or the name of a file."""
+    if not incomplete or not (incomplete.startswith("lab") or "lab".startswith(incomplete)):
+        return complete_file(ctx, param, incomplete)
+    from taco_launch.lab.inventory import words
+
+    found = [CompletionItem(word) for word in words() if word.startswith(incomplete)]
+    return found + complete_file(ctx, param, incomplete)
+
+
+def inventory_option(function: F) -> F:
+    """Add -i."""
+    return add_option(
+        "-i",
+        "--inventory",
+        metavar="FILE",
+        expose_value=False,
+        callback=_keep,
+        shell_complete=complete_inventory,
+        help="Inventory of hosts (YAML), or a hostfile; `lab` or `lab:NAME` for the lab's hosts. "
+        "Default: $TACO_LAUNCH_INVENTORY, else this machine.",
+    )(function)
+
+
+def output_options(function: F) -> F:
+    """Add -o and --json."""
+    function = add_option(
+        "--json", "as_json", is_flag=True, expose_value=False, callback=_keep, help="The same as -o json."
+    )(function)
+    return add_option(
+        "-o",
+        "--output",
+        type=click.Choice(FORMATS),
+        expose_value=False,
+        callback=_keep,
+        help="How to print. Default: table.",
+    )(function)
+
+
+def talk_options(function: F) -> F:
+    """Add -v and -q."""
+    function = add_option(
+        "-v", "--verbose", is_flag=True, expose_value=False, callback=_keep, help="Say more on stderr."
+    )(function)
+    return add_option(
+        "-q", "--quiet", is_flag=True, expose_value=False, callback=_keep, help="Say nothing but errors on stderr."
+    )(function)
+
+
+def access_options(function: F) -> F:
+    """Add --ask-sudo-password; `access_of` takes it from the options of the command."""
+    return add_option(
+        "--ask-sudo-password",
+        is_flag=True,
+        help="Ask once for the password that sudo wants on the hosts. Default: $TACO_LAUNCH_SUDO_PASSWORD.",
+    )(function)
+
+
+def access_of(options: Mapping[str, Any]) -> "Access":
+    """Give what connections may need of the person who types, asked for what `access_options` say."""
+    from taco_launch.remote.credentials import Access
+
+    password = settings_of(click.get_current_context()).sudo_password
+    terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
+    if options.get("ask_sudo_password"):
+        if not terminal:
+            raise UsageError(
+                "--ask-sudo-password: there is no terminal to ask on", hint="put it into TACO_LAUNCH_SUDO_PASSWORD"
+            )
+        password = click.prompt("sudo password", hide_input=True, err=True)
+    return Access(password, functools.cache(_ask) if terminal else None)
+
+
+def _ask(prompt: str) -> str:
+    return str(click.prompt(prompt, hide_input=True, err=True, default="", show_default=False, prompt_suffix=""))
+
+
+def settings_of(ctx: click.Context) -> Settings:
+    """Give the settings of the running command."""
+    found = ctx.find_root().obj
+    return found if isinstance(found, Settings) else Settings()

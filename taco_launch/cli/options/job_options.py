@@ -1,0 +1,324 @@
+"""The options that describe a job, and the request that they amount to."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from taco_launch.cli.options.common import Settings, add_option, complete_file
+from taco_launch.cli.options.completion import complete_host_list
+from taco_launch.cli.options.gpu_options import gpu_options
+from taco_launch.cli.options.policy_options import ending_options
+from taco_launch.errors import UsageError
+from taco_launch.model.launchers import LAUNCHERS
+
+if TYPE_CHECKING:
+    from taco_launch.model.job_request import JobRequest
+    from taco_launch.model.jobs import JobSpec
+
+_STDIN = "-"
+# In a context's `meta`: the options of the command line, but for the inventory.
+_OWN = "taco_launch.own"
+# Fields of a JobRequest and the parameters of click that hold them: as they are, ...
+_SAME = {
+    **{
+        name: name
+        for name in ("name", "np", "slots_per_host", "workers", "gpus", "procs_per_gpu", "launcher", "gpu_ids")
+    },
+    **{
+        name: name
+        for name in ("profile", "transport", "interface", "gdr", "light", "queue", "priority", "queue_timeout")
+    },
+    **{name: name for name in ("grace", "timeout", "stall_timeout", "host_loss_timeout", "log_max_bytes", "ttl")},
+    **{name: name for name in ("backoff_limit", "backoff")},
+    "hosts": "host_count",
+    "gpu_topology": "gputopology",
+}
+# ... and those that are on or not said.
+_FLAGS = ("mps", "per_host", "exclusive", "allow_unknown_knobs", "no_wait", "suspend")
+_SIZES = ("np", "hosts", "slots_per_host", "workers", "gpus")
+_OTHER_OPTIONS = {
+    "host": "-H",
+    "gpu_models": "--gpu-model",
+    "gpu_topology": "--gputopology",
+    "selectors": "--selector",
+    "env": "-x",
+    "knobs": "--knob",
+    "image": "image",
+}
+_WRITTEN = {
+    **{name: f"--{name.replace('_', '-')}" for name in (*_SAME, *_FLAGS, "exclude", "mca", "clean_up", "restart")},
+    **_OTHER_OPTIONS,
+}
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class JobCommand(click.Command):
+    """A command whose arguments behind `--` are another program's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse what stands before `--` and is no option: it would be taken for the program."""
+        split = args.index("--") if "--" in args else len(args)
+        before, behind = [flag for word in args[:split] if (flag := self._flag(word)) is not None], args[split + 1 :]
+        args = [*before, *args[split:]]
+        if not ctx.resilient_parsing:
+            self._refuse_others(ctx, before, behind, alone=len(args) == 1)
+            ctx.meta[_OWN] = self._words(ctx, before, lax=True, without="inventory")[0]
+        if split < len(args):
+            own, stray = self._words(ctx, before)
+            if stray and "" in own:
+                raise click.BadParameter("the value is empty", ctx, param_hint=f"'{own[own.index('') - 1]}'")
+            if stray:
+                raise click.UsageError(
+                    f"{stray[0]!r} stands before --, and belongs to no option. The program stands behind --; "
+                    "hosts are joined by commas (-H h1:8,h2:8), variables by = (-x NAME=VALUE).",
+                    ctx,
+                )
+        return super().parse_args(ctx, args)
+
+    def _refuse_others(self, ctx: click.Context, before: list[str], behind: list[str], *, alone: bool) -> None:
+        """Refuse what other tools take: mpirun's long options with one dash, and Arena's words and options."""
+        if any(word.startswith("-") and not word.startswith("--") and len(word) > 2 for word in before):
+            from taco_launch.cli.options import foreign_options
+
+            foreign_options.refuse(ctx, before)
+        own, words = self._words(ctx, before, lax=True)
+        if words and any(param.name == "host_count" for param in self.params):
+            from taco_launch.cli.options import arena
+
+            slip = arena.slip(ctx.command_path, own, words, behind, alone=alone)
+            if slip is not None:
+                raise click.UsageError(slip, ctx)
+
+    def _flag(self, word: str) -> str | None:
+        """Give a flag without the value that Arena's flags take (--gputopology=true); None where that leaves none."""
+        name, _sign, value = word.partition("=")
+        flag = next((one for one in self.params if isinstance(one, click.Option) and name in one.opts), None)
+        if flag is None or not flag.is_flag or value not in ("true", "false"):
+            return word
+        return name if value == "true" else next(iter(flag.secondary_opts), None)
+
+    def _words(
+        self, ctx: click.Context, args: list[str], *, lax: bool = False, without: str = ""
+    ) -> tuple[list[str], tuple[str, ...]]:
+        """Give the options, and the words that are no option's; with `lax` also options that there are not.
+
+        `without` names one to leave out.
+        """
+        parser = self.make_parser(ctx)
+        parser.ignore_unknown_options = lax
+        found, _, _ = parser.parse_args(list(args))
+        words = found.get("command")  # or click's own word for nothing
+        found.pop(without, None)
+        return list(self._typed(found)), tuple(words) if isinstance(words, (tuple, list)) else ()
+
+    def _typed(self, found: Mapping[str, Any]) -> Iterator[str]:
+        """Give options as they are typed, of the parser's values."""
+        for option in self.params:
+            if not isinstance(option, click.Option) or option.name not in found:
+                continue
+            value = found[option.name]
+            for one in value if option.multiple else (value,):
+                yield option.secondary_opts[0] if one is False else option.opts[0]
+                if not option.is_flag:
+                    yield from one if option.nargs > 1 else (one,)
+
+
+file_option = add_option(
+    "-f",
+    "--file",
+    metavar="FILE",
+    shell_complete=complete_file,
+    help="Take the job from FILE (YAML), - for standard input: a job file (`submit --schema`), or an MPIJob of Kubernetes' "
+    "MPI Operator as far as it can be read. Options and COMMAND go before what stands there.",
+)
+
+
+def job_options(function: F) -> F:
+    """Add the options that describe a job, whatever its number of ranks."""
+    options = (
+        add_option("--name", help="Name of the job. Default: from its command, and four random characters."),
+        add_option(
+            "-H",
+            "--host",
+            "hosts",
+            multiple=True,
+            metavar="H1:8,H2:8",
+            shell_complete=complete_host_list,
+            help="Hosts and groups of hosts to use, and slots on each.",
+        ),
+        add_option(
+            "-x",
+            "env",
+            multiple=True,
+            metavar="NAME[=VALUE]",
+            help="Environment variable for the ranks; without a value the caller's. Repeatable.",
+        ),
+        add_option(
+            "--knob",
+            "knobs",
+            multiple=True,
+            metavar="NAME=VALUE",
+            shell_complete=_complete_knob,
+            help="A knob of NCCL, Horovod, LightCC, UCX or Open MPI, its value as people write it (64MiB, true): "
+            "`taco-launch knobs`. Repeatable.",
+        ),
+        add_option(
+            "--mca",
+            "mca",
+            multiple=True,
+            type=(str, str),
+            metavar="NAME VALUE",
+            help="Open MPI's MCA parameter; goes in the place of ours. Repeatable.",
+        ),
+        add_option(
+            "--allow-unknown-knobs", is_flag=True, help="Let NCCL_*, HOROVOD_* and LIGHT_* pass that no table has."
+        ),
+        add_option(
+            "--launcher",
+            type=click.Choice(list(LAUNCHERS)),
+            help="What starts the ranks: mpirun; torchrun on each host; or env: nothing but the variables that "
+            "torch.distributed reads (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT; mpirun's ranks have them, too). "
+            "Default: mpirun.",
+        ),
+        add_option(
+            "--per-host",
+            is_flag=True,
+            help="With --launcher env: start COMMAND once on each host, for all of the job's slots there. RANK and WORLD_SIZE "
+            "count hosts, MASTER_PORT is 23456.",
+        ),
+        add_option(
+            "--profile",
+            metavar="NAME|FILE",
+            shell_complete=_complete_profile,
+            help="Which options the mpirun line has: auto, taco-bare-metal, ack, or a file. Default: the inventory's.",
+        ),
+        add_option(
+            "--transport",
+            type=click.Choice(["auto", "tcp", "rdma"]),
+            help="How hosts exchange data. Default: the inventory's network.rdma.",
+        ),
+        add_option("--interface", metavar="NAME", help="Network interface between hosts. Default: the inventory's."),
+        add_option("--gdr/--no-gdr", default=None, help="GPUDirect RDMA. Default: the inventory's network.gdr."),
+        add_option("--light/--no-light", default=None, help="LightCC's 2D all-reduce and top-k compression (lossy)."),
+        gpu_options,
+        ending_options,
+        click.argument(
+            "command",
+            nargs=-1,
+            type=click.UNPROCESSED,
+            shell_complete=complete_file,
+            metavar="-- COMMAND...",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[str, Any]) -> "JobRequest":
+    """Return what the command line asks for, over what the job file of -f does.
+
+    Raises:
+        UsageError: there is no command.
+        SpecError: a selector or the file is wrong.
+    """
+    from taco_launch.model.job_request import JobRequest
+    from taco_launch.model.jobs import CleanUp, Restart
+
+    same: dict[str, Any] = {name: options.get(option) for name, option in _SAME.items()}
+    flags: dict[str, Any] = {name: bool(options.get(name)) for name in _FLAGS}
+    clean_up, restart, selectors = (options.get(name) for name in ("clean_up", "restart", "selectors"))
+    request = JobRequest(
+        command=command,
+        **same,
+        **flags,
+        host=",".join(options["hosts"]) if options["hosts"] else None,
+        gpu_models=tuple(options.get("gpu_models") or ()),
+        exclude=tuple(options.get("exclude") or ()),
+        selectors=_selectors(selectors or ()),
+        env=_pairs(options["env"]),
+        knobs=_pairs(options["knobs"]),
+        mca=tuple(options["mca"]),
+        clean_up=None if clean_up is None else CleanUp(clean_up),
+        restart=None if restart is None else Restart(restart),
+        written=_WRITTEN,
+    )
+    if options.get("file") is not None:
+        request = _over_file(settings, options["file"], request)
+    if not request.command:
+        raise click.UsageError("Missing the command: -- COMMAND...", click.get_current_context(silent=True))
+    return request
+
+
+def _pairs(texts: "Sequence[str]") -> "tuple[tuple[str, str | None], ...]":
+    if not texts:
+        return ()
+    from taco_launch.request.variables import pairs
+
+    return pairs(texts)
+
+
+def _selectors(texts: "Sequence[str]") -> "tuple[tuple[str, str], ...]":
+    if not texts:
+        return ()
+    from taco_launch.request.selection import selector
+
+    return tuple(map(selector, texts))
+
+
+def _over_file(settings: Settings, path: str, request: "JobRequest") -> "JobRequest":
+    from taco_launch.inventory import load
+    from taco_launch.request.documents import job_file
+    from taco_launch.request.overlay import over
+
+    lax = request.allow_unknown_knobs
+    if path != _STDIN:
+        file = job_file.parse(load.read_file(path, job_file.OPTION), path, os.environ, allow_unknown=lax)
+    else:
+        data = b"" if sys.stdin is None else sys.stdin.buffer.read(load.MAX_BYTES + 1)
+        file = job_file.parse(data, "standard input", os.environ, allow_unknown=lax)
+    if file.notes:
+        settings.talk("\n  ".join((f"{file.request.source}: not used here:", *file.notes)))
+    return over(file.request, request)
+
+
+def spec_of(settings: Settings, request: "JobRequest", *, sized: bool = True) -> "JobSpec":
+    """Return the job of a request; `sized` says that the command line may say how many ranks it has.
+
+    Raises:
+        UsageError: parts of it contradict each other, or the command is a launcher: then with the line to type.
+        SpecError: something in it, the inventory or the profile is wrong.
+    """
+    from taco_launch.request.caller import here
+    from taco_launch.request.resolve import NestedLauncherError, resolve
+
+    try:
+        return resolve(request, settings.load(), here(os.environ))
+    except NestedLauncherError as error:
+        from taco_launch.cli.options import nested_launcher
+
+        context = click.get_current_context()
+        verb = context.command_path.partition(" ")[2]
+        said = not sized or any(getattr(request, name) is not None for name in _SIZES)
+        own = context.meta.get(_OWN, ())
+        typed = nested_launcher.line(
+            f"{settings.typed} {verb}", own, request.command, sized=said, launcher=error.spec.launcher
+        )
+        raise UsageError(error.message, hint=typed) from None
+
+
+def _complete_knob(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from taco_launch.launch import knobs
+
+    return [CompletionItem(f"{knob.name}=") for knob in knobs.TABLE if knob.name.startswith(incomplete)]
+
+
+def _complete_profile(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from taco_launch.inventory import profile
+
+    known = [name for name in profile.known_names("", os.environ) if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in known] or [CompletionItem(incomplete, type="file")]

@@ -1,0 +1,52 @@
+"""A launcher as the command of a job, which is refused: the same job as it is typed here."""
+
+import itertools
+from collections.abc import Sequence
+
+from taco_launch.command import BARE, shell
+
+_LAUNCHER = "--launcher"
+_PER_HOST = "--per-host"
+_SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus"))
+
+
+def line(
+    verb: str, own: Sequence[str], command: Sequence[str], *, sized: bool = False, launcher: str = "mpirun"
+) -> str:
+    """Give a job's line with what a launcher's line says as options; what `own` says already goes before it.
+
+    `sized`: how many ranks there are is said elsewhere; `launcher` is ours.
+    """
+    from taco_launch.launch.inner import inner
+    from taco_launch.request.lines.launcher_line import read
+    from taco_launch.request.lines.mpirun_line import UnclearError
+
+    found = inner(command)
+    if found is None:
+        return f"{verb} {shell((*own, '--', *command))}"
+    if _PER_HOST in own or (found.kind == "torch" and launcher == "mpirun"):
+        own, launcher = _without_launcher(own), "torchrun" if found.kind == "torch" else "mpirun"
+        own = own if launcher == "mpirun" else (_LAUNCHER, launcher, *own)
+    try:
+        pasted = read(command, found)
+    except UnclearError as error:
+        return f"{verb} {shell((*own, '--'))} COMMAND ({command[error.index]!r} of {found.name}: {error.problem})"
+    more = list(own)
+    if not sized and not _SIZES & set(own):
+        more += pasted.size
+    if pasted.hosts and "-H" not in own:
+        more += ["-H", pasted.hosts]
+    names = {value.partition("=")[0] for option, value in itertools.pairwise(own) if option in ("-x", "--mca")}
+    for text in pasted.env:
+        more += ["-x", text] if text.partition("=")[0] not in names else []
+    for name, value in pasted.mca if launcher == "mpirun" else ():
+        more += ["--mca", name, value] if name not in names else []
+    if pasted.hostfile and not {"-i", "-H"} & {*verb.split(), *own}:
+        verb = f"{BARE} -i {shell((pasted.hostfile,))}{verb.removeprefix(BARE)}"
+    return f"{verb} {shell((*more, '--', *pasted.program))}"
+
+
+def _without_launcher(own: Sequence[str]) -> tuple[str, ...]:
+    """Leave out --launcher with its value, and --per-host."""
+    at = own.index(_LAUNCHER) if _LAUNCHER in own else len(own)
+    return tuple(word for index, word in enumerate(own) if index not in (at, at + 1) and word != _PER_HOST)

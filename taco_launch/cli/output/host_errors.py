@@ -1,0 +1,54 @@
+"""What is wrong with hosts, in few words: errors that differ only in whose they are stand once."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from taco_launch.cli.output import render
+
+if TYPE_CHECKING:
+    from taco_launch.remote.fanout import Answer
+
+_IPV4 = r"\d{1,3}(?:\.\d{1,3}){3}"
+_IPV6 = r"[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*"
+_PORT = r"(?<=-p )\d+"
+
+
+def show(answers: "Sequence[Answer[Any]]", addresses: Mapping[str, str]) -> None:
+    """Say on stderr which hosts failed: equal errors once, with all hosts they befell.
+
+    `addresses` are the hosts' addresses by their names. Of what differs only in names, addresses and ports all are
+    shown (`gpu[1-3]: no TCP connection to 10.0.0.[1-3]:22`), and of the hints, which are to be typed, the first; their
+    log files, FOLDER/HOST.log, stand in it all together.
+    """
+    told: dict[tuple[tuple[str, ...], ...], list[tuple[str, tuple[str, ...], str | None]]] = {}
+    for answer in answers:
+        if answer.error is not None:
+            whose = (answer.host, addresses.get(answer.host, answer.host))
+            message, own = _parted(answer.error.message, whose)
+            hint, _ = _parted(answer.error.hint or "", whose)
+            told.setdefault((message, hint), []).append((answer.host, own, answer.error.hint))
+    for (message, _), same in told.items():
+        render.error(_joined(message, [own for _, own, _ in same]), _logs([host for host, _, _ in same], same[0][2]))
+
+
+def _parted(text: str, whose: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Give what every host's text says, and what stands between these parts: one host's names, addresses, ports."""
+    names = "|".join(re.escape(name) for name in sorted(whose, key=len, reverse=True))
+    pieces = re.split(rf"(?<![\w.:-])((?:{names}|{_IPV4}|{_IPV6})(?::\d+)?|{_PORT})(?![\w-]|\.(?!log\b)\w)", text)
+    return tuple(pieces[::2]), tuple(pieces[1::2])
+
+
+def _logs(hosts: Sequence[str], hint: str | None) -> str | None:
+    """Name the log files of all hosts in the hint of the first one."""
+    from taco_launch.inventory.ranges import fold
+
+    return hint and hint.replace(f"/{hosts[0]}.log", f"/{fold(hosts)}.log")
+
+
+def _joined(parts: Sequence[str], own: Sequence[Sequence[str]]) -> str:
+    """Put parts together with what hosts have between them."""
+    from taco_launch.inventory.ranges import fold
+
+    between = [next(iter(set(values))) if len(set(values)) == 1 else fold(values) for values in zip(*own, strict=True)]
+    return "".join(part for pair in zip(parts, [*between, ""], strict=True) for part in pair)

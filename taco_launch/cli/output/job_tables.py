@@ -1,0 +1,323 @@
+"""How jobs and their slots look as tables, in the words of Arena: pure, given the time."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from taco_launch.cli.output.render import age, columns, more_hosts, one_line, printable, told, typed
+from taco_launch.errors import CANNOT_PLACE
+from taco_launch.model.codec import to_json
+from taco_launch.model.instances import instances
+from taco_launch.model.jobs import JobState, Restart
+from taco_launch.model.launchers import LAUNCHERS
+from taco_launch.model.rows import JobRow, row_of
+from taco_launch.model.slots import is_gpu
+from taco_launch.queue import why
+from taco_launch.state import FOR_SLOTS, PLACED, RESTARTING, SUSPENDED, most_attempts, past
+
+if TYPE_CHECKING:
+    from taco_launch.backend import Node
+    from taco_launch.model.choices import GpuChoice
+    from taco_launch.remote.answers import Job
+
+_NONE = "N/A"
+# As long as the line of Arena's `top node`.
+_RULE = "-" * 89
+
+
+def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
+    """Give the table of `list`; `now` is in seconds since the epoch."""
+    header = ["NAME", "STATUS", "TRAINER", "AGE", "NODE"]
+    more = ["RANKS", "EXIT", "QUEUE", "PRIORITY", "OWNER", "REASON"] if wide else []
+    cells = []
+    for row in rows:
+        line = [row.name, row.state.value, LAUNCHERS[row.launcher].trainer, _age(row, now), _nodes(row)]
+        if wide:
+            code = "" if row.exit_code is None else str(row.exit_code)
+            line += [
+                str(row.np or row.requested or ""),
+                code,
+                row.queue,
+                str(row.priority),
+                row.owner,
+                _in_short(row),
+            ]
+        cells.append(line)
+    return columns(header + more, cells, numbers=("RANKS", "EXIT", "PRIORITY"))
+
+
+def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
+    """Give the table of `top job`: those that have slots first, then by how many they ask for, then the newest.
+
+    The slots are called GPUs where any of these jobs has or had one.
+    """
+    unit = "GPU" if any(row.gpus for row in rows) else "SLOT"
+    header = ["NAME", f"{unit}(Requests)", f"{unit}(Allocated)", "STATUS", "TRAINER", "AGE", "NODE"]
+    more = ["QUEUE", "PRIORITY", "OWNER"] if wide else []
+    cells = []
+    for row in sorted(rows, key=lambda row: (-row.allocated, -(row.requested or 0), -(row.submitted or 0), row.name)):
+        requested = _NONE if row.requested is None else str(row.requested)
+        trainer = LAUNCHERS[row.launcher].trainer.lower()
+        line = [row.name, requested, str(row.allocated), row.state.value, trainer, _age(row, now), _nodes(row)]
+        cells.append(line + ([row.queue, str(row.priority), row.owner] if wide else []))
+    words = "GPUs" if unit == "GPU" else "Slots"
+    return "\n".join(
+        (
+            columns(header + more, cells),
+            "",
+            f"Total Allocated {words} of Training Job:",
+            str(sum(row.allocated for row in rows)),
+            "",
+            f"Total Requested {words} of Training Job:",
+            str(sum(row.requested or 0 for row in rows)),
+        )
+    )
+
+
+def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
+    """Give the table of `top node`. Where no host has a GPU it counts slots."""
+    from taco_launch.model.slots import describe_holders
+
+    gpus = any(node.occupancy is not None and node.occupancy.gpus for node in nodes)
+    unit, words = ("GPU", "GPUs") if gpus else ("SLOT", "Slots")
+    header = ["NAME", "IPADDRESS", "ROLE", "STATUS", f"{unit}(Total)", f"{unit}(Allocated)"]
+    more = ["HELD BY"] if wide else []
+    cells = []
+    allocated = total = 0
+    for node in nodes:
+        slots = [] if node.occupancy is None else node.occupancy.slots
+        counted = [slot for slot in slots if is_gpu(slot.name) or not gpus]
+        taken = sum(slot.holder is not None for slot in counted)
+        total, allocated = total + len(counted), allocated + taken
+        status = "notready" if node.occupancy is None else "ready"
+        line = [node.host.name, node.host.address, "head" if node.is_head else "<none>", status]
+        cells.append(
+            [
+                *line,
+                str(len(counted)),
+                str(taken),
+                *([describe_holders(node.occupancy) if node.occupancy else ""] if wide else []),
+            ]
+        )
+    percent = round(100 * allocated / total) if total else 0
+    footer = (_RULE, f"Allocated/Total {words} In Cluster:", f"{allocated}/{total} ({percent}%)")
+    others = [
+        f"{node.host.name}: {other}"
+        for node in nodes
+        if not wide and node.occupancy is not None and (other := describe_holders(node.occupancy, jobs=False))
+    ]
+    block = ("", f"{words} In Use Outside of Jobs:", *others) if others else ()
+    return "\n".join((columns(header + more, cells), *footer, *block))
+
+
+def one_job(job: "Job", now: float, *, wide: bool) -> str:
+    """Give what `get` shows: Arena's header and table, then why the job is where it is."""
+    spec, record = job.spec, job.record
+    row = row_of(spec, record)
+    training = record.training(now)
+    duration = _NONE if training is None else age(training)
+    header = (
+        ("STATUS", row.state.value),
+        ("NAMESPACE", spec.cluster),
+        ("PRIORITY", str(row.priority) if row.priority else _NONE),
+        ("TRAINING DURATION", duration),
+    )
+    state, more = row.state.value, [LAUNCHERS[spec.launcher].trainer, _age(row, now)]
+    placed = () if record.state.waits else instances(spec, record)  # where an earlier attempt was is over
+    blamed = record.first_failure.rank if record.state is JobState.FAILED and record.first_failure else None
+    parts = [
+        [spec.name, f"{state} (first)" if blamed in part.ranks else state, *more, part.name, part.host or _NONE]
+        for part in placed
+    ] or [[spec.name, state, *more, _NONE, _NONE]]
+    blocks = [
+        _headed(header),
+        columns(["NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE"], parts),
+        _headed((*_why(job), *(_more(job, row) if wide else ()))),
+        _waiting(job, now),
+        _hang(job, now),
+        _last_lines(job),
+    ]
+    if wide:
+        blocks += [_choices(job), _conditions(job), _events(job)]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def job_data(job: "Job") -> dict[str, Any]:
+    """Give a job as JSON values: the MPI Operator's shape and, beside and within that, all that is known of it here."""
+    from taco_launch.cli.output.mpi_job import mpi_job
+
+    shape = mpi_job(job.spec, job.record)
+    ours = {"name": job.spec.name, **to_json(job.record), "folder": job.folder}
+    values = {**shape, **ours, "spec": {**shape["spec"], **to_json(job.spec)}}
+    return {**values, "events": to_json(job.events)} if job.events else values
+
+
+def node_data(node: "Node") -> dict[str, Any]:
+    """Give a host and its slots as JSON values."""
+    slots = () if node.occupancy is None else node.occupancy.slots
+    return {
+        "name": node.host.name,
+        "address": node.host.address,
+        "role": "head" if node.is_head else "",
+        "status": "notready" if node.occupancy is None else "ready",
+        "problem": node.problem,
+        "gpus": 0 if node.occupancy is None else node.occupancy.gpus,
+        "total": len(slots),
+        "allocated": sum(slot.holder is not None for slot in slots),
+        "free": sum(slot.is_free for slot in slots),
+        "slots": to_json(slots),
+    }
+
+
+def _why(job: "Job") -> list[tuple[str, str]]:
+    record = job.record
+    code = [] if record.exit_code is None else [("EXIT CODE", str(record.exit_code))]
+    findings = [(name.upper(), text) for name, text in told(record)]
+    return [
+        ("REASON", "\nhint: ".join(filter(None, (record.reason, record.hint)))),
+        *findings,
+        *code,
+        ("ATTEMPT", _attempt(job)),
+        ("EARLIER FAILURE", _earlier_failure(job)),
+    ]
+
+
+def _more(job: "Job", row: JobRow) -> list[tuple[str, str]]:
+    from taco_launch.command import shell
+
+    spec, record = job.spec, job.record
+    shares = () if record.state.waits else record.shares
+    slots = [f"{share.host}: {', '.join(share.slots)}" for share in shares if share.slots]
+    return [
+        ("OWNER", spec.owner),
+        ("QUEUE", spec.policy.queue),
+        ("RANKS", str(record.np or row.requested or "")),
+        ("SLOTS", "; ".join(slots)),
+        ("COMMAND", shell(spec.command)),
+        ("LINE", record.line),
+        ("FOLDER", job.folder),
+    ]
+
+
+def _choices(job: "Job") -> str:
+    """Say which GPUs of its hosts the job has, how they are linked, and why these; hosts that are alike together."""
+    from taco_launch.cli.output import choice_tables
+    from taco_launch.inventory.ranges import fold
+
+    alike: dict[GpuChoice, list[str]] = {}
+    for share in () if job.record.state.waits else job.record.shares:
+        if share.choice is not None:
+            alike.setdefault(share.choice, []).append(share.host)
+    return "\n\n".join(f"GPUS of {fold(hosts)}:\n{choice_tables.text(choice)}" for choice, hosts in alike.items())
+
+
+def _attempt(job: "Job") -> str:
+    """Say which attempt it is and of how many, or how that ended after which it waits; nothing of one never tried again."""
+    policy, record = job.spec.policy, job.record
+    if policy.restart is Restart.NEVER or not policy.backoff_limit or not record.attempt:
+        return ""
+    found = f"{record.attempt} of {most_attempts(policy, record)}"
+    if not record.state.waits:
+        return found
+    failed = any(entry.attempt == record.attempt and entry.state is JobState.RESTARTING for entry in past(record))
+    return f"{found} {'failed' if failed else 'suspended'}"
+
+
+def _earlier_failure(job: "Job") -> str:
+    """Say of which failure it is tried again, where that is not the reason of its state."""
+    failed = [entry for entry in past(job.record) if entry.state is JobState.RESTARTING]
+    if not failed or job.record.state is JobState.RESTARTING:
+        return ""
+    return f"attempt {failed[-1].attempt}: {failed[-1].reason}"
+
+
+def _waiting(job: "Job", now: float) -> str:
+    """Say of a job that waits per host why it has no place yet, and when it is tried again."""
+    record = job.record
+    if not record.state.waits:
+        return ""
+    words = list(record.waiting)
+    if record.state is JobState.SUSPENDED:
+        words = list(why(record, job.spec.name))
+    elif record.not_before is not None and (record.not_before > now or not words):
+        left = record.not_before - now
+        at = time.strftime("%H:%M:%S", time.localtime(record.not_before))
+        words.append(("", f"attempt {record.attempt + 1} begins {f'in {age(left)}, at {at}' if left > 0 else 'now'}"))
+    lines = (f"  {printable(f'{host}: {text}' if host else typed(text))}" for host, text in words or (("", FOR_SLOTS),))
+    return "\n".join(("WAITING:", *lines))
+
+
+def _hang(job: "Job", now: float) -> str:
+    """Say that the job hangs, or hung to its end, and what its ranks' processes were seen doing."""
+    from taco_launch.model.stalls import HANGS, doing
+
+    record = job.record
+    if record.stalled is None:
+        return ""
+    found = record.stalled
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.since))
+    until = now if record.state is JobState.RUNNING else record.transitions[-1].time
+    span = age(until - found.since)
+    header = ["RANK", "NODE", "PID", "PROGRAM", "DOES", "SILENT", "LAST LINE"]
+    rows = [
+        [str(look.rank), look.host, str(look.pid or ""), look.program, doing(look), age(look.silent), look.last_line]
+        for look in found.ranks
+    ]
+    title = f"STALLED: {HANGS} for {span}, since {at}"
+    return f"{title}\n{columns(header, rows, numbers=('RANK', 'PID', 'SILENT'))}"
+
+
+def _last_lines(job: "Job") -> str:
+    """Give what the rank that failed first wrote last, and where its log lies."""
+    end = job.record.first_failure
+    if end is None or not end.lines:
+        return ""
+    title = f"LAST LINES OF RANK {end.rank} on {printable(end.host)} ({printable(end.log)}):"
+    return "\n".join((title, *(f"  {printable(line)}" for line in end.lines)))
+
+
+def _conditions(job: "Job") -> str:
+    from taco_launch.cli.output.mpi_job import conditions
+
+    rows = [
+        [c["type"], c["status"], c["lastTransitionTime"], c["reason"], one_line(c["message"])]
+        for c in conditions(job.spec, job.record)
+    ]
+    return columns(["CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"], rows) if rows else ""
+
+
+def _events(job: "Job") -> str:
+    rows, attempt = [], ""
+    for event in job.events:
+        if event.kind == PLACED:
+            attempt = str(event.data.get("attempt", 1))
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time))
+        rows.append([at, attempt, event.kind, one_line(event.reason)])
+        if event.kind in (RESTARTING, SUSPENDED):
+            attempt = ""
+    return columns(["TIME", "ATTEMPT", "EVENT", "REASON"], rows, numbers=("ATTEMPT",)) if rows else ""
+
+
+def _headed(lines: Sequence[tuple[str, str]]) -> str:
+    return "\n".join(f"{name}: {printable(one_line(value))}" for name, value in lines if value)
+
+
+def _in_short(row: JobRow) -> str:
+    """Put a reason into one line; of a job that got no place, whose reason has a line for each host, only the first."""
+    lines = row.reason.splitlines()
+    hosts = [line for line in lines if line.startswith("  ")] if row.exit_code == CANNOT_PLACE else []
+    more = [more_hosts(len(hosts) - 1)] if len(hosts) > 1 else []
+    return one_line("\n".join([*(line for line in lines if line not in hosts), *hosts[:1], *more]))
+
+
+def _age(row: JobRow, now: float) -> str:
+    return _NONE if row.submitted is None else age(now - row.submitted)
+
+
+def _nodes(row: JobRow) -> str:
+    """Name the hosts that a job is on, many in short."""
+    if len(row.nodes) > 1:
+        from taco_launch.inventory.ranges import fold
+
+        return fold(row.nodes)
+    return row.nodes[0] if row.nodes else _NONE

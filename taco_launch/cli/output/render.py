@@ -1,0 +1,357 @@
+"""How results look: tables, JSON, YAML, logs, a status line. The only file that imports rich."""
+
+import itertools
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+
+import click
+
+from taco_launch.cli.options.common import Settings, colour_wanted, settings_of
+from taco_launch.command import as_typed
+from taco_launch.model.codec import to_json
+
+if TYPE_CHECKING:
+    from taco_launch.diagnose import Match
+    from taco_launch.model.host.hosts import Container, Inventory
+    from taco_launch.model.jobs import JobRecord
+    from taco_launch.remote.answers import Job, Words
+    from taco_launch.remote.terminal import Safe
+
+# Colours of ranks in a merged log, one after the other (ECMA-48, 8.3.117: cyan, yellow, green, magenta, blue).
+_RANK_COLOURS = (36, 33, 32, 35, 34)
+# Of a job that waits for many hosts, the line on stderr tells why of the first.
+_MOST_HOSTS_TOLD = 4
+# The label of a line in a merged log, with its time where that was asked for.
+_PREFIX = re.compile(rb"^((?:\d[0-9T:.-]+Z |- +)?\S+/(\d+|mpirun|torchrun|env) *) \| ", re.MULTILINE)
+
+
+def data(value: Any, output: str) -> None:
+    """Print a value as JSON or YAML."""
+    if output == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=False), nl=False)
+    else:
+        click.echo(json.dumps(value, indent=2))
+
+
+def error(message: str, hint: str | None) -> None:
+    """Print an error and what to type next on stderr, with the inventory that is in use."""
+    message, hint = typed(message), typed(hint or "")
+    text = "\n".join(printable(line) for line in message.splitlines())
+    colour = None if colour_wanted() else False
+    click.echo(f"{click.style('error:', fg='red', bold=True)} {text}", err=True, color=colour)
+    if hint:
+        click.echo(f"{click.style('hint:', fg='cyan')} {printable(hint)}", err=True, color=colour)
+
+
+def typed(text: str) -> str:
+    """Give a message in which what is to be typed has the inventory that is in use."""
+    context = click.get_current_context(silent=True)
+    return as_typed(text, settings_of(context).typed) if context is not None else text
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> None:
+    """Print a table; the columns in `numbers` are flush right."""
+    click.echo(columns(header, rows, numbers=numbers))
+
+
+def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> str:
+    """Give a table as text, its header in bold type for a terminal; the columns in `numbers` are flush right.
+
+    Nothing is cut or broken to fit: a name can be copied, and a terminal wraps by itself.
+    """
+    cells = [list(header), *([printable(cell) for cell in row] for row in rows)]
+    widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
+    right = [name in numbers for name in header]
+    lines = []
+    for row in cells:
+        padded = [
+            " " * (width - _width(cell)) + cell if flush else cell + " " * (width - _width(cell))
+            for cell, width, flush in zip(row, widths, right, strict=True)
+        ]
+        lines.append("  ".join(padded).rstrip())
+    if colour_wanted():
+        lines[0] = click.style(lines[0], bold=True)
+    return "\n".join(lines)
+
+
+def _width(text: str) -> int:
+    """Say how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def watch(draw: Callable[[], str], seconds: float = 2.0) -> NoReturn:
+    """Show on a terminal what `draw` gives, asked for anew all the time, in its place; elsewhere one after the other."""
+    if not sys.stdout.isatty():
+        while True:
+            click.echo(draw() + "\n")
+            sys.stdout.flush()
+            time.sleep(seconds)
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(auto_refresh=False) as live:
+        while True:
+            live.update(Text.from_ansi(draw(), no_wrap=True, overflow="ellipsis"), refresh=True)
+            time.sleep(seconds)
+
+
+def printable(text: str) -> str:
+    """Make control characters and broken encodings visible, so that no data can move a terminal's cursor."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def one_line(text: str) -> str:
+    """Put the lines of a text behind one another."""
+    return "; ".join(line.strip() for line in text.splitlines())
+
+
+def file_line(line: str) -> str:
+    """Make a line of a file printable, whose tabs are its own."""
+    return "\t".join(map(printable, line.split("\t")))
+
+
+def age(seconds: float) -> str:
+    """Give a time span in the largest whole unit: 29s, 46m, 14h, 3d."""
+    span = max(int(seconds), 0)
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if span >= size:
+            return f"{span // size}{unit}"
+    return f"{span}s"
+
+
+def inventory(found: "Inventory", output: str) -> None:
+    """Print an inventory; YAML of it can be used as one."""
+    if output == "yaml":
+        from taco_launch.inventory.written import document
+
+        data(document(found), output)
+        return
+    if output == "json":
+        data(to_json(found), output)
+        return
+    click.echo(f"Cluster: {found.cluster}")
+    click.echo(f"Source:  {printable(found.source)}")
+    click.echo(f"Image:   {_image(found.container) if found.container else 'none: jobs run on the hosts themselves'}")
+    versions = ", ".join(f"{name} {version}" for name, version in found.versions)
+    click.echo(f"mpirun:  {found.mpirun}{f' ({versions})' if versions else ''}\n")
+    rows = []
+    for host in found.hosts:
+        groups = ",".join(name for name, members in found.groups if host.name in members)
+        labels = ",".join(f"{key}={value}" for key, value in host.labels)
+        name = host.name + (" (head)" if host.name == found.head else "")
+        port = str(host.port) if host.connection == "ssh" else ""
+        slots = "auto" if host.slots is None else str(host.slots)
+        slots += f" (max {host.max_slots})" if host.max_slots is not None else ""
+        rows.append([name, host.address, host.connection, host.user, port, slots, labels, groups])
+    table(
+        ["HOST", "ADDRESS", "CONNECTION", "USER", "PORT", "SLOTS", "LABELS", "GROUPS"], rows, numbers=("SLOTS", "PORT")
+    )
+
+
+def _image(container: "Container") -> str:
+    elsewhere = container.source != "registry"
+    return printable(f"{container.image} (from {container.source})" if elsewhere else container.image)
+
+
+def warning(settings: Settings, message: str) -> None:
+    """Say on stderr what a user should know."""
+    told = printable(as_typed(message, settings.typed))
+    settings.talk(f"{click.style('warning:', fg='yellow', bold=True)} {told}")
+
+
+def waits(settings: Settings, name: str, words: "Words") -> None:
+    """Say on stderr in one line why a job waits, if there is anything to say."""
+    if not words:
+        return
+    told = [f"{host}: {why}" if host else why for host, why in words[:_MOST_HOSTS_TOLD]]
+    if len(words) > len(told):
+        told.append(more_hosts(len(words) - len(told)))
+    line = f"job {name}: waiting: {'; '.join(told)}"
+    settings.talk(printable(as_typed(line, settings.typed)))
+
+
+def more_hosts(count: int) -> str:
+    """End a list of hosts, cut short, of which `count` are left."""
+    return f"and {count} more host{'s' if count > 1 else ''}"
+
+
+def ending(settings: Settings, found: "Job") -> None:
+    """Say on stderr how a job stands or ended."""
+    from taco_launch.state import numbered
+
+    record = found.record
+    colour = {"SUCCEEDED": "green", "FAILED": "red", "LOST": "red"}.get(record.state.value, "yellow")
+    training = record.training(record.ended or 0.0)
+    took = f" after {age(training)}" if record.ended and training is not None else ""
+    failed = record.state.value in ("FAILED", "LOST")
+    say = replace(settings, quiet=settings.quiet and not failed).talk  # -q says errors all the same
+    state = click.style(record.state.value, fg=colour) + took
+    say(f"job {found.spec.name}: {state}: {printable(one_line(record.reason))}")
+    for name, text in told(record):
+        say(f"{name.lower()}: {printable(text)}")
+    if hung := hang(record):
+        say(f"it hung: {printable(hung)}")
+    end, stalled = record.first_failure, record.stalled.ranks if record.stalled else ()
+    if failed and end is not None and end.lines:
+        number = numbered(end.rank, found.spec.procs_per_gpu)
+        settings.talk(f"the last lines of rank {number} on {end.host} ({printable(end.log)}):")
+        for line in end.lines:
+            settings.talk(f"  {printable(line)}")
+    if failed and record.attempt:  # one that never had a place has no log
+        odd = end.rank if end else stalled[0].rank if stalled else None
+        alone = "" if odd is None else f" (that rank alone: --rank {odd})"
+        settings.talk(f"its log: {settings.typed} logs {found.spec.name}{alone}")
+        if stalled:
+            settings.talk(f"what each rank did: {settings.typed} get {found.spec.name}")
+
+
+def told(record: "JobRecord") -> list[tuple[str, str]]:
+    """Give cause and next step of the first failure that a job's logs tell of; a cause that is the reason only once."""
+    if not record.findings:
+        return []
+    first = record.findings[0]
+    cause = [] if first.cause in record.reason else [("Cause", first.cause)]
+    return [*cause, ("Next", first.next)]
+
+
+def hang(record: "JobRecord") -> str:
+    """Say since when a job hung, and what the most telling of its ranks did; nothing where its reason says so."""
+    from taco_launch.model.stalls import HANGS, doing
+
+    if record.stalled is None or not record.stalled.ranks or HANGS in record.reason:
+        return ""
+    first = record.stalled.ranks[0]
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.stalled.since))
+    return f"{HANGS} since {at}; rank {first.rank} on {first.host} {doing(first)}"
+
+
+def findings(found: "Sequence[Match]", output: str) -> None:
+    """Print what a log tells of a failure: each known text with the line it stands in, its cause, what to do."""
+    if output in ("json", "yaml"):
+        data([to_json(match.finding) for match in found], output)
+        return
+    from taco_launch.signatures.entry import Kind
+
+    for match in found:
+        told = match.finding
+        where = f" on {told.host}" if told.host else ""
+        note = " (no failure)" if match.kind is Kind.NOTE else ""
+        click.echo(printable(f"line {told.line}: {told.signature}{where}{note}"))
+        for name, text in (("text", match.text), ("cause", told.cause), ("next", told.next)):
+            click.echo(f"  {name + ':':<7}{printable(text)}")
+
+
+@contextmanager
+def progress(settings: Settings, doing: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show on a terminal how many of `total` hosts have answered; what is given is called at each answer."""
+    if settings.quiet or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+
+    answered = itertools.count(1)
+    with Console(stderr=True).status(f"{doing}: 0 of {total} hosts") as status:
+        yield lambda: status.update(f"{doing}: {next(answered)} of {total} hosts")
+
+
+@contextmanager
+def host_lines(settings: Settings, lines: Callable[[], Sequence[str]]) -> Iterator[bool]:
+    """Show `lines` on a terminal for as long as the block lasts, asked for anew all the time; False: there is none."""
+    if settings.quiet or not sys.stderr.isatty():
+        yield False
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    def drawn() -> Text:  # a line that wraps would be more than it is taken for
+        return Text("\n".join(map(printable, lines())), no_wrap=True, overflow="ellipsis")
+
+    with Live(console=Console(stderr=True), get_renderable=drawn, transient=True, refresh_per_second=4):
+        yield True
+
+
+class LogOutput:
+    """Writes a merged log to stdout: as it is, or for a terminal made safe and with coloured labels."""
+
+    def __init__(self, out: BinaryIO, before: Callable[[], None] = lambda: None, *, colour: bool = True) -> None:
+        """Call `before` ahead of every write."""
+        self._out = out
+        self._before = before
+        self._safe = _safe() if sys.stdout.isatty() else None
+        self._colour = colour and self._safe is not None and colour_wanted()
+
+    def write(self, chunk: bytes) -> None:
+        """Write whole lines.
+
+        Raises:
+            OSError: they cannot be written, or nobody reads them any more (BrokenPipeError).
+        """
+        self._before()
+        if self._safe is not None:
+            chunk = self._safe(chunk)
+        self._out.write(_PREFIX.sub(_coloured, chunk) if self._colour else chunk)
+        self._out.flush()
+
+
+def _safe() -> "Safe":
+    from taco_launch.remote.terminal import Safe
+
+    return Safe()
+
+
+def _coloured(match: "re.Match[bytes]") -> bytes:
+    rank = match.group(2)
+    colour = _RANK_COLOURS[int(rank) % len(_RANK_COLOURS)] if rank.isdigit() else 2
+    return b"\x1b[%dm%s |\x1b[0m " % (colour, match.group(1))
+
+
+class Waiting:
+    """A line on a terminal that says what is waited for, until there is output."""
+
+    def __init__(self, name: str, status: Any) -> None:
+        """`status` is rich's, None where nothing is shown."""
+        self._name = name
+        self._status = status
+
+    def state(self, state: str) -> None:
+        """Show a job's state."""
+        if self._status is not None:
+            self._status.update(f"job {self._name}: {state}")
+
+    def hide(self) -> None:
+        """Take the line away for good."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+@contextmanager
+def waiting(quiet: bool, name: str) -> Iterator[Waiting]:
+    """Show a status line on stderr while a job is waited for; nothing where stderr is no terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield Waiting(name, None)
+        return
+    from rich.console import Console
+
+    status = Console(stderr=True).status(f"job {name}")
+    status.start()
+    shown = Waiting(name, status)
+    try:
+        yield shown
+    finally:
+        shown.hide()

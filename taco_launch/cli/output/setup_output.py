@@ -1,0 +1,306 @@
+"""Operations on hosts as setup and teardown show them: the plan, the question, the progress, how every host ended."""
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from taco_launch.cli.options.common import Settings, add_option
+from taco_launch.cli.options.completion import complete_host_list
+from taco_launch.cli.output import host_errors, render
+from taco_launch.errors import DRIFT, HOST_FAILED, INTERRUPTED, OK, HostError, TacoLaunchError, UsageError
+from taco_launch.frozen import dataclass
+from taco_launch.setup import STAGES, Stage
+
+if TYPE_CHECKING:
+    from taco_launch.facts.reports.compare import Folded
+    from taco_launch.facts.reports.health import Verdict
+    from taco_launch.flows.setup.apply import Step
+    from taco_launch.flows.setup.setup import Done
+    from taco_launch.flows.setup.verify import Flaw
+    from taco_launch.model.host.facts import HostFacts
+    from taco_launch.model.host.hosts import Inventory
+    from taco_launch.setup.chain import Chain
+
+# How a host stands to which all was done, and of which something is broken all the same.
+_FAULT = "fault"
+# What all hosts of a job should have the same of; they may differ in what they are made of.
+_SAME = ("driver", "driver on disk", "OFED", "container toolkit", "training image")
+_STOPS = {
+    "nothing": "",
+    "container": "the training container stops",
+    "docker": "every container of the host stops",
+    "host": "the host reboots",
+}
+
+
+def hosts_option(function: Any) -> Any:
+    """Add --hosts."""
+    return add_option(
+        "--hosts",
+        metavar="HOSTS",
+        shell_complete=complete_host_list,
+        help="These hosts or groups only: names and ranges with commas, such as gpu[1-3],gpu7.",
+    )(function)
+
+
+def names(hosts: Sequence[str]) -> str:
+    """Give hosts' names folded."""
+    from taco_launch.inventory.ranges import fold
+
+    return fold(hosts)
+
+
+def folded(plans: "Sequence[Chain]", stages: Sequence[Stage] = STAGES, sign: str = "") -> list[dict[str, Any]]:
+    """Give each different operation once, in the order of `stages`, with all hosts that it is for.
+
+    `sign` is `+` for what is new, `~` for what changes something, else the one that is given.
+    """
+    found: dict[tuple[str, ...], list[str]] = {}
+    for stage in stages:
+        for plan in plans:
+            for op in plan.ops:
+                if op.stage == stage:
+                    own = "~" if op.old or op.disrupts != "nothing" else "+"
+                    key = (sign or own, op.stage, op.name, op.why, op.disrupts)
+                    found.setdefault(key, []).append(plan.host)
+    keys = ("sign", "stage", "what", "why", "disrupts")
+    return [{"hosts": hosts, **dict(zip(keys, key, strict=True))} for key, hosts in found.items()]
+
+
+def show_plan(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print what is to be done, a line for each operation: `gpu[1-2]: + docker: install docker.io (distribution)`."""
+    for row in rows:
+        name = row["what"].removeprefix(f"{row['stage']}: ")
+        why = f" ({row['why']})" if row["why"] else ""
+        stops = f"; {_STOPS[row['disrupts']]}" if _STOPS[row["disrupts"]] else ""
+        click.echo(render.printable(f"{names(row['hosts'])}: {row['sign']} {row['stage']}: {name}{why}{stops}"))
+
+
+def show_errors(
+    failed: Mapping[str, TacoLaunchError], plans: "Sequence[Chain]", inventory: "Inventory", *, problems: bool = True
+) -> None:
+    """Say what failed on hosts, and with `problems` what keeps them from being set up."""
+    from taco_launch.remote.fanout import Answer
+
+    answers: list[Answer[None]] = [Answer(host, error=error) for host, error in failed.items()]
+    if problems:
+        answers += [
+            Answer(plan.host, error=HostError(f"{plan.host}: {problem.stage}: {problem.message}", problem.hint or None))
+            for plan in plans
+            for problem in plan.problems
+            if plan.host not in failed
+        ]
+    host_errors.show(answers, {host.name: host.address for host in inventory.hosts})
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is to be seen of hosts, and is not set-up's to change: verdicts with hosts, and lines of who differs.
+
+    `unlike` names the software that hosts differ in, and should not.
+    """
+
+    verdicts: "tuple[tuple[Verdict, tuple[str, ...]], ...]"
+    odd: tuple[str, ...]
+    unlike: tuple[str, ...] = ()
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """The hosts of which something is broken, that set-up cannot mend."""
+        from taco_launch.facts.reports.health import FAULT
+
+        broken = (host for each, hosts in self.verdicts if each.level == FAULT for host in hosts)
+        return tuple(dict.fromkeys(broken))
+
+    def document(self) -> dict[str, Any]:
+        """Give both as JSON shows them."""
+        remarks = [
+            {"hosts": list(hosts), "name": each.name, "level": each.level, "text": each.text, "hint": each.hint}
+            for each, hosts in self.verdicts
+        ]
+        return {"remarks": remarks, "differences": list(self.odd)}
+
+    def show(self) -> None:
+        """Print them; nothing where there are none."""
+        if self.verdicts:
+            click.echo("Remarks on hardware, which set-up never changes:")
+        for each, hosts in self.verdicts:
+            hint = f" ({each.hint})" if each.hint else ""
+            click.echo(render.printable(f"  {names(hosts)}: {each.level}: {each.name}: {each.text}{hint}"))
+        if self.odd:
+            click.echo("Hosts that differ:")
+        for line in self.odd:
+            click.echo(render.printable(f"  {line}"))
+
+
+def findings(facts: "Sequence[HostFacts]", inventory: "Inventory", told_of: Mapping[str, str]) -> Findings:
+    """Judge hosts' hardware, and name the odd host out over all that hosts of one cluster should agree on.
+
+    `told_of` is what errors say of hosts already: what stops set-up is not told as a remark besides.
+    """
+    from taco_launch.facts.reports.compare import fold, odd
+    from taco_launch.facts.reports.health import FAULT, REMARK, judged
+    from taco_launch.facts.reports.summary import Row, rows
+    from taco_launch.model.host.facts import Docker
+    from taco_launch.setup.stages.image import held, parse_reference
+
+    told: list[tuple[str, Sequence[Row]]] = []
+    for each in facts:
+        own = list(rows(each))
+        if inventory.container is not None and isinstance(each.docker, Docker):
+            image = held(parse_reference(inventory.container.image), each.docker)
+            own.append(Row("docker", "training image", image.id[: len("sha256:") + 12] if image else "none"))
+        told.append((each.host, own))
+    network = inventory.network
+    verdicts: list[tuple[Verdict, tuple[str, ...]]] = []
+    for verdict, hosts in judged(facts, network.rdma, network.gdr):
+        left = tuple(host for host in hosts if verdict.text not in told_of.get(host, ""))
+        if left and verdict.level in (FAULT, REMARK):
+            verdicts.append((verdict, left))
+    folded = fold(told)
+    return Findings(tuple(verdicts), tuple(odd(folded, names)), tuple(_unlike(folded)))
+
+
+def _unlike(folded: "Sequence[Folded]") -> Iterator[str]:
+    """Name the software that hosts have, and not the same of; a host without GPUs has none of some."""
+    for row in folded:
+        versions = [text for text, _ in row.values if not text.startswith(("none", "unknown"))]
+        if row.differs and row.name in _SAME and len(versions) > 1:
+            yield row.name
+
+
+def agreed(plans: "Sequence[Chain]", *, yes: bool) -> bool:
+    """Ask whether to go on.
+
+    Raises:
+        UsageError: there is nobody to ask.
+    """
+    if yes:
+        return True
+    hosts = [plan.host for plan in plans if plan.ops]
+    count = sum(len(plan.ops) for plan in plans)
+    what = f"{count} operation{'s' if count != 1 else ''} on {len(hosts)} host{'s' if len(hosts) != 1 else ''}"
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError(f"{what} to do, and nobody to ask", hint="look at the plan, then add --yes")
+    return click.confirm(f"{what}: go on?", err=True)
+
+
+def error_document(error: TacoLaunchError) -> dict[str, Any]:
+    """Give why a host failed as JSON shows it."""
+    return {"error": error.message, "hint": error.hint and render.typed(error.hint)}
+
+
+def flaws_document(flaws: "Sequence[Flaw]") -> list[dict[str, Any]]:
+    """Give what a proof found as JSON shows it."""
+    return [
+        {"hosts": list(flaw.hosts), "what": flaw.what, "evidence": flaw.evidence, "hint": render.typed(flaw.hint)}
+        for flaw in flaws
+    ]
+
+
+def show_done(
+    settings: Settings,
+    done: "Done",
+    inventory: "Inventory",
+    seconds: float,
+    states: tuple[str, str],
+    found: Findings | None = None,
+) -> int:
+    """Show how every host ended, in the words `states` of one that is right and one that failed; give the exit code.
+
+    A host with a fault, of which `found` tells or the proof, is neither.
+    """
+    broken = found.faults if found else ()
+    faulty = {*broken, *(host for flaw in done.found for host in flaw.hosts)}
+    state = {
+        host.host: states[1] if host.error else _FAULT if host.host in faulty else states[0] for host in done.hosts
+    }
+    if settings.output in ("json", "yaml"):
+        hosts = [
+            {"host": host.host, "state": state[host.host], "changes": host.changes}
+            | (error_document(host.error) if host.error else {})
+            for host in done.hosts
+        ]
+        document = {"hosts": hosts, "found": flaws_document(done.found), "logs": done.logs}
+        render.data(document | (found.document() if found else {}), settings.output)
+    else:
+        rows = [[host.host, state[host.host], str(host.changes)] for host in done.hosts]
+        render.table(["HOST", "STATE", "CHANGES"], rows, numbers=("CHANGES",))
+    failed = {host.host: host.error for host in done.hosts if host.error}
+    show_errors(failed, (), inventory)
+    for flaw in done.found:
+        render.error(str(flaw), flaw.hint)
+    logs = f"; logs in {done.logs}" if done.logs else ""
+    right = list(state.values()).count(states[0])
+    flaws = len(done.found)
+    more = f", and {flaws} fault{'s were' if flaws != 1 else ' was'} found" if flaws else ""
+    more += f"; a fault of hardware that it cannot mend: {names(broken)}, see above" if broken else ""
+    again = "; once that is mended, the same command goes on" if failed or flaws else ""
+    settings.talk(f"{right} of {len(done.hosts)} hosts {states[0]} after {seconds:.0f} s{more}{logs}{again}")
+    return HOST_FAILED if failed or done.found else DRIFT if broken else OK
+
+
+def interrupted(settings: Settings, inventory: "Inventory") -> int:
+    """Say what Ctrl-C has ended, and what to type to go on with what was chosen; give the exit code."""
+    from taco_launch.command import shell
+
+    context = click.get_current_context()
+    chosen = context.params
+    words = ["taco-launch", "-i", inventory.source, str(context.info_name)]
+    words += ["--hosts", chosen["hosts"]] if chosen["hosts"] else []
+    words += ["--only", ",".join(chosen["stages"])] if chosen.get("stages", STAGES) != STAGES else []
+    words += ["--disrupt", chosen["disrupt"]] if chosen.get("disrupt") else []
+    words += [f"--{flag}" for flag in ("pull", "images") if chosen.get(flag)]
+    again = shell(tuple(words))
+    settings.talk(f"interrupted: a step that has begun is finished by its host; to go on: {again}")
+    return INTERRUPTED
+
+
+class Progress:
+    """What happens on the hosts: a line for each on a terminal, else a line for each step that is done."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Show nothing yet."""
+        self._settings = settings
+        self._begun: dict[str, float] = {}  # of the step that runs, or is waited for
+        self._now: dict[str, str] = {}
+        self._proof = ""
+        self._shown = False
+
+    @contextmanager
+    def live(self, hosts: Sequence[str]) -> Iterator[None]:
+        """Show the hosts' lines for as long as the block lasts."""
+        self._now = dict.fromkeys(hosts, "waits")
+        with render.host_lines(self._settings, self._lines) as self._shown:
+            yield
+
+    def _lines(self) -> list[str]:
+        now = time.monotonic()
+        begun = self._begun.copy()
+        took = {host: f" ({now - begun[host]:.0f} s)" for host in begun}
+        lines = [f"{host}:{took.get(host, '')} {what}" for host, what in self._now.items()]
+        return [*lines, self._proof] if self._proof else lines
+
+    def proof(self, what: str) -> None:
+        """Show what is being proved: below the hosts' lines, which would draw over a line that is only printed."""
+        self._proof = what
+        if not self._shown:
+            self._settings.talk(what)
+
+    def step(self, step: "Step") -> None:
+        """Show a step."""
+        what = f"{step.stage}: {step.what.removeprefix(f'{step.stage}: ')}"
+        if step.kind == "waits":
+            what = f"{step.stage}: waits for another set-up that works there"
+        ended = step.kind in ("done", "failed")
+        if ended:
+            what += f": {step.kind} ({time.monotonic() - self._begun.pop(step.host, time.monotonic()):.0f} s)"
+        else:
+            self._begun.setdefault(step.host, time.monotonic())  # it may tell how far it is
+        self._now[step.host] = what
+        if not self._shown and (ended or step.kind == "waits"):
+            self._settings.talk(render.printable(f"{step.host}: {what}"))

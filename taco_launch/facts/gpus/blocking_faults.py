@@ -1,0 +1,223 @@
+"""What of a host's drivers and GPUs keeps it from being used: the one rule, for set-up that stops there and for `facts`."""
+
+import re
+from typing import Iterator, Sequence, Tuple
+
+from taco_launch.frozen import dataclass
+from taco_launch.model.host.fact_value import Absent, Found, Unknown
+from taco_launch.model.host.facts import ContainerState, Docker, HostFacts
+from taco_launch.model.host.hardware import Adapters, Board, Gpus, Rdma
+from taco_launch.signatures.texts.system import words
+
+DRIVER, LOST, OFED, GONE = "driver", "lost GPUs", "OFED", "GPUs"
+# Where a container of set-up's keeps the GPUs that its host had then, by PCI address.
+GPUS_LABEL = "taco-launch.gpus"
+GONE_HINT = "dmesg -T | grep -iE 'xid|nvrm' says why; a reset (nvidia-smi --gpu-reset) or a reboot may bring it back"
+_NUMBERS = re.compile(r"[0-9]+\.[0-9]+-[0-9]+(?:\.[0-9]+)*")
+_NONE_TO_USE = "if none of its GPUs is to be used, say so in the inventory: gpus: none"
+
+
+@dataclass(frozen=True)
+class Stop:
+    """One such thing: what it is of (`driver`, `OFED`, ...), what is wrong, and what to do."""
+
+    name: str
+    text: str
+    hint: str
+
+
+def stops(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Iterator[Stop]:
+    """Say what of the NVIDIA driver and of OFED is missing, or loaded unlike it is installed; or which lost GPU hides all.
+
+    `rdma` and `gdr` are what the inventory says of them. Nothing is said of what cannot be read, of a host without GPUs and
+    adapters, and of OFED where `rdma` is off.
+    """
+    if isinstance(facts.gpu, Gpus):
+        yield from _driver(facts.gpu, facts.rdma)
+    if rdma != "off" and isinstance(facts.rdma, Rdma):
+        yield from _ofed(facts.rdma, rdma, gdr)
+
+
+def containers(facts: HostFacts) -> Iterator[Stop]:
+    """Say which GPUs have gone since a training container was made: it is not made anew with fewer."""
+    there = facts.docker.containers if isinstance(facts.docker, Docker) else ()
+    for each in there if isinstance(there, tuple) else ():
+        if told := fewer(gpus_of(each), addresses(facts)):
+            yield Stop(GONE, f"{each.name}: {told}", GONE_HINT)
+
+
+def gpus_of(there: ContainerState) -> Tuple[str, ...]:
+    """Give the GPUs that a container of set-up's was made with; none where it does not tell."""
+    return tuple(filter(None, dict(there.labels).get(GPUS_LABEL, "").split(",")))
+
+
+def addresses(facts: HostFacts) -> Tuple[str, ...]:
+    """Give the PCI addresses of a host's GPUs; none where they are not known."""
+    gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.gpus, tuple) else ()
+    return tuple(gpu.pci if isinstance(gpu.pci, str) else f"number {gpu.index}" for gpu in gpus)
+
+
+def fewer(before: Sequence[str], now: Sequence[str]) -> str:
+    """Say which GPUs have gone since set-up counted them; empty where there are as many, or none is known now."""
+    lacking = len(before) - len(now)
+    if not now or lacking <= 0:
+        return ""
+    gone = [address for address in before if address not in now]
+    verb = "is" if lacking == 1 else "are"
+    # a host whose PCI addresses are others now tells no more than how many
+    who = f"GPU{'s' * (lacking > 1)} {', '.join(gone)}" if len(gone) == lacking else f"{lacking} of {len(before)} GPUs"
+    return f"{who} {verb} gone since the last setup (container made with {len(before)}, {len(now)} here now)"
+
+
+def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[Stop]:
+    loaded, installed = gpu.driver.loaded, gpu.driver.installed
+    there = len(gpu.board.gpus) if isinstance(gpu.board, Board) else 0
+    told = next((each.reason for each in (gpu.gpus, gpu.driver.cuda) if isinstance(each, Unknown)), "")
+    if isinstance(loaded, Absent) and isinstance(installed, str):
+        secure = isinstance(rdma, Rdma) and rdma.peer_memory.secure_boot is True
+        look = "dmesg | grep -iE 'nvrm|nvidia|nouveau|unsigned|rejected' says what is in its way"
+        _, enrol = words("module-key", module="nvidia", host="the host")
+        yield Stop(
+            DRIVER,
+            f"the NVIDIA driver {installed} is installed and not loaded"
+            + (", and Secure Boot is on: it refuses modules without a key that the machine knows" if secure else ""),
+            f"on the host: modprobe nvidia; {look}" + (f". If it is the key: {enrol}" if secure else ""),
+        )
+    elif isinstance(loaded, Absent) and there and not isinstance(gpu.gpus, tuple):
+        # what modinfo says of a missing module differs, and what it does not say well is no driver either
+        untold = "" if isinstance(installed, Absent) else f" (what is on the disk cannot be told: {_told(installed)})"
+        yield Stop(
+            DRIVER,
+            f"{there} NVIDIA GPU{'s are' if there > 1 else ' is'} on PCI, and no driver is {'loaded' if untold else 'installed'}{untold}",
+            f"install the NVIDIA driver, which belongs to the host's image; {_NONE_TO_USE}",
+        )
+    elif isinstance(loaded, str) and isinstance(installed, str) and loaded != installed:
+        yield Stop(
+            DRIVER,
+            f"Driver/library version mismatch: the kernel runs NVIDIA driver {loaded}, and {installed} is installed",
+            f"{_fabric_too(gpu, installed)}reboot the host when no job runs there",
+        )
+    elif "version mismatch" in told:
+        yield Stop(
+            DRIVER,
+            f"{told}: the kernel runs NVIDIA driver {_told(loaded)}, and its libraries are of another",
+            "reboot the host when no job runs there",
+        )
+    elif gpu.lost and not isinstance(gpu.gpus, tuple):
+        yield Stop(
+            LOST,
+            "; ".join(gpu.lost),
+            "on the host: dmesg -T | grep -i xid says why; a reboot when no job runs there may bring it back, else it is to "
+            "be replaced",
+        )
+    elif isinstance(loaded, str) and isinstance(gpu.gpus, Absent) and _taken_away(installed):
+        yield Stop(
+            DRIVER,
+            f"the NVIDIA driver {loaded} is loaded, and no longer on the disk: after a reboot there is none",
+            f"install the NVIDIA driver again, {loaded} in full (another version takes a reboot besides)",
+        )
+    elif isinstance(loaded, str) and isinstance(gpu.gpus, Absent):
+        yield Stop(
+            DRIVER,
+            f"the NVIDIA driver {loaded} is loaded, and its programs are missing: {gpu.gpus.reason}",
+            "install the driver's programs of that very version (nvidia-utils, or the .run file in full)",
+        )
+
+
+def _fabric_too(gpu: Gpus, installed: str) -> str:
+    """Say what else the driver on the disk takes: a fabric manager of its very version."""
+    version = gpu.driver.fabric_version
+    switches = isinstance(gpu.board, Board) and gpu.board.nvswitches
+    if not switches or not isinstance(version, str) or version == installed:
+        return ""
+    return f"install nvidia-fabricmanager {installed} (here it is {version}, which does not go with that driver), then "
+
+
+def _ofed(rdma: Rdma, use: str, gdr: str) -> Iterator[Stop]:
+    of = rdma.adapters
+    if not isinstance(of, Adapters):
+        return
+    if isinstance(rdma.ofed, str):
+        no_hca = isinstance(rdma.hcas, Absent) or rdma.hcas == ()
+        # OFED's programs may run on the kernel's own driver, and DMA-BUF takes no more than that.
+        if no_hca or rdma.peer_memory.dmabuf is not True or of.loaded != "untold":
+            yield from _unlike(rdma.ofed, of, rdma, no_hca=no_hca)
+    elif isinstance(rdma.ofed, Absent) and isinstance(rdma.hcas, Absent) and use == "on":
+        yield Stop(
+            OFED,
+            f"{_adapters(of)}, no RDMA device and no OFED, and the inventory says network.rdma: on",
+            "install MLNX_OFED, which belongs to the host's image, or load the kernel's own driver: modprobe mlx5_ib",
+        )
+    elif isinstance(rdma.ofed, Absent) and gdr == "on" and rdma.peer_memory.dmabuf is False:
+        yield Stop(
+            OFED,
+            "no OFED is installed, and the inventory says network.gdr: on, for which DMA-BUF is not possible here",
+            "install MLNX_OFED, then the NVIDIA driver again; or network.gdr: auto",
+        )
+
+
+def _unlike(ofed: str, of: Adapters, rdma: Rdma, *, no_hca: bool) -> Iterator[Stop]:
+    loaded, installed = of.loaded, of.installed
+    if _differ(ofed, installed):
+        yield Stop(
+            OFED,
+            f"OFED's programs are {ofed}, and mlx5_core on the disk is {_named(installed)}: OFED has no modules for the "
+            "kernel that runs",
+            "build them for it (mlnxofedinstall --add-kernel-support, or dkms autoinstall), then reboot",
+        )
+    elif _differ(ofed, loaded):
+        peer = rdma.peer_memory.loaded
+        unload = f"rmmod {peer}; " if isinstance(peer, str) else ""
+        yield Stop(
+            OFED,
+            f"OFED is {ofed}, and the kernel runs mlx5_core {_named(loaded)}",
+            f"when no job runs there: {unload}/etc/init.d/openibd restart; or reboot{_built_anew(rdma)}",
+        )
+    elif no_hca:
+        state = loaded.reason if isinstance(loaded, Absent) else "mlx5_ib made none"
+        yield Stop(
+            OFED,
+            f"{_adapters(of)}, OFED is {ofed}, and there is no RDMA device: {state}",
+            "on the host: /etc/init.d/openibd start, or modprobe mlx5_ib; dmesg | grep -i mlx5 says what is in its way",
+        )
+
+
+def _built_anew(rdma: Rdma) -> str:
+    """Say what else a newer OFED takes: modules of peer memory are built against its symbols."""
+    exists = rdma.peer_memory.exists
+    there = exists if isinstance(exists, tuple) else ()
+    if not there:
+        return ""
+    source = "the NVIDIA driver" if "nvidia_peermem" in there else there[0]
+    return (
+        f". {' and '.join(there)} {'were' if len(there) > 1 else 'was'} built against the OFED before, and may not load with "
+        f"this one: then install {source} again, so that it is built anew"
+    )
+
+
+def _differ(ofed: str, module: Found[str]) -> bool:
+    """Say whether a module is surely of another release: ofed_info has the build's number behind the module's version."""
+    if not isinstance(module, str):
+        return False
+    ours, its = _NUMBERS.search(ofed), _NUMBERS.search(module)
+    if ours is None:
+        return False
+    return its is None or not f"{ours[0]}.".startswith(f"{its[0]}.")
+
+
+def _named(module: Found[str]) -> str:
+    return "the kernel's own" if module == "untold" else _told(module)
+
+
+def _taken_away(installed: Found[str]) -> bool:
+    """Say whether modinfo finds no module; where there is no modinfo, nobody knows."""
+    return isinstance(installed, Absent) and re.search("(?i)module .*not found", installed.reason) is not None
+
+
+def _told(value: Found[str]) -> str:
+    return value if isinstance(value, str) else value.reason
+
+
+def _adapters(of: Adapters) -> str:
+    count = len(of.pci)
+    return f"{count} RDMA adapter{'s are' if count > 1 else ' is'} on PCI"

@@ -1,0 +1,1 @@
+"""A host's interfaces, routes and firewall, and which interface a job uses."""

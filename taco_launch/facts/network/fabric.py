@@ -1,0 +1,41 @@
+"""Decides over the facts of several hosts: which HCAs a job uses, which GID index, which interface, and why."""
+
+from dataclasses import replace
+from typing import Optional, Sequence
+
+from taco_launch.facts.network.interface import carrier, common, half_bonds
+from taco_launch.facts.rdma.gid_plan import gid_plan
+from taco_launch.facts.rdma.rails import choose, layer_of, lists, not_active
+from taco_launch.model.host.fabric import Choice, Fabric, Odd
+from taco_launch.model.host.fact_value import Absent
+from taco_launch.model.host.facts import HostFacts
+
+
+def fabric(hosts: Sequence[HostFacts], nccl: Optional[str] = None, interface: Optional[str] = None) -> Fabric:
+    """Give the choices for these hosts.
+
+    `nccl` is the version of NCCL in the job's image; where it is not known, the choices suit any. `interface` is the
+    one that the user has named, None for the one that carries the address by which the host is reached.
+    """
+    carriers = {host.host: carrier(host.network, interface) for host in hosts}
+    shared, own = common(carriers, hosts)
+    rails, left_out, odd = choose(hosts)
+    odd = [*not_active(hosts), *odd, *(Odd(host.host, what) for host in hosts for what in half_bonds(host.network))]
+    layer = layer_of(rails, hosts)
+    found = Fabric(layer, Absent(), Absent(), Absent(), shared, own, (), tuple(left_out), tuple(odd))
+    if not isinstance(layer, Choice):
+        return replace(found, hcas=layer, gid_index=layer, address_range=layer)
+    hcas, env, differ = lists(rails, hosts)
+    found = replace(found, hcas=hcas, host_env=(*env, *own), odd=(*found.odd, *differ))
+    if layer.value == "InfiniBand":
+        none = Absent("InfiniBand: paths go by LIDs, and no GID index is chosen")
+        return replace(found, gid_index=none, address_range=none)
+    plan = gid_plan(rails, hosts, carriers, nccl)
+    return replace(
+        found,
+        gid_index=plan.gid_index,
+        address_range=plan.address_range,
+        host_env=(*found.host_env, *plan.host_env),
+        gids=plan.gids,
+        odd=(*found.odd, *plan.odd),
+    )

@@ -1,0 +1,1 @@
+"""Facts as people and programs see them: documents, summaries, verdicts, comparisons, changes."""

@@ -1,0 +1,328 @@
+"""Judges hardware by its facts: what is right, what to look at, what is broken. Nothing of it is ever changed by set-up."""
+
+from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+
+from taco_launch.facts.gpus import blocking_faults
+from taco_launch.frozen import dataclass
+from taco_launch.model.host.fact_value import Absent, Found, Unknown, asked
+from taco_launch.model.host.facts import HostFacts, System
+from taco_launch.model.host.hardware import Adapters, Board, Gpu, Gpus, Hca, Rdma
+
+OK, REMARK, FAULT, UNKNOWN = "ok", "remark", "fault", "unknown"
+# Where each rule is from. Nothing else of a rule is taken from there.
+_DRIVER = "NVIDIA driver installation guide: kernel module and libraries are of one version"
+_SETUP = "taco-launch setup: a training container is never made anew with fewer GPUs"
+_FABRIC = "NVIDIA Fabric Manager user guide: CUDA fails with error 802 without it; its version is the driver's"
+_MIG = "NVIDIA MIG user guide: no peer-to-peer between instances, and a process sees one"
+_AZURE = "Azure node health checks"
+_REMAP = "NVIDIA GPU memory error management: a pending remapping takes a reset, a failed one a new GPU"
+_PERSISTENCE = "NVIDIA driver persistence"
+_CLOCKS = "NVML, nvmlClocksEventReasons; Azure node health checks"
+_PCIE = "Azure node health checks: width below the greatest"
+_ACS = "NCCL user guide, troubleshooting: PCI Access Control Services"
+_IOMMU = "NVIDIA GPUDirect RDMA guide: IOMMU"
+_OFED = "NVIDIA GPUDirect RDMA guide: peer memory takes MLNX_OFED, or DMA-BUF"
+_PORTS = "NCCL: its InfiniBand transport passes over ports that are not active"
+# What is judged of GPUs one by one, and whose rule it is.
+_OF_GPUS = (
+    ("MIG", _MIG),
+    ("ECC", _AZURE),
+    ("row remapping", _REMAP),
+    ("persistence", _PERSISTENCE),
+    ("clocks", _CLOCKS),
+    ("temperature", _AZURE),
+)
+PORTS = "RDMA ports"
+# Where it runs already, it looks at the GPUs when it starts.
+_PERSISTENCED = "systemctl enable nvidia-persistenced; systemctl restart nvidia-persistenced"
+# More than so many uncorrectable errors make a GPU one to be replaced; hotter than so many degrees is too hot.
+_MOST_ERRORS, _HOTTEST = 512, 85
+_BROKEN_CLOCKS = ("HwSlowdown", "HwThermalSlowdown", "HwPowerBrakeSlowdown")
+_HELD_CLOCKS = ("SwThermalSlowdown", "ApplicationsClocksSetting")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One judgement: `level` is `ok`, `remark`, `fault` or `unknown`, `text` what was found, `source` whose rule it is.
+
+    `hint` says what to do; empty where nothing is to be done.
+    """
+
+    name: str
+    level: str
+    text: str
+    source: str
+    hint: str = ""
+
+
+# Each different verdict, with the hosts that it is of.
+Judged = Tuple[Tuple[Verdict, Tuple[str, ...]], ...]
+
+
+def verdicts(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Tuple[Verdict, ...]:
+    """Judge a host; of what nobody asked for, and of what is not there, nothing is said.
+
+    What stops set-up is a fault here, in the same words; `rdma` and `gdr` are what the inventory says of them.
+    """
+    found = list(_stops(facts, rdma, gdr))
+    stopped = {each.name for each in found}
+    if isinstance(facts.gpu, Gpus):
+        found += () if blocking_faults.LOST in stopped else _lost(facts.gpu)
+        if blocking_faults.DRIVER not in stopped:
+            found += (*_driver(facts.gpu), *_fabric_manager(facts.gpu))
+        if isinstance(facts.gpu.gpus, tuple) and facts.gpu.gpus:
+            for each in (_mig, _memory, _remapping, _persistence, _clocks, _temperature):
+                found += each(facts.gpu.gpus)
+    if (why := _silent(facts)) is not None:
+        found += [Verdict(name, UNKNOWN, why.reason, source) for name, source in _OF_GPUS]
+    found += _pcie(facts)
+    if isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.board, Board):
+        found += _iommu(facts.gpu.board)
+        found += _acs(facts.gpu.board, facts.system)
+    if isinstance(facts.rdma, Rdma):
+        found += () if rdma == "off" else _ports(facts.rdma)
+        found += () if blocking_faults.OFED in stopped else _ofed(facts.rdma)
+    return tuple(found)
+
+
+def judged(hosts: Sequence[HostFacts], rdma: str = "auto", gdr: str = "auto") -> Judged:
+    """Give each different verdict once with the hosts that it is of: faults first, then in the order of `verdicts`."""
+    found: Dict[Verdict, List[str]] = {}
+    for facts in hosts:
+        for verdict in verdicts(facts, rdma, gdr):
+            found.setdefault(verdict, []).append(facts.host)
+    order = (FAULT, REMARK, UNKNOWN, OK)
+    ranked = sorted(found.items(), key=lambda entry: order.index(entry[0].level))
+    return tuple((verdict, tuple(names)) for verdict, names in ranked)
+
+
+def _stops(facts: HostFacts, rdma: str, gdr: str) -> Iterator[Verdict]:
+    sources = {
+        blocking_faults.DRIVER: _DRIVER,
+        blocking_faults.LOST: _AZURE,
+        blocking_faults.OFED: _OFED,
+        blocking_faults.GONE: _SETUP,
+    }
+    for stop in (*blocking_faults.stops(facts, rdma, gdr), *blocking_faults.containers(facts)):
+        yield Verdict(stop.name, FAULT, stop.text, sources[stop.name], stop.hint)
+
+
+def _driver(of: Gpus) -> Iterator[Verdict]:
+    if isinstance(of.driver.loaded, str):
+        yield Verdict(blocking_faults.DRIVER, OK, f"{of.driver.loaded} is loaded", _DRIVER)
+
+
+def _silent(facts: HostFacts) -> Optional[Unknown]:
+    """Give why nothing is known of GPUs that a host has, or may have; None where they tell, or nobody asked."""
+    of = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else facts.gpu
+    if isinstance(of, Unknown):
+        return of if asked(of) else None
+    seen = isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.board, Board) and facts.gpu.board.gpus
+    return Unknown(of.reason or "nvidia-smi does not tell of them") if isinstance(of, Absent) and seen else None
+
+
+def _lost(of: Gpus) -> Iterator[Verdict]:
+    if of.lost:
+        hint = "dmesg -T | grep -i xid says why; a reboot may bring it back, else it is to be replaced"
+        yield Verdict("lost GPUs", FAULT, "; ".join(of.lost), _AZURE, hint)
+
+
+def _fabric_manager(of: Gpus) -> Iterator[Verdict]:
+    if not isinstance(of.board, Board) or not of.board.nvswitches:
+        return
+    state, version, driver = of.driver.fabric_manager, of.driver.fabric_version, of.driver.loaded
+    if isinstance(state, Unknown):
+        yield Verdict("fabric manager", UNKNOWN, state.reason, _FABRIC)
+    elif isinstance(state, Absent):
+        hint = "install nvidia-fabricmanager of the driver's very version, and: systemctl enable --now nvidia-fabricmanager"
+        count = len(of.board.nvswitches)
+        switches = f"{count} NVSwitch{'es' if count > 1 else ''}"
+        yield Verdict("fabric manager", FAULT, f"{switches}, and nvidia-fabricmanager is not installed", _FABRIC, hint)
+    elif isinstance(version, str) and isinstance(driver, str) and version != driver:
+        text = f"nvidia-fabricmanager {version} beside driver {driver}"
+        yield Verdict("fabric manager", FAULT, text, _FABRIC, f"install nvidia-fabricmanager {driver} and restart it")
+    elif state != "active":
+        hint = "journalctl -u nvidia-fabricmanager says why; then: systemctl enable --now nvidia-fabricmanager"
+        yield Verdict("fabric manager", FAULT, f"nvidia-fabricmanager is {state}", _FABRIC, hint)
+    else:
+        yield Verdict("fabric manager", OK, "active", _FABRIC)
+
+
+def _mig(gpus: Sequence[Gpu]) -> Iterator[Verdict]:
+    on = [gpu.index for gpu in gpus if gpu.mig is True]
+    if on:
+        text = f"on, on {_which(on)}: no NVLink and no peer-to-peer there, and NCCL takes one instance per process"
+        yield Verdict("MIG", REMARK, text, _MIG, "nvidia-smi -mig 0, if jobs are to have whole GPUs")
+    else:
+        yield from _plain("MIG", [gpu.mig for gpu in gpus], "off", _MIG)
+
+
+def _memory(gpus: Sequence[Gpu]) -> Iterator[Verdict]:
+    counts = [(gpu.index, gpu.ecc_uncorrected) for gpu in gpus]
+    wrong = [(index, count) for index, count in counts if isinstance(count, int) and count]
+    if wrong:
+        text = "uncorrectable errors since the driver was loaded: " + ", ".join(f"{n} on GPU {i}" for i, n in wrong)
+        many = any(count > _MOST_ERRORS for _, count in wrong)
+        hint = "have it replaced" if many else "reset it or reboot, and watch whether they come back"
+        yield Verdict("ECC", FAULT if many else REMARK, text, f"{_AZURE}: more than {_MOST_ERRORS} is a fault", hint)
+        return
+    off = [gpu.index for gpu in gpus if gpu.ecc is False]
+    if off:
+        text = f"off on {_which(off)}: errors of memory go unseen"
+        yield Verdict("ECC", REMARK, text, _REMAP, "nvidia-smi -e 1, then reboot")
+        return
+    yield from _plain("ECC", [count for _, count in counts], "no uncorrectable error", _AZURE)
+
+
+def _remapping(gpus: Sequence[Gpu]) -> Iterator[Verdict]:
+    failed = [gpu.index for gpu in gpus if gpu.remap_failed is True]
+    pending = [gpu.index for gpu in gpus if gpu.remap_pending is True]
+    if failed:
+        text = f"rows of memory could not be remapped on {_which(failed)}"
+        yield Verdict("row remapping", FAULT, text, _REMAP, "have it replaced")
+    elif pending:
+        text = f"rows of memory wait for being remapped on {_which(pending)}"
+        yield Verdict("row remapping", FAULT, text, _REMAP, "nvidia-smi --gpu-reset -i N without jobs, or reboot")
+    else:
+        yield from _plain("row remapping", [gpu.remap_pending for gpu in gpus], "none pending, none failed", _REMAP)
+
+
+def _persistence(gpus: Sequence[Gpu]) -> Iterator[Verdict]:
+    off = [gpu.index for gpu in gpus if gpu.persistence is False]
+    if off:
+        text = f"off on {_which(off)}: the driver starts anew for every process, which takes seconds"
+        yield Verdict("persistence", REMARK, text, _PERSISTENCE, _PERSISTENCED)
+    else:
+        yield from _plain("persistence", [gpu.persistence for gpu in gpus], "on", _PERSISTENCE)
+
+
+def _clocks(gpus: Sequence[Gpu]) -> Iterator[Verdict]:
+    told = [(gpu.index, gpu.slowdowns) for gpu in gpus]
+    for level, names, hint in (
+        (FAULT, _BROKEN_CLOCKS, "look at cooling and power supply: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER"),
+        (REMARK, _HELD_CLOCKS, "nvidia-smi -q -d PERFORMANCE,TEMPERATURE; clocks set by hand: nvidia-smi -rac"),
+    ):
+        held = [(index, [name for name in names if name in found]) for index, found in told if isinstance(found, tuple)]
+        held = [(index, reasons) for index, reasons in held if reasons]
+        if held:
+            reasons = ", ".join(dict.fromkeys(reason for _, each in held for reason in each))
+            text = f"held low on {_which([index for index, _ in held])}: {reasons}"
+            yield Verdict("clocks", level, text, _CLOCKS, hint)
+            return
+    yield from _plain("clocks", [found for _, found in told], "nothing holds them low", _CLOCKS)
+
+
+def _temperature(gpus: Sequence[Gpu]) -> Iterator[Verdict]:
+    hot = [gpu.index for gpu in gpus if isinstance(gpu.temperature, int) and gpu.temperature > _HOTTEST]
+    if hot:
+        text = f"above {_HOTTEST} C: {_which(hot)}"
+        yield Verdict("temperature", REMARK, text, _AZURE, "look at fans and air")
+    else:
+        yield from _plain("temperature", [gpu.temperature for gpu in gpus], f"{_HOTTEST} C or less", _AZURE)
+
+
+def _pcie(facts: HostFacts) -> Iterator[Verdict]:
+    """Judge widths only: a link that idles is slow by design (its generation), and never narrow."""
+    narrow: List[str] = []
+    told: List[Found[int]] = []
+    if isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.gpus, tuple):
+        for gpu in facts.gpu.gpus:
+            told.append(gpu.width)
+            if isinstance(gpu.width, int) and isinstance(gpu.max_width, int) and gpu.width < gpu.max_width:
+                narrow.append(f"GPU {gpu.index} x{gpu.width} of x{gpu.max_width}")
+    elif (why := _silent(facts)) is not None:
+        told.append(why)
+    for device in facts.pci if isinstance(facts.pci, tuple) else ():
+        if device.kind == "hca" and device.width is not None and device.max_width is not None:
+            told.append(device.width)
+            if device.width < device.max_width:
+                narrow.append(f"{device.name} x{device.width} of x{device.max_width}")
+    if narrow:
+        hint = "reseat the card or its riser; a slot may have fewer lanes"
+        yield Verdict("PCIe width", REMARK, ", ".join(narrow), _PCIE, hint)
+    elif told:
+        yield from _plain("PCIe width", told, "all lanes", _PCIE)
+
+
+def _iommu(board: Board) -> Iterator[Verdict]:
+    if board.iommu == "translates":
+        text = "on, and translates the GPUs' addresses: peer-to-peer goes through the root complex, or not at all"
+        hint = (
+            "iommu=pt on the kernel's command line, or VT-d off in the BIOS; a virtual machine's is its host's affair"
+        )
+        yield Verdict("IOMMU", REMARK, text, _IOMMU, hint)
+    elif isinstance(board.iommu, Unknown):
+        yield Verdict("IOMMU", UNKNOWN, board.iommu.reason, _IOMMU)
+    elif board.gpus:
+        yield Verdict("IOMMU", OK, "passes addresses as they are" if board.iommu == "passes" else "off", _IOMMU)
+
+
+def _acs(board: Board, system: Found[System]) -> Iterator[Verdict]:
+    if not isinstance(board.acs, tuple):
+        if isinstance(board.acs, Unknown):
+            yield Verdict("ACS", UNKNOWN, board.acs.reason, _ACS)
+        return
+    if not board.acs:
+        yield Verdict("ACS", OK, "off", _ACS)
+        return
+    few = ", ".join(board.acs[:3]) + (", ..." if len(board.acs) > 3 else "")
+    count = f"{len(board.acs)} PCI bridge{'s' if len(board.acs) > 1 else ''}"
+    text = f"on at {count} ({few}): traffic between a GPU and an HCA below them goes up to the root complex"
+    virtual = isinstance(system, System) and isinstance(system.virtualization, str)
+    bridges = "for each in $(lspci -D -d ::0604 | cut -d' ' -f1)"
+    hint = f"off in the BIOS, or at each boot: {bridges}; do setpci -s $each ECAP_ACS+0x6.w=0000; done"
+    yield Verdict("ACS", REMARK, text, _ACS, f"leave it on in a virtual machine; else {hint}" if virtual else hint)
+
+
+def _ports(rdma: Rdma) -> Iterator[Verdict]:
+    """Judge the ports of HCAs: some may have no cable on purpose; where none is active, jobs go by TCP."""
+    ports = [(f"{hca.name} port {port.number}", port) for hca in _hcas(rdma) for port in hca.ports]
+    idle = [(name, port.state) for name, port in ports if isinstance(port.state, str) and port.state != "ACTIVE"]
+    if idle:
+        told = ", ".join(f"{name} is {state}" for name, state in idle)
+        none = len(idle) == len(ports)
+        hint = "ibstat; ip -br link: is the cable in, the switch's port up, and for InfiniBand a subnet manager there?"
+        text = f"none is active, so there is no RDMA: {told}" if none else told
+        yield Verdict(PORTS, FAULT if none else REMARK, text, _PORTS, hint)
+    else:
+        yield from _plain(PORTS, [port.state for _, port in ports], "active", _PORTS)
+
+
+def _hcas(rdma: Rdma) -> Tuple[Hca, ...]:
+    return rdma.hcas if isinstance(rdma.hcas, tuple) else ()
+
+
+def _ofed(rdma: Rdma) -> Iterator[Verdict]:
+    if not isinstance(rdma.adapters, Adapters):
+        return
+    if isinstance(rdma.ofed, Absent):
+        if rdma.peer_memory.dmabuf is True:
+            yield Verdict("OFED", OK, "none, and DMA-BUF takes none", _OFED)
+        else:
+            text = (
+                "none: the kernel's own driver lets no HCA reach GPU memory but by DMA-BUF, which is not possible here"
+            )
+            yield Verdict("OFED", REMARK, text, _OFED, "install MLNX_OFED, then the NVIDIA driver again")
+    else:
+        yield from _plain("OFED", [rdma.ofed], rdma.ofed if isinstance(rdma.ofed, str) else "", _OFED)
+
+
+def _plain(name: str, told: Sequence[Found[object]], text: str, source: str) -> Iterator[Verdict]:
+    """Give `ok`, or why it is not known; nothing where nobody asked, or no device has such a thing."""
+    unknown = [each for each in told if isinstance(each, Unknown) and asked(each)]
+    if unknown:
+        yield Verdict(name, UNKNOWN, unknown[0].reason, source)
+    elif any(not isinstance(each, (Unknown, Absent)) for each in told):
+        yield Verdict(name, OK, text, source)
+
+
+def _which(indices: Sequence[int]) -> str:
+    """Give `GPU 3`, or `GPUs 0-2, 5`."""
+    runs: List[List[int]] = []
+    for index in sorted(indices):
+        if runs and index == runs[-1][1] + 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return f"GPU{'s' if len(indices) > 1 else ''} {text}"

@@ -1,0 +1,164 @@
+"""A batch of operations on one host: sent, followed, and kept in a log on the controller that holds no secrets."""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from taco_launch.agent.store.folders import make_private, private
+from taco_launch.errors import HostError
+from taco_launch.frozen import dataclass
+from taco_launch.remote.answers import understood
+from taco_launch.remote.lines import lines
+from taco_launch.remote.transport import Transport, last_words
+from taco_launch.setup import batch
+from taco_launch.setup.ops import Op, Stage
+
+_MASK = b"********"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What happens on a host: an operation `begins`, is `done` or `failed`; or another set-up there is waited for."""
+
+    host: str
+    stage: Stage
+    what: str
+    kind: Literal["begins", "done", "failed", "waits"]
+
+
+class Changes:
+    """How many operations were done on each host; `report` is told of every step, of one host at a time."""
+
+    def __init__(self, report: Callable[[Step], None]) -> None:
+        """Begin with none."""
+        self._report = report
+        self._lock = threading.Lock()
+        self._done: dict[str, int] = {}
+
+    def take(self, step: Step) -> None:
+        """Count a step, and hand it on."""
+        with self._lock:
+            self._done[step.host] = self.of(step.host) + (step.kind == "done")
+            self._report(step)
+
+    def of(self, host: str) -> int:
+        """Give how many were done on a host."""
+        return self._done.get(host, 0)
+
+
+class Log:
+    """The folder of one call: `SETUP_FOLDER/TIME`."""
+
+    def __init__(self, parent: Path, secrets: Sequence[str]) -> None:
+        """Nothing is made before something is to be written; what is in `secrets` never is."""
+        self.folder = parent / time.strftime("%Y%m%d-%H%M%S")
+        self._secrets = [secret.encode("utf-8", "surrogateescape") for secret in secrets if secret]
+        self.written = False
+
+    def file(self, host: str) -> str:
+        """Place the log of a host."""
+        return str(self.folder / f"{host}.log")
+
+    def write(self, host: str, ops: Sequence[Op], outcome: batch.Outcome) -> str:
+        """Add what a batch did on a host, and give the file.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        parts = []
+        for ran in outcome.ran:
+            op = ops[ran.number]
+            parts += [self._title(op, f"exit code {ran.code}"), ran.output, b"\n" if ran.output else b""]
+        if not outcome.whole and outcome.begun is not None and not outcome.failed:
+            parts += [self._title(ops[outcome.begun], "broken off"), outcome.said]
+        text = b"".join(parts)
+        for secret in self._secrets:
+            text = text.replace(secret, _MASK)
+        make_private(self.folder)
+        self.written = True
+        with open(self.file(host), "ab", opener=private) as log:
+            log.write(text)
+        return self.file(host)
+
+    @staticmethod
+    def _title(op: Op, ending: str) -> bytes:
+        now = time.strftime("%H:%M:%S")
+        return f"--- {now} {op.stage}: {op.name} ({op.why}): {ending}\n".encode("utf-8", "surrogateescape")
+
+
+def apply(
+    transport: Transport, ops: Sequence[Op], log: Log, tell: Callable[[Step], None], typed: str = "taco-launch"
+) -> bool:
+    """Have a host do these operations; `tell` is called from this thread as they begin and end.
+
+    `typed` is what the user types for taco-launch with this inventory.
+    False: nothing was done, as another set-up worked there until now; what is to be done has to be planned anew.
+
+    Raises:
+        HostError: one of them failed, and those after it were not begun; or the answer broke off; or the log cannot be
+            written.
+    """
+    host, stage = transport.name, ops[0].stage
+    for large in batch.apart(ops):
+        transport.put(large.data, large.path, large.mode, sudo=True)
+    begun: list[Op] = []
+
+    def end(kind: Literal["done", "failed"]) -> None:
+        if begun:
+            tell(Step(host, begun[-1].stage, begun[-1].name, kind))
+
+    def begin(number: int) -> None:
+        end("done")
+        begun.append(ops[number])
+        tell(Step(host, ops[number].stage, ops[number].name, "begins"))
+
+    marker = f"taco-{secrets.token_hex(8)}"
+    with transport.tail(batch.command(ops, marker, typed)) as stream, understood(host, "set-up"):
+        said = lines(stream, host, "set-up")
+        outcome = batch.read(said, marker, begin, lambda: tell(Step(host, stage, "", "waits")))
+    if outcome.stale:
+        return False
+    try:
+        error = _error(host, ops, outcome, log.write(host, ops, outcome))
+    except OSError as problem:  # of this machine, which is no reason to leave the other hosts half-done
+        error = _unlogged(host, ops, outcome, f"{problem.filename or log.file(host)}: {problem.strerror}")
+    end("failed" if outcome.failed or not outcome.whole else "done")
+    if error is not None:
+        raise error
+    return True
+
+
+def _error(host: str, ops: Sequence[Op], outcome: batch.Outcome, log: str) -> HostError | None:
+    """Say what went wrong with a batch; None where nothing did."""
+    failed = outcome.failed
+    if failed is not None:
+        step = batch.hint(failed)
+        return HostError(
+            f"{host}: {batch.why(ops[failed.number], failed)}",
+            hint=f"{step}{'; ' if step else ''}its whole output: {log}",
+        )
+    if outcome.busy:
+        return HostError(
+            f"{host}: another set-up works there and does not end", hint=f"on the host: fuser -v {batch.LOCK}"
+        )
+    if outcome.whole:
+        return None
+    if outcome.begun is None:
+        return HostError(f"{host}: the operations did not begin: {last_words(outcome.said) or 'nothing was said'}")
+    return HostError(
+        f"{host}: the answer broke off during: {ops[outcome.begun].name}",
+        hint=f"is the host up, and the network whole? If so, it finishes that step without us; what it said so far: {log}",
+    )
+
+
+def _unlogged(host: str, ops: Sequence[Op], outcome: batch.Outcome, problem: str) -> HostError:
+    """Say that the log cannot be written, which stops the host's next batch; and first what went wrong there."""
+    failed = outcome.failed
+    why = f"{batch.why(ops[failed.number], failed)}; and " if failed is not None else ""
+    return HostError(
+        f"{host}: {why}its log cannot be written on this machine: {problem}",
+        hint="make room there, or put the state folder elsewhere: TACO_LAUNCH_STATE=FOLDER",
+    )

@@ -1,0 +1,164 @@
+"""The controller's own copy of the training image: in its engine, or in a tar file; and the stream that hosts get of it."""
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from taco_launch.agent.store.folders import make_private, state_folder
+from taco_launch.command import shell
+from taco_launch.errors import HostError
+from taco_launch.frozen import dataclass
+from taco_launch.model import codec
+from taco_launch.model.host.hosts import Container
+from taco_launch.remote.transport import last_words
+from taco_launch.setup.stages.image import parse_reference
+from taco_launch.setup.stages.image_copy import Given
+
+_SECONDS = 20
+_CHUNK = 1 << 20
+_MOST_JSON = 16 << 20
+_SHA256_DIGITS = 64
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What hosts get, as `docker load` takes it: an open file of `size` bytes, and its SHA-256."""
+
+    fd: int
+    size: int
+    sha256: str
+
+    def at(self, offset: int, length: int) -> bytes:
+        """Give the bytes from an offset on, as many as there are; any thread may ask."""
+        return os.pread(self.fd, length, offset)
+
+
+def given(container: Container) -> Given | str:
+    """Look what the controller has of an image that no registry gives; text says why there is nothing to be had."""
+    try:
+        if container.source == "controller":
+            return _of_engine(container.image)
+        with _opened(container.source) as file, tarfile.open(fileobj=file) as tar:
+            return _read(tar, container.image, container.source)
+    except HostError as error:
+        return error.message
+    except (tarfile.TarError, EOFError, OSError) as error:
+        return f"{container.source}: {getattr(error, 'strerror', None) or error}"
+
+
+@contextlib.contextmanager
+def stream(container: Container) -> Iterator[Stream]:
+    """Open the stream of an image; what docker saves of it lies in a file without a name meanwhile.
+
+    Raises:
+        HostError: docker does not give it, the file cannot be read, or this machine has no room.
+    """
+    digest = hashlib.sha256()
+    try:
+        with contextlib.ExitStack() as stack:
+            if container.source == "controller":
+                folder = state_folder(os.environ, os.geteuid())
+                make_private(folder)
+                file: IO[bytes] = stack.enter_context(tempfile.TemporaryFile(dir=folder))
+                with _saved(container.image) as saved:
+                    while chunk := saved.read(_CHUNK):
+                        digest.update(chunk)
+                        file.write(chunk)
+                file.flush()
+            else:
+                file = stack.enter_context(_opened(container.source))
+                while chunk := file.read(_CHUNK):
+                    digest.update(chunk)
+            yield Stream(file.fileno(), os.fstat(file.fileno()).st_size, digest.hexdigest())
+    except OSError as error:
+        raise HostError(
+            f"this machine: {container.image}: its stream cannot be read or written: {error.strerror or error}",
+            hint="is there room? the state folder may be elsewhere: TACO_LAUNCH_STATE=FOLDER",
+        ) from None
+
+
+def _opened(path: str) -> IO[bytes]:
+    return open(Path(path).expanduser(), "rb")
+
+
+def _of_engine(image: str) -> Given:
+    asked = _docker("image", "inspect", "--format", "{{.Id}} {{.Size}}", parse_reference(image).name)
+    identity, size = asked.split()
+    if "containerd" in _docker("info", "--format", "{{json .DriverStatus}}"):
+        # Such an engine calls an image by its manifest, others by its configuration: the stream tells both.
+        with _saved(image) as saved, tarfile.open(fileobj=saved, mode="r|") as tar:
+            read = _read(tar, image, "the controller")
+        return Given("the controller", read.ids | {identity}, read.size)
+    return Given("the controller", frozenset((identity,)), int(size))
+
+
+def _docker(*words: str) -> str:
+    argv = ("docker", *words)
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise HostError(f"this machine: {shell(argv)}: {getattr(error, 'strerror', None) or error}") from None
+    if done.returncode:
+        raise HostError(f"this machine: {shell(argv)}: {last_words(done.stderr) or f'exit code {done.returncode}'}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+@contextlib.contextmanager
+def _saved(image: str) -> Iterator[IO[bytes]]:
+    argv = ("docker", "save", parse_reference(image).name)
+    with tempfile.TemporaryFile() as said:
+        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said) as process:
+            assert process.stdout is not None
+            try:
+                yield process.stdout
+                while process.stdout.read(_CHUNK):  # what a reader of tar files leaves
+                    pass
+            except BaseException:
+                process.kill()
+                raise
+        if process.returncode:
+            said.seek(0)
+            raise HostError(f"this machine: {shell(argv)}: {last_words(said.read())}")
+
+
+def _read(tar: tarfile.TarFile, image: str, where: str) -> Given:
+    """Read what a stream of `docker save` holds of an image.
+
+    Raises:
+        HostError: it holds no such image.
+    """
+    found: dict[str, Any] = {}
+    size = 0
+    for member in tar:
+        size += member.size
+        if member.name in ("manifest.json", "index.json") and member.isfile() and member.size <= _MOST_JSON:
+            file = tar.extractfile(member)
+            with contextlib.suppress(ValueError):
+                found[member.name] = codec.load(file.read() if file else b"")
+    wanted = parse_reference(image).name
+    try:
+        images = {
+            parse_reference(tag).name: entry["Config"]
+            for entry in found["manifest.json"]
+            for tag in entry["RepoTags"] or ()
+        }
+        manifests = found["index.json"]["manifests"] if "index.json" in found else ()
+        digests = {
+            entry["digest"]
+            for entry in manifests
+            if len(manifests) == 1
+            or parse_reference(entry.get("annotations", {}).get("io.containerd.image.name", "")).name == wanted
+        }
+    except (KeyError, TypeError, AttributeError):
+        raise HostError(f"{where} is not what docker save writes: there is no manifest.json of images in it") from None
+    if wanted not in images:
+        raise HostError(f"{where} holds {', '.join(images) or 'no image with a name'}, not {wanted}")
+    config = images[wanted].rpartition("/")[2].removesuffix(".json")
+    ids = {f"sha256:{config}"} if len(config) == _SHA256_DIGITS else set()
+    return Given(where, frozenset(ids | digests), size)

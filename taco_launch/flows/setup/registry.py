@@ -1,0 +1,68 @@
+"""What a registry has under the image's tag now: for --pull, and to say that the tag moved since hosts pulled it."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from taco_launch.command import shell
+from taco_launch.errors import UsageError
+from taco_launch.flows.setup import sources
+from taco_launch.model.host.facts import Docker, HostFacts
+from taco_launch.model.host.hosts import Host, Inventory
+from taco_launch.remote.fanout import Fanout
+from taco_launch.setup.ops import Stage
+from taco_launch.setup.stages.image import known, parse_reference
+
+
+def may_pull(inventory: Inventory, chosen: Sequence[Host], stages: Collection[Stage]) -> None:
+    """Refuse --pull where it means nothing, or would leave hosts with different images.
+
+    Raises:
+        UsageError: so it is.
+    """
+    container = inventory.container
+    if container is None:
+        return
+    if container.source != "registry":
+        raise UsageError(
+            f"--pull: container.image in {inventory.source} comes from {container.source}, not from a registry",
+            hint="without --pull, hosts get what that has now",
+        )
+    if parse_reference(container.image).digest is not None:
+        raise UsageError(f"--pull: container.image in {inventory.source} names a digest, which is the same for ever")
+    if "image" not in stages:
+        raise UsageError("--pull: the stage image is not among those of --only")
+    if len(chosen) < len(inventory.hosts):
+        raise UsageError("--pull: all hosts have the same image, and --hosts names a part of them")
+
+
+def latest(
+    inventory: Inventory, facts: Mapping[str, HostFacts], fanout: Fanout, password: str | None, seconds: int
+) -> str | None:
+    """Ask the registry by the first of these hosts with an engine, the head if it can: give the digest of the image.
+
+    It has `seconds` to answer. None where no host has an engine, so that all is pulled anew, and where the inventory names
+    a digest.
+
+    Raises:
+        HostError: it cannot be asked, or has no such image.
+    """
+    container = inventory.container
+    names = sorted(facts, key=lambda name: name != inventory.head)
+    engines = [
+        name for name in names if isinstance(docker := facts[name].docker, Docker) and isinstance(docker.version, str)
+    ]
+    if container is None or not engines or parse_reference(container.image).digest is not None:
+        return None
+    (host,) = fanout.only(engines[:1]).transports
+    login = container.registry.user if container.registry else None
+    return sources.latest(host, parse_reference(container.image), login, password, seconds)
+
+
+def moved(inventory: Inventory, now: str | None, facts: Mapping[str, HostFacts]) -> str:
+    """Say that the image's tag stands for another image by now, of the digest `now`; empty where it is not known to."""
+    if inventory.container is None or now is None:
+        return ""
+    reference = parse_reference(inventory.container.image)
+    if known(reference, now, facts).id:
+        return ""
+    typed = shell(("taco-launch", "-i", inventory.source, "setup", "--pull"))
+    return f"the registry has another {reference.name} by now; the hosts keep theirs unless told: {typed}"

@@ -1,0 +1,1 @@
+"""An inventory's document: its text, keys and values, and everything that is wrong with them."""

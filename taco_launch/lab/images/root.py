@@ -1,0 +1,168 @@
+"""Root file systems of this machine's own distribution, made as images from the archives that it has its packages from."""
+
+import hashlib
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from taco_launch.errors import TacoLaunchError
+from taco_launch.frozen import dataclass
+from taco_launch.lab import daemon
+from taco_launch.lab.engine import docker
+from taco_launch.lab.images import sources
+from taco_launch.lab.labels import IMAGE_KEY
+from taco_launch.lab.talk import Talk
+
+_CERTIFICATES = "/usr/local/share/ca-certificates"
+# Certificates that the machine trusts are trusted in there as well.
+_TRUST_HOOKS = (f"sync-in {_CERTIFICATES} {_CERTIFICATES}", 'chroot "$1" update-ca-certificates')
+# Documentation and translations make half of the time and a third of the room.
+_DPKG = ("path-exclude=/usr/share/doc/*", "path-exclude=/usr/share/man/*", "path-exclude=/usr/share/locale/*")
+# What apt says of an archive without a suite of this name, and of one whose signature it has no key for.
+_NO_SUITE = re.compile(r"E: The repository '(\S+) (\S+) \w+' does not have a Release file")
+_UNSIGNED = re.compile(r"E: The repository '(\S+) (\S+) \w+' is not signed")
+_APT_KEPT = re.compile(r'Acquire::(?:https?::Proxy|Check-Valid-Until|Check-Date) ".*";')
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a root file system takes over from this machine: its archives, and apt's settings for them."""
+
+    archives: tuple[sources.Source, ...]
+    settings: str
+
+    def digest(self, *parts: str) -> str:
+        """Give 12 hex digits that change with all that an image made here of `parts` depends on."""
+        whole = [
+            platform.machine(),
+            self.settings,
+            *(source.line for source in self.archives),
+            *(*_TRUST_HOOKS, *_DPKG, *parts),
+            *(path.read_text("utf-8", "replace") for path in _certificates()),
+        ]
+        return hashlib.sha256("\n".join(whole).encode()).hexdigest()[:12]
+
+
+def machine(release: str = "") -> Machine:
+    """Look at this machine; with `release`, give its archives' suites of that release of its distribution.
+
+    Whether the archives have such suites shows when something is made of them.
+
+    Raises:
+        TacoLaunchError: it has no archives of Debian or Ubuntu.
+    """
+    archives = _archives()
+    if release and release != own_release():
+        archives = tuple(source.of(release) for source in archives)
+    return Machine(archives, _apt_settings())
+
+
+def own_release() -> str:
+    """Give the code name of this machine's release (os-release(5)), empty where it has none."""
+    try:
+        found = re.search(r'^VERSION_CODENAME="?([a-z]+)', Path("/etc/os-release").read_text("utf-8"), re.MULTILINE)
+    except OSError:
+        return ""
+    return found[1] if found else ""
+
+
+def make(tag: str, kind: str, packages: Sequence[str], hooks: Sequence[str], here: Machine, talk: Talk) -> None:
+    """Make an image with these packages and nothing else; `kind` is the value of its label.
+
+    `hooks` are commands as mmdebstrap(1) takes them, run when all packages are there.
+
+    Raises:
+        TacoLaunchError: mmdebstrap is missing and cannot be installed, or it failed: its errors.
+    """
+    if shutil.which("mmdebstrap") is None:
+        daemon.install(("mmdebstrap",), talk)
+    hooks = [f"--customize-hook={hook}" for hook in (*hooks, *(_TRUST_HOOKS if _certificates() else ()))]
+    with tempfile.TemporaryDirectory(prefix="taco-launch-lab-") as scratch:
+        apt, packed = Path(scratch, "apt.conf"), Path(scratch, "root.tar")
+        apt.write_text(here.settings + 'Acquire::Languages "none";\n', "utf-8")
+        argv = (
+            *("mmdebstrap", "--variant=minbase", f"--include={','.join(packages)}", f"--aptopt={apt}"),
+            *(*(f"--dpkgopt={option}" for option in _DPKG), *hooks),
+            *(here.archives[0].base, str(packed), "-"),
+        )
+        _run(argv, "".join(f"{source.line}\n" for source in here.archives), talk)
+        talk.show("importing the image")
+        docker("import", "--change", f"LABEL {IMAGE_KEY}={kind}", str(packed), tag, timeout=300)
+
+
+def _archives() -> tuple[sources.Source, ...]:
+    codename = own_release()
+    try:
+        folder = Path("/etc/apt")
+        files = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*.list"))]
+        files += sorted((folder / "sources.list.d").glob("*.sources"))
+        texts = [(path.name, path.read_text("utf-8", "replace")) for path in files if path.is_file()]
+    except OSError as error:
+        raise TacoLaunchError(f"{error.filename}: {error.strerror}") from None
+    found = sources.distributions_own(texts, codename)
+    if not found:
+        what = f"of {codename}" if codename else "of Debian or Ubuntu"
+        raise TacoLaunchError(
+            f"no package archive {what} (component main) in /etc/apt: lab hosts are made from this machine's own",
+            hint="see man sources.list; on another system use a machine with Debian or Ubuntu",
+        )
+    return found
+
+
+def _apt_settings() -> str:
+    """Give what of this machine's apt settings an image needs to reach the same archives."""
+    argv = ("apt-config", "dump")
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return "".join(f"{line}\n" for line in done.stdout.splitlines() if _APT_KEPT.fullmatch(line))
+
+
+def _certificates() -> list[Path]:
+    return sorted(Path(_CERTIFICATES).glob("**/*.crt"))
+
+
+def _run(argv: Sequence[str], stdin: str, talk: Talk) -> None:
+    """Run mmdebstrap, show its steps.
+
+    Raises:
+        TacoLaunchError: it failed: its errors.
+    """
+    said = []
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, errors="replace"
+    ) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write(stdin)
+        process.stdin.close()
+        for line in process.stderr:
+            said.append(line.rstrip())
+            if line.startswith("I: "):
+                talk.show(f"making the image: {line[3:].strip()}")
+    if process.returncode:
+        for line in said:
+            if told := _of_the_archive(line):
+                raise told
+        errors = [line for line in said if line.startswith("E:")] or said[-3:]
+        raise TacoLaunchError(
+            "an image of the lab could not be made: mmdebstrap: " + "\n".join(errors),
+            hint="see whether this machine reaches its package archives: apt-get update",
+        )
+
+
+def _of_the_archive(line: str) -> TacoLaunchError | None:
+    """Read from what apt says that it is the archive that has not what is asked of it."""
+    if match := _NO_SUITE.match(line):
+        return TacoLaunchError(
+            f"{match[1]} has no suite {match[2]}",
+            hint=f"those that it has: {match[1].rstrip('/')}/dists/",
+        )
+    if match := _UNSIGNED.match(line):
+        return TacoLaunchError(
+            f"{match[1]} {match[2]}: this machine has no key that signs it",
+            hint="keys come with a newer package of key rings: apt-get install debian-archive-keyring (or ubuntu-keyring)",
+        )
+    return None

@@ -1,0 +1,1 @@
+"""Hosts as values: the inventory's, and the facts of their hardware and software."""

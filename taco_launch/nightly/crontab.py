@@ -1,0 +1,83 @@
+"""Nights in the user's crontab: read and written by crontab(1), everything else in it left as it is."""
+
+from taco_launch.command import Command
+from taco_launch.errors import TacoLaunchError
+from taco_launch.nightly import crontab_entry
+from taco_launch.nightly.install_plan import Change, Kept, Machine, Plan, done, said
+from taco_launch.nightly.installed import Night
+from taco_launch.remote.transport import Transport
+
+_LIST, _WRITE, _REMOVE = ("crontab", "-l"), ("crontab", "-"), ("crontab", "-r")
+_ENGLISH = (("LC_ALL", "C"),)
+NOT_RUNNING = "no cron runs here: start it (sudo systemctl enable --now cron, or sudo service cron start)"
+
+
+class Cron:
+    """The crontab of the user who asks."""
+
+    word = "cron"
+    skips = False
+
+    def __init__(self, remote: Transport, machine: Machine) -> None:
+        """Read nothing yet."""
+        self._remote = remote
+        self._machine = machine
+
+    def kept(self) -> tuple[Kept, ...]:
+        """Give all nights: see `Keeper.kept`."""
+        problem = "" if self._machine.cron_runs else NOT_RUNNING
+        return tuple(
+            Kept(name, self.word, crontab_entry.read(name, text), text, problem)
+            for name, text in crontab_entry.blocks(self._read() or "")
+        )
+
+    def installing(self, night: Night) -> Plan:
+        """Say what is to be done: see `Keeper.installing`."""
+        now = self._read()
+        return self._plan(
+            now, crontab_entry.with_block(now or "", night.name, crontab_entry.block(night, self._machine.user))
+        )
+
+    def removing(self, name: str) -> Plan:
+        """Say what is to be done: see `Keeper.removing`."""
+        now = self._read()
+        return self._plan(now, crontab_entry.without(now or "", name))
+
+    def apply(self, plan: Plan) -> None:
+        """Write the crontab: see `Keeper.apply`."""
+        for change in plan.changes:
+            if self._read() != change.before:
+                raise TacoLaunchError(
+                    "the crontab was changed in the meantime: nothing was written", hint="try it again"
+                )
+            if change.after is None:
+                done(self._remote, _REMOVE)
+            else:
+                done(self._remote, _WRITE, change.after.encode("utf-8", "surrogateescape"))
+            if self._read() != change.after:
+                raise TacoLaunchError(
+                    "crontab took the new crontab, and has another now", hint="look at it: crontab -l"
+                )
+
+    def _plan(self, now: str | None, wanted: str) -> Plan:
+        if wanted == (now or ""):
+            return Plan()
+        if wanted and not wanted.endswith("\n"):
+            wanted += "\n"  # Debian's crontab refuses a last line without one
+        return Plan(changes=(Change(f"crontab of {self._machine.user}", now, wanted or None),))
+
+    def _read(self) -> str | None:
+        """Give the crontab, None where the user has none.
+
+        Raises:
+            TacoLaunchError: it cannot be read: an empty one in its place would lose what is there.
+        """
+        result = self._remote.run(Command(_LIST, env=_ENGLISH, timeout=60))
+        if result.exit_code == 0:
+            return result.stdout.decode("utf-8", "surrogateescape")
+        if b"no crontab for" in result.stderr:
+            return None
+        raise TacoLaunchError(
+            f"the crontab of {self._machine.user} cannot be read: {said(result)}",
+            hint="may this user have one? see /etc/cron.allow and /etc/cron.deny; try it: crontab -l",
+        )

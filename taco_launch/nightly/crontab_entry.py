@@ -1,0 +1,127 @@
+"""A night's entry in a crontab, between two lines that mark it: its text, and a crontab with it and without it.
+
+A crontab's variables hold for every line below them. So a new entry goes above everything that is there: nothing of that
+changes what it means, and its own environment stands in its own line.
+"""
+
+import re
+import shlex
+
+from taco_launch.errors import TacoLaunchError
+from taco_launch.nightly.installed import Night, night_of
+from taco_launch.nightly.schedule import Schedule
+
+# Vixie's cron, Debian's and cronie's: MAX_COMMAND 1000, with the zero at its end.
+_LONGEST = 998
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")  # what cron takes for lines, whatever else str.splitlines does
+_MARK = re.compile(r"# taco-launch nightly ([A-Za-z0-9][A-Za-z0-9._-]*) (begin|end)\n?")
+_ENTRY = re.compile(r"(\d+) (\d+) \* \* ([\d,*-]+) : night \S+; (.*)")
+_MAIL = re.compile(r"MAILTO=(.*)")
+_EVERY = "*"
+
+
+def command(night: Night) -> str:
+    """Give what cron's shell is to read, before cron's own rule for `%`.
+
+    Raises:
+        TacoLaunchError: a word of it cannot stand in a crontab.
+    """
+    for word in night.words:
+        if "\\" in word or any(ord(letter) < ord(" ") or ord(letter) == 0x7F for letter in word):
+            raise TacoLaunchError(
+                f"{word!r} cannot stand in a crontab: cron has rules of its own for backslashes and line ends",
+                hint="call the file otherwise, or install it --with systemd",
+            )
+    # cron makes the whole line the subject of its mail: the night's name is what a person wants to see of it
+    return f": night {night.name}; {' '.join(map(shlex.quote, night.words))}"
+
+
+def block(night: Night, owner: str) -> str:
+    """Give the lines of a night, the marks with them; `owner` is whose crontab it is, and gets cron's mail otherwise.
+
+    Raises:
+        TacoLaunchError: it cannot stand in a crontab, or is longer than cron takes.
+    """
+    line = command(night).replace("%", r"\%")
+    if len(line.encode("utf-8", "surrogateescape")) > _LONGEST:
+        raise TacoLaunchError(
+            f"the entry would be {len(line)} characters long, and cron takes {_LONGEST}",
+            hint="install it --with systemd, or with a shorter PATH: PATH=/usr/local/bin:/usr/bin:/bin taco-launch ...",
+        )
+    at = night.schedule
+    every = len(at.days) == len(Schedule(0, 0).days)
+    # cron counts from Sunday, which is 0
+    days = _EVERY if every else ",".join(str((day + 1) % 7) for day in at.days)
+    lines = [f"{at.minute} {at.hour} * * {days} {line}"]
+    if night.mail is not None:
+        lines = [f"MAILTO={night.mail}", *lines, f"MAILTO={owner}"]
+    return "".join(f"{each}\n" for each in (_mark(night.name, "begin"), *lines, _mark(night.name, "end")))
+
+
+def blocks(crontab: str) -> tuple[tuple[str, str], ...]:
+    """Give name and text of every night in a crontab.
+
+    Raises:
+        TacoLaunchError: the marks do not pair, or two nights have the same name.
+    """
+    found: dict[str, str] = {}
+    name, lines = "", ""
+    for line in _LINE.findall(crontab):
+        mark = _MARK.fullmatch(line)
+        if mark and (mark[1] in found or name != ("" if mark[2] == "begin" else mark[1])):
+            raise _broken(mark[1])
+        lines = lines + line if name or mark else ""
+        if mark and mark[2] == "begin":
+            name = mark[1]
+        elif mark:
+            found[name], name, lines = lines, "", ""
+    if name:
+        raise _broken(name)
+    return tuple(found.items())
+
+
+def with_block(crontab: str, name: str, text: str) -> str:
+    """Give a crontab with the night `name` as `text`: in its old place where it has one, else above everything.
+
+    Raises:
+        TacoLaunchError: as `blocks`.
+    """
+    old = dict(blocks(crontab)).get(name)
+    return text + crontab if old is None else crontab.replace(old, text, 1)
+
+
+def without(crontab: str, name: str) -> str:
+    """Give a crontab without a night, and everything else as it was.
+
+    Raises:
+        TacoLaunchError: as `blocks`.
+    """
+    return crontab.replace(dict(blocks(crontab)).get(name, ""), "", 1)
+
+
+def read(name: str, text: str) -> Night | None:
+    """Give the night of a block; None where it was changed by hand into what is not ours."""
+    _begin, *lines, _end = (line.rstrip("\n") for line in _LINE.findall(text))
+    mail = next((found[1] for line in lines if (found := _MAIL.fullmatch(line))), None)
+    entry = next((found for line in lines if (found := _ENTRY.fullmatch(line))), None)
+    if entry is None:
+        return None
+    try:
+        days = (
+            tuple(range(7)) if entry[3] == _EVERY else tuple(sorted((int(day) - 1) % 7 for day in entry[3].split(",")))
+        )
+        words = shlex.split(entry[4].replace(r"\%", "%"))
+    except ValueError:
+        return None
+    return night_of(name, Schedule(int(entry[2]), int(entry[1]), days), words, mail)
+
+
+def _mark(name: str, which: str) -> str:
+    return f"# taco-launch nightly {name} {which}"
+
+
+def _broken(name: str) -> TacoLaunchError:
+    return TacoLaunchError(
+        f"the crontab has only a part of the night {name}: its begin and end marks do not pair",
+        hint=f"crontab -e, and take out what is left between: {_mark(name, 'begin')} ... end",
+    )

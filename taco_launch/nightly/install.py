@@ -1,0 +1,216 @@
+"""nightly install, uninstall: who keeps a night, what its entry is, and the proof that it can begin without a person."""
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone, tzinfo
+from pathlib import Path
+
+from taco_launch.command import Command
+from taco_launch.errors import HOST_FAILED, TacoLaunchError, UsageError
+from taco_launch.frozen import dataclass
+from taco_launch.nightly import crontab_entry, schedule
+from taco_launch.nightly.crontab import NOT_RUNNING, Cron
+from taco_launch.nightly.install_plan import Keeper, Kept, Machine
+from taco_launch.nightly.installed import Night
+from taco_launch.nightly.schedule import Schedule
+from taco_launch.nightly.systemd_timer import Systemd
+from taco_launch.remote.transport import Transport
+
+# What the caller has besides a bare environment and a night needs too; no agent, no terminal, no secret.
+CARRIED = (
+    *("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "DOCKER_HOST"),
+    *("XDG_CONFIG_HOME", "XDG_STATE_HOME", "TACO_LAUNCH_STATE", "TACO_LAUNCH_LEASES"),
+)
+_PATHS = frozenset(("PATH", "LD_LIBRARY_PATH", "PYTHONPATH"))
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+# What cronie takes in MAILTO, and Debian's cron as well.
+_MAIL = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9@!:%.,_+-]{0,199}")
+_PROVE_SECONDS = 300.0
+_INSTALL_CRON = "install cron: sudo apt-get install cron (Debian, Ubuntu), sudo dnf install cronie (Fedora, RHEL)"
+_ZONE = Path("/etc/localtime")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A night as its user asks for it; `matrix` is an absolute path or the name of one that is shipped, `options` go on."""
+
+    name: str
+    matrix: str
+    schedule: Schedule
+    mail: str | None = None
+    options: tuple[str, ...] = ()
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot be a night's name.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"--name {name!r}: a night's name has letters, digits and . _ -, at most 63, and begins with a letter or digit"
+        )
+
+
+def check_mail(address: str) -> None:
+    """Refuse what cron would take for no address.
+
+    Raises:
+        UsageError: it would.
+    """
+    if not _MAIL.fullmatch(address):
+        raise UsageError(f"--mail {address!r}: cron takes letters, digits and @ ! : % . , _ + - in an address")
+
+
+def keepers(remote: Transport, machine: Machine) -> tuple[Keeper, ...]:
+    """Give what can keep nights on this machine, the better first."""
+    found: list[Keeper] = [] if machine.no_systemd else [Systemd(remote, machine)]
+    return (*found, Cron(remote, machine)) if machine.crontab else tuple(found)
+
+
+def choose(
+    there: Sequence[Keeper], machine: Machine, word: str | None, mail: str | None, kept: Sequence[Kept]
+) -> Keeper:
+    """Give who is to keep a night: whom the user names, else whoever has it already, else the first that can.
+
+    `kept` are the nights of this name.
+
+    Raises:
+        UsageError: there is none, it cannot, or another has a night of this name.
+    """
+    if mail is not None and word == "systemd":
+        raise UsageError(
+            "--mail: systemd mails nothing: what a night prints is in the journal (journalctl), and its summary in a file",
+            hint="--with cron mails it",
+        )
+    wanted = word or ("cron" if mail is not None else kept[0].keeper if kept else None)
+    found = next((keeper for keeper in there if wanted in (None, keeper.word)), None)
+    if found is None:
+        reasons = {"systemd": machine.no_systemd, "cron": "there is no crontab here"}
+        told = "; ".join(reasons[each] for each in ([wanted] if wanted else reasons))
+        otherwise = "--with cron would do" if wanted == "systemd" and machine.crontab else _INSTALL_CRON
+        raise UsageError(f"nobody can start it every night: {told}", hint=otherwise)
+    if other := next((night for night in kept if night.keeper != found.word), None):
+        raise UsageError(
+            f"the night {other.name} is kept by {other.keeper}, and would run twice",
+            hint=f"taco-launch nightly uninstall {other.name}",
+        )
+    return found
+
+
+def carried(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Give what a night needs of the caller's environment, its folders absolute."""
+    pairs = ((name, environ[name]) for name in CARRIED if environ.get(name))
+    return tuple((name, _absolute(value) if name in _PATHS else value) for name, value in pairs)
+
+
+def program(called: str) -> tuple[str, ...]:
+    """Give the absolute argv of taco-launch, as which it was `called` (sys.argv[0]).
+
+    Raises:
+        UsageError: that is no file, or none that env(1) starts.
+    """
+    path = Path(called).absolute()
+    found = (sys.executable, "-m", "taco_launch") if path.name == "__main__.py" else (str(path),)
+    if not Path(found[0]).is_file() or "=" in found[0]:
+        raise UsageError(
+            f"{found[0]}: a night is started by the path of taco-launch, which has to be a file, without = (env would take "
+            "it for a variable)"
+        )
+    return found
+
+
+def night(asked: Asked, argv: Sequence[str], inventory: str | None, environ: Mapping[str, str], folder: Path) -> Night:
+    """Compose what is to be started: `argv` is taco-launch's own, `inventory` a path or `lab:NAME`, `folder` where."""
+    line = _line(asked, argv, inventory, "run")
+    return Night(asked.name, asked.schedule, str(folder), line, carried(environ), asked.mail)
+
+
+def prove(remote: Transport, machine: Machine, keeper: str, entry: Night, argv: Sequence[str]) -> str:
+    """Start `argv`, the check of a night, as its keeper would start the night, and give what it says.
+
+    Nobody is there: no agent of SSH, no terminal, nothing on stdin, and of the environment only what the entry has.
+
+    Raises:
+        TacoLaunchError: it fails; says what it said.
+    """
+    checked = replace(entry, argv=tuple(argv))
+    started = ("/bin/sh", "-c", crontab_entry.command(checked)) if keeper == "cron" else checked.words
+    script = 'home=$1 user=$2; shift 2; cd -- "$home" && exec env -i "HOME=$home" "LOGNAME=$user" '
+    script += 'SHELL=/bin/sh PATH=/usr/bin:/bin LANG=C "$@" </dev/null'
+    result = remote.run(
+        Command(("/bin/sh", "-c", script, "bare", machine.home, machine.user, *started), timeout=_PROVE_SECONDS)
+    )
+    said = result.stderr.decode("utf-8", "replace").strip()
+    if result.exit_code == 0:
+        return result.stdout.decode("utf-8", "replace").strip()
+    words, _, hint = said.partition("hint: ")
+    told = "\n".join(f"  {line}" for line in words.removeprefix("error: ").splitlines() if line.strip())
+    error = TacoLaunchError(
+        f"started as {keeper} would start it, the night does not begin (exit code {result.exit_code}):\n{told}",
+        hint=hint.strip() or None,
+    )
+    error.exit_code = HOST_FAILED if result.exit_code == HOST_FAILED else error.exit_code
+    raise error
+
+
+def check_argv(asked: Asked, argv: Sequence[str], inventory: str | None) -> tuple[str, ...]:
+    """Give the argv of the check of a night: see `night`."""
+    return _line(asked, argv, inventory, "check")
+
+
+def remarks(keeper: Keeper, machine: Machine, entry: Night, now: datetime, zone: str) -> tuple[str, ...]:
+    """Say what a user should know of a night that is to be installed."""
+    coming = schedule.following(entry.schedule, now, skipping=keeper.skips)
+    found = [
+        f"{keeper.word} starts it at {entry.schedule}, by this machine's clock ({zone}): next {coming:%a %Y-%m-%d %H:%M}"
+    ]
+    changes = schedule.change(entry.schedule, now)
+    if changes.skipped is not None:
+        does = "skips that night" if keeper.skips else "starts it as soon as the clock was put forward"
+        found.append(f"on {changes.skipped} there is no {_at(entry)}: {keeper.word} {does}")
+    if changes.twice is not None:
+        found.append(f"on {changes.twice} there are two {_at(entry)}: {keeper.word} starts it once")
+    if keeper.word == "systemd":
+        found.append(
+            "systemd mails nothing: what the night prints is in the journal "
+            f"(journalctl {'' if machine.uid == 0 else '--user '}-u taco-launch-nightly-{entry.name})"
+        )
+        if machine.uid and not machine.lingers:
+            found.append(f"so that systemd works for {machine.user} after the logout too, lingering is switched on")
+    elif not machine.cron_runs:
+        found.append(NOT_RUNNING)
+    if keeper.word == "cron" and not machine.mails:
+        found.append(
+            "cron mails by sendmail, and there is none here: what the night prints is lost, its summary is not"
+        )
+    return tuple(found)
+
+
+def local_zone() -> tuple[tzinfo, str]:
+    """Give the time zone that cron and systemd go by, and its name: this machine's, whatever the caller's TZ says."""
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - only here
+
+    try:
+        with _ZONE.open("rb") as file:
+            name = str(_ZONE.resolve()).partition("/zoneinfo/")[2] or "local time"
+            return ZoneInfo.from_file(file, name), name
+    except (OSError, ValueError):  # a machine without it keeps UTC (tzset(3))
+        return timezone.utc, "UTC"
+
+
+def _line(asked: Asked, argv: Sequence[str], inventory: str | None, verb: str) -> tuple[str, ...]:
+    # -q: cron mails all that is printed, and that is to be the one line on how the night went, and errors
+    named = () if inventory is None else ("-i", inventory)
+    return (*argv, *named, "nightly", verb, "-q", asked.matrix, "--name", asked.name, *asked.options)
+
+
+def _at(entry: Night) -> str:
+    return f"{entry.schedule.hour:02}:{entry.schedule.minute:02}"
+
+
+def _absolute(folders: str) -> str:
+    return ":".join(dict.fromkeys(str(Path(folder).absolute()) for folder in folders.split(":") if folder))

@@ -1,0 +1,47 @@
+"""A night as JUnit XML, which CI systems show: a test case for each cell and what was measured of it; pure."""
+
+from xml.etree import ElementTree as ET
+
+from taco_launch.bench.stats.judge import VerdictKind
+from taco_launch.nightly.summary import Summary, cell_name
+
+# What XML 1.0 cannot hold (its production 2, Char).
+_FORBIDDEN = dict.fromkeys((*range(0x09), 0x0B, 0x0C, *range(0x0E, 0x20), 0xFFFE, 0xFFFF), "�")
+_CHILDREN = {
+    VerdictKind.REGRESSION: "failure",
+    VerdictKind.NO_SAMPLE: "error",
+    VerdictKind.NO_VERDICT_YET: "skipped",
+    VerdictKind.UNSURE: "skipped",
+}
+
+
+def junit(summary: Summary) -> str:
+    """Give the document.
+
+    What got slower is a failure, what gave no sample an error, what has no verdict yet is skipped. A night that could not
+    measure at all is one case with an error.
+    """
+    suite = ET.Element("testsuite", name=_text(f"taco-launch nightly {summary.name}"))
+    suite.set("time", f"{summary.ended - summary.started:.3f}")
+    for one in summary.judged:
+        kind, why = one.verdict.kind, one.verdict.why
+        _case(suite, summary, one.name, _CHILDREN.get(kind), why)
+    for cell, why in summary.failed:
+        _case(suite, summary, cell_name(cell), "error", why)
+    if summary.unfit or summary.broken:
+        _case(suite, summary, "the night", "error", summary.unfit or summary.broken)
+    for child, counted in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        suite.set(counted, str(len(suite.findall(f"testcase/{child}"))))
+    suite.set("tests", str(len(suite)))
+    ET.indent(suite)
+    return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _case(suite: ET.Element, summary: Summary, name: str, child: str | None, why: str) -> None:
+    case = ET.SubElement(suite, "testcase", name=_text(name), classname=_text(f"{summary.name}.{summary.matrix}"))
+    if child is not None:
+        ET.SubElement(case, child, message=_text(why))
+
+
+def _text(text: str) -> str:
+    return text.translate(_FORBIDDEN).encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,106 @@
+"""What the controller keeps of a night by its name: how it last went, when it was installed, and whether it runs now."""
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from taco_launch.agent.host import file_locks
+from taco_launch.agent.store.folders import make_private, state_folder, write_private
+from taco_launch.errors import TacoLaunchError
+from taco_launch.frozen import dataclass
+
+# `nightly run` holds a flock on it for as long as it runs.
+LOCK = "lock"
+_LAST, _INSTALLED = "last.json", "installed"
+
+
+@dataclass(frozen=True)
+class Last:
+    """How a night went; times are in seconds since 1970, `ended` and `exit_code` None as long as it runs.
+
+    `pid` is the process that runs it; `outcome` is a word, `line` what cron mails of it, `summary` the path of the summary,
+    empty where there is none.
+    """
+
+    started: float
+    pid: int
+    ended: float | None = None
+    exit_code: int | None = None
+    outcome: str = ""
+    line: str = ""
+    summary: str = ""
+
+
+def folder(environ: Mapping[str, str], uid: int, name: str) -> Path:
+    """Give the folder of the night `name` in the controller's state folder."""
+    return state_folder(environ, uid) / "nights" / name
+
+
+def write(night: Path, last: Last) -> None:
+    """Keep how a night goes, whole or not at all.
+
+    Raises:
+        TacoLaunchError: it cannot be written.
+    """
+    try:
+        make_private(night)
+        part = night / f".{_LAST}.{os.getpid()}"
+        write_private(part, json.dumps(asdict(last), indent=2) + "\n")
+        part.replace(night / _LAST)
+    except OSError as error:
+        raise TacoLaunchError(f"{night / _LAST}: cannot be written: {error.strerror}", hint=f"df {night}") from None
+
+
+def read(night: Path) -> Last | None:
+    """Give how a night last went, None where it never ran.
+
+    Raises:
+        TacoLaunchError: it cannot be read.
+    """
+    path = night / _LAST
+    try:
+        return Last(**json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise TacoLaunchError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError):
+        raise TacoLaunchError(f"{path}: is not what this version keeps", hint=f"rm {path}") from None
+
+
+def mark_installed(night: Path) -> None:
+    """Keep that a night was installed just now.
+
+    Raises:
+        TacoLaunchError: it cannot be written.
+    """
+    try:
+        make_private(night)
+        write_private(night / _INSTALLED, "")
+    except OSError as error:
+        raise TacoLaunchError(f"{night}: cannot be written: {error.strerror}") from None
+
+
+def forget_installed(night: Path) -> None:
+    """Keep no longer that it is installed; what it has measured stays."""
+    with contextlib.suppress(OSError):
+        (night / _INSTALLED).unlink()
+
+
+def installed(night: Path) -> float | None:
+    """Say when it was installed, None where that is not known."""
+    try:
+        return (night / _INSTALLED).stat().st_mtime
+    except OSError:
+        return None
+
+
+def runs(night: Path, last: Last) -> bool:
+    """Say whether the night that began last runs still."""
+    try:
+        return bool(file_locks.read().takers((night / LOCK).stat(), (last.pid,)))
+    except OSError:
+        return False

@@ -1,0 +1,283 @@
+"""nightly run: one night: is the cluster fit and free, measure, look again at what seems slower, judge, keep, clear away."""
+
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+
+from taco_launch.backend import Backend, Node
+from taco_launch.bench.differences import Difference, differences, merged
+from taco_launch.bench.history.history import History, Ladder, LadderKind
+from taco_launch.bench.ladder import again
+from taco_launch.bench.matrix import Matrix
+from taco_launch.bench.runs import Cell, Circumstances, Key, Metric, Run
+from taco_launch.bench.stats.judge import Rules, Series, VerdictKind, suspects, verdicts
+from taco_launch.errors import HostError
+from taco_launch.facts.reports import health
+from taco_launch.flows import ladder as ladders
+from taco_launch.flows.run_environment import Surroundings
+from taco_launch.frozen import dataclass
+from taco_launch.inventory.ranges import fold
+from taco_launch.model.host.hosts import Inventory
+from taco_launch.model.slots import describe_holders
+from taco_launch.nightly.summary import Judged, Outcome, Summary, cell_name
+
+# How often a busy cluster is looked at again.
+_LOOK_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A night as it is asked for.
+
+    `remark` is what is to be told of it whatever comes ("" for nothing), `deadline` how many seconds a cluster that is busy, or a host that does not answer, is waited for; `rules` are the
+    judge's.
+    """
+
+    name: str
+    matrix: Matrix
+    deadline: float
+    rules: Rules
+    remark: str = ""
+
+
+def run(
+    backend: Backend,
+    inventory: Inventory,
+    plan: ladders.Plan,
+    asked: Asked,
+    history: History,
+    around: Surroundings,
+    environ: Mapping[str, str],
+    tell: ladders.Teller,
+) -> Summary:
+    """Make a night of the ladder of `plan`, which the history does not know yet, and judge it.
+
+    What it measured counts in the baseline of later nights where nothing got slower, or may have, and each cell has a
+    sample.
+
+    Raises:
+        HostError: the head cannot be reached, or was lost before anything was measured.
+        KeyboardInterrupt: somebody ended it; the job that ran is ended, too.
+        TacoLaunchError: the history cannot be read or written.
+    """
+    notes = [asked.remark] if asked.remark else []
+
+    def note(text: str) -> None:
+        notes.append(text)
+        tell.say(text)
+
+    one = plan.ladder
+    summary = _begun(plan, asked)
+    _end_broken(backend, history, one, note)
+    why = _faults(inventory, around) or _wait_for_room(backend, inventory, plan, asked.deadline, note)
+    if why:
+        return replace(summary, ended=time.time(), unfit=why, notes=tuple(notes))
+    history.begin(one)
+    night = _Night(backend, plan, asked, history, around, environ, replace(tell, say=note))
+    try:
+        judged, measured = night.measure()
+    except HostError:
+        history.end(one.id, Outcome.NOT_FIT.value)
+        raise
+    green = history.last_green(one.matrix, one.cluster)
+    summary = replace(
+        summary,
+        ended=time.time(),
+        judged=judged,
+        failed=_failed(measured.runs),
+        broken=_broken(measured),
+        green="" if green is None else green.id,
+        differences=() if green is None else _differences(history, green, measured.runs),
+        notes=tuple(notes),
+    )
+    if summary.outcome is Outcome.OK and not summary.of(VerdictKind.UNSURE):
+        history.accept(one.id)
+    history.end(one.id, summary.outcome.value)
+    if measured.outcome == ladders.INTERRUPTED:
+        raise KeyboardInterrupt
+    return summary
+
+
+def unfit(plan: ladders.Plan, asked: Asked, why: str) -> Summary:
+    """Give the summary of a night that could not measure anything, and why."""
+    return replace(_begun(plan, asked), ended=time.time(), unfit=why, notes=(asked.remark,) if asked.remark else ())
+
+
+def _begun(plan: ladders.Plan, asked: Asked) -> Summary:
+    one = plan.ladder
+    return Summary(asked.name, one.matrix, one.cluster, one.id, one.started, one.started, logs=str(plan.logs))
+
+
+def clear_logs(history: History, matrix: str, cluster: str, folder: Path, before: float) -> int:
+    """Remove the logs of the nights of a matrix that started before a time; give how many nights' there were."""
+    old = [one for one in _nights(history, matrix, cluster) if one.started < before and (folder / one.id).is_dir()]
+    for one in old:
+        shutil.rmtree(folder / one.id, ignore_errors=True)
+    return len(old)
+
+
+@dataclass(frozen=True)
+class _Night:
+    """What measuring takes, and the two stages of it."""
+
+    backend: Backend
+    plan: ladders.Plan
+    asked: Asked
+    history: History
+    around: Surroundings
+    environ: Mapping[str, str]
+    tell: ladders.Teller
+
+    def measure(self) -> tuple[tuple[Judged, ...], ladders.Measured]:
+        """Measure each cell, then those again that seem to have changed; judge, unless somebody ended it."""
+        plan, rules = self.plan, self.asked.rules
+        measured = self._run(plan)
+        first, fresh = _values(measured.runs), _Values()
+        if measured.error is None and measured.outcome != ladders.INTERRUPTED:
+            cells = _cells(suspects(self._series(first, fresh), rules))
+            if cells:
+                self.tell.say(f"measured again: {', '.join(map(cell_name, cells))}")
+                more = again(plan.steps, cells, rules.fresh, plan.ladder.seed)
+                # The time budget is that of the matrix: a suspicion is worth its own.
+                measured = self._run(replace(plan, steps=(*plan.steps, *more), budget=None))
+                positions = {step.position for step in more}
+                fresh = _values(run for at, run in self.history.runs(plan.ladder.id) if at in positions)
+        if measured.outcome == ladders.INTERRUPTED:
+            return (), measured
+        series = self._series(first, fresh)
+        found = verdicts(series, rules)
+        self.history.keep_verdicts(plan.ladder.id, found)
+        units = {reading.metric.name: reading.metric.unit for run in measured.runs for reading in run.readings}
+        return tuple(
+            Judged(verdict, fmean((*one.tonight, *one.fresh)), _mean(one.baseline), units[one.key.metric])
+            for verdict, one in zip(found, series, strict=True)
+        ), measured
+
+    def _run(self, plan: ladders.Plan) -> ladders.Measured:
+        return ladders.run(self.backend, plan, self.history, self.around, self.environ, self.tell)
+
+    def _series(self, first: "_Values", fresh: "_Values") -> tuple[Series, ...]:
+        one, nights = self.plan.ladder, self.asked.rules.nights
+        return tuple(
+            Series(
+                key,
+                metric.higher_is_better,
+                self.history.nights(key, nights, one.started, one.matrix, one.cluster),
+                values,
+                fresh.get((key, metric), ()),
+            )
+            for (key, metric), values in first.items()
+        )
+
+
+_Values = dict[tuple[Key, Metric], tuple[float, ...]]
+
+
+def _values(runs: Iterable[Run]) -> _Values:
+    """Give what runs that count measured, by what makes numbers comparable."""
+    found: dict[tuple[Key, Metric], list[float]] = {}
+    for run in runs:
+        cell = run.cell
+        for reading in () if run.warm_up else run.readings:
+            key = Key(run.hosts, run.gpu, cell.workload, cell.variant, cell.ranks, reading.metric.name)
+            found.setdefault((key, reading.metric), []).append(reading.value)
+    return {key: tuple(values) for key, values in found.items()}
+
+
+def _cells(keys: Iterable[Key]) -> tuple[Cell, ...]:
+    return tuple(sorted({Cell(key.workload, key.variant, key.ranks) for key in keys}))
+
+
+def _mean(nights: Sequence[Sequence[float]]) -> float | None:
+    return fmean(fmean(night) for night in nights) if nights else None
+
+
+def _failed(runs: Iterable[Run]) -> tuple[tuple[Cell, str], ...]:
+    """Give the cells of which no run that counts gave a sample, with what the last one said."""
+    why: dict[Cell, str] = {}
+    measured = set()
+    for run in runs:
+        if run.readings and not run.warm_up:
+            measured.add(run.cell)
+        else:
+            why[run.cell] = run.why
+    return tuple((cell, text) for cell, text in why.items() if cell not in measured)
+
+
+def _broken(measured: ladders.Measured) -> str:
+    return "" if measured.error is None else f"the head was lost: {measured.error.message}"
+
+
+def _differences(history: History, green: Ladder, runs: Sequence[Run]) -> tuple[Difference, ...]:
+    """Say what has changed since a night, over the cells that both measured."""
+    cells = {run.cell for run in runs}
+    before = [run for _at, run in history.runs(green.id) if run.cell in cells]
+    return differences(_merged(before), _merged(runs))
+
+
+def _merged(runs: Iterable[Run]) -> Circumstances:
+    return merged(run.circumstances for run in runs if run.readings)
+
+
+def _end_broken(backend: Backend, history: History, one: Ladder, note: Callable[[str], None]) -> None:
+    """End what nights before left when they broke off: the job that ran goes on without anybody who measures."""
+    for earlier in _nights(history, one.matrix, one.cluster):
+        if earlier.ended is None:
+            note(f"ladder {earlier.id} of {time.strftime('%Y-%m-%d %H:%M', time.localtime(earlier.started))} broke off")
+            ladders.end_leftovers(backend, earlier, {at for at, _run in history.runs(earlier.id)}, note)
+            history.end(earlier.id, ladders.GIVEN_UP)
+
+
+def _nights(history: History, matrix: str, cluster: str) -> list[Ladder]:
+    return [one for one in history.ladders(LadderKind.NIGHT, matrix) if one.cluster == cluster]
+
+
+def _faults(inventory: Inventory, around: Surroundings) -> str:
+    """Say what of the hardware is broken, in one line; nothing where it is fit."""
+    network = inventory.network
+    faults = (
+        f"{fold(hosts)}: {verdict.text}"
+        for verdict, hosts in health.judged(around.facts, network.rdma, network.gdr)
+        if verdict.level == health.FAULT
+    )
+    return "; ".join(faults)
+
+
+def _wait_for_room(
+    backend: Backend, inventory: Inventory, plan: ladders.Plan, seconds: float, note: Callable[[str], None]
+) -> str:
+    """Wait until each host of the night answers and nobody has a slot there; say why not, when the time is over."""
+    wanted = {host.name for spec in plan.specs.values() for host in spec.hosts}
+    began = time.monotonic()
+    told = ""
+    while True:
+        busy = _busy(backend.nodes(inventory), wanted)
+        waited = time.monotonic() - began
+        if not busy:
+            if told:
+                note(f"the cluster is free after {_span(waited)}")
+            return ""
+        if waited >= seconds:
+            return f"{busy}; waited {_span(waited)}" if told else busy
+        if busy != told:
+            note(f"waiting: {busy}")
+            told = busy
+        time.sleep(min(_LOOK_SECONDS, max(seconds - waited, 0.0)))
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def _busy(nodes: Iterable[Node], wanted: Collection[str]) -> str:
+    found = [
+        f"{node.host.name}: {node.problem or f'its slots are taken: {held}'}"
+        for node in nodes
+        if node.host.name in wanted
+        for held in ["" if node.occupancy is None else describe_holders(node.occupancy)]
+        if node.problem or held
+    ]
+    return "; ".join(found)

@@ -1,0 +1,268 @@
+"""What a night came to, for the person who opens the mail in the morning: one line, Markdown, JSON; pure."""
+
+import enum
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from taco_launch.bench.differences import Difference
+from taco_launch.bench.runs import Cell
+from taco_launch.bench.stats.estimates import percent
+from taco_launch.bench.stats.judge import Verdict, VerdictKind
+from taco_launch.bench.tables import number
+from taco_launch.errors import FAILED, HOST_FAILED, REGRESSED
+from taco_launch.frozen import dataclass
+
+# So many causes stand in the one line; the summary has all.
+_TOLD = 2
+# What a name or a reason must not mean in Markdown; the rest is left as it is, since summaries are read as text, too.
+_MARKS = re.compile(r"([\\`*<>|]|(?<=\])\()")
+# What a person wants to see first.
+_ORDER = (
+    VerdictKind.REGRESSION,
+    VerdictKind.UNSURE,
+    VerdictKind.DRIFT,
+    VerdictKind.NO_SAMPLE,
+    VerdictKind.IMPROVEMENT,
+    VerdictKind.OK,
+    VerdictKind.NO_VERDICT_YET,
+)
+_WORDS = {
+    VerdictKind.REGRESSION: "slower",
+    VerdictKind.UNSURE: "that may have changed",
+    VerdictKind.DRIFT: "drifting",
+    VerdictKind.NO_SAMPLE: "without a sample",
+    VerdictKind.IMPROVEMENT: "faster",
+    VerdictKind.OK: "as before",
+    VerdictKind.NO_VERDICT_YET: "without a verdict yet",
+}
+
+
+class Outcome(enum.Enum):
+    """How a night ended."""
+
+    OK = "ok"
+    REGRESSION = "regression"
+    NOT_FIT = "cluster not fit"
+    FAILED = "failed"
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of `nightly run`."""
+        codes = {Outcome.REGRESSION: REGRESSED, Outcome.NOT_FIT: HOST_FAILED, Outcome.FAILED: FAILED}
+        return codes.get(self, 0)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A verdict with what it is about, in `unit`: the means of tonight and of the baseline, None where there is none."""
+
+    verdict: Verdict
+    tonight: float | None
+    baseline: float | None
+    unit: str
+
+    @property
+    def name(self) -> str:
+        """The cell and what was measured of it."""
+        key = self.verdict.key
+        metric = "" if key.metric == self.unit else f", {key.metric}"
+        return f"{cell_name(Cell(key.workload, key.variant, key.ranks))}{metric}"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A night; times are seconds since the epoch.
+
+    `failed` are the cells that gave no sample at all, each with a reason. `unfit` says why the cluster could not be
+    measured, `broken` why the night did not come to its end. `green` is the last night before that counts in the baseline,
+    from which the `differences` are. `notes` are sentences about what happened besides, `logs` is the folder of its logs.
+    """
+
+    name: str
+    matrix: str
+    cluster: str
+    ladder: str
+    started: float
+    ended: float
+    judged: tuple[Judged, ...] = ()
+    failed: tuple[tuple[Cell, str], ...] = ()
+    unfit: str = ""
+    broken: str = ""
+    green: str = ""
+    differences: tuple[Difference, ...] = ()
+    notes: tuple[str, ...] = ()
+    logs: str = ""
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the night ended; a regression outweighs cells that failed."""
+        if self.unfit:
+            return Outcome.NOT_FIT
+        if self.of(VerdictKind.REGRESSION):
+            return Outcome.REGRESSION
+        lost = self.broken or self.failed or self.of(VerdictKind.NO_SAMPLE)
+        return Outcome.FAILED if lost else Outcome.OK
+
+    def of(self, *kinds: VerdictKind) -> tuple[Judged, ...]:
+        """Give what was judged so."""
+        return tuple(one for one in self.judged if one.verdict.kind in kinds)
+
+
+def cell_name(cell: Cell) -> str:
+    """Give a cell in words."""
+    return f"{cell.workload} {cell.variant} at {cell.ranks} rank{'' if cell.ranks == 1 else 's'}"
+
+
+def line(summary: Summary, path: str) -> str:
+    """Give what cron mails: how the night ended, the worst of it, what has changed, and where the summary is."""
+    told = [_headline(summary)]
+    if summary.outcome is Outcome.REGRESSION and summary.differences:
+        causes = [_cause(one) for one in summary.differences[:_TOLD]]
+        more = len(summary.differences) - len(causes)
+        told.append("changed since the last green night: " + "; ".join(causes) + (f"; and {more} more" if more else ""))
+    told.append(f"summary: {path}")
+    words = "; ".join(" ".join(part.split()) for part in told)
+    return f"nightly {summary.name}: {summary.outcome.value.upper()}: {words}"
+
+
+def _headline(summary: Summary) -> str:
+    if summary.unfit:
+        return summary.unfit
+    bad = summary.of(VerdictKind.REGRESSION)
+    if bad:
+        worst = max(bad, key=lambda one: abs(one.verdict.change.value) if one.verdict.change else 0.0)
+        more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
+        return f"{worst.name} {_change(worst)}{more}"
+    if summary.broken:
+        return summary.broken
+    if summary.failed:
+        cell, why = summary.failed[0]
+        others = len(summary.failed) - 1
+        more = f" (and {others} more cell{'s' if others > 1 else ''})" if others else ""
+        return f"no sample of {cell_name(cell)}: {why}{more}"
+    return _counts(summary)
+
+
+def _counts(summary: Summary) -> str:
+    counts = Counter(one.verdict.kind for one in summary.judged)
+    return ", ".join(f"{counts[kind]} {_WORDS[kind]}" for kind in _ORDER if counts[kind]) or "nothing was measured"
+
+
+def markdown(summary: Summary) -> str:
+    """Give the whole summary."""
+    return "\n\n".join(_blocks(summary)) + "\n"
+
+
+def _blocks(summary: Summary) -> Iterator[str]:
+    yield f"# Night {_plain(summary.name)}: {summary.outcome.value}"
+    span = f"{_at(summary.started)} to {_at(summary.ended)}"
+    yield _plain(f"{_headline(summary)}.")
+    yield _plain(f"Matrix {summary.matrix} on cluster {summary.cluster}, {span}, ladder {summary.ladder}.")
+    if summary.broken and summary.of(VerdictKind.REGRESSION):
+        yield _plain(f"It did not come to its end: {summary.broken}.")
+    yield from _changed(summary)
+    yield from _verdicts(summary)
+    if summary.failed:
+        lines = (f"- {_plain(cell_name(cell))}: {_plain(why)}" for cell, why in summary.failed)
+        yield "\n".join(("## Cells without a sample", "", *lines))
+    if summary.notes:
+        yield "\n".join(("## What happened besides", "", *(f"- {_plain(note)}" for note in summary.notes)))
+    yield from _next(summary)
+
+
+def _changed(summary: Summary) -> Iterator[str]:
+    if not summary.green:
+        return
+    since = f"since the last green night, {_plain(summary.green)}"
+    if not summary.differences:
+        if summary.outcome is Outcome.REGRESSION:
+            yield f"## What changed {since}\n\nNothing that is looked at: the cause is something else."
+        return
+    rows = ("| what | hosts | was | is |", "|---|---|---|---|")
+    lines = (
+        f"| {_plain(one.what)} | {_plain(', '.join(one.hosts) or 'all')} | {_plain(one.before)} | {_plain(one.after)} |"
+        for one in summary.differences
+    )
+    yield "\n".join((f"## What changed {since}", "", "The likelier cause first.", "", *rows, *lines))
+
+
+def _verdicts(summary: Summary) -> Iterator[str]:
+    if not summary.judged:
+        return
+    rows = ["| cell | verdict | tonight | baseline | why |", "|---|---|---|---|---|"]
+    for one in sorted(summary.judged, key=lambda one: _ORDER.index(one.verdict.kind)):
+        values = (_value(value, one.unit) for value in (one.tonight, one.baseline))
+        cells = (one.name, one.verdict.kind.value, *values, one.verdict.why)
+        rows.append(f"| {' | '.join(_plain(cell) for cell in cells)} |")
+    yield "\n".join(("## Verdicts", "", *rows))
+
+
+def _next(summary: Summary) -> Iterator[str]:
+    steps = []
+    if summary.unfit:
+        steps.append("nothing was judged, and the baseline is as it was: the same can be run again at any time")
+    if summary.green and summary.outcome is Outcome.REGRESSION:
+        steps.append(f"`taco-launch bench diff {summary.green} {summary.ladder}`: everything that differs")
+    if summary.of(VerdictKind.REGRESSION):
+        steps.append(
+            f"`taco-launch nightly baseline accept {summary.ladder}`: it is no regression, and counts from now on"
+        )
+        steps.append(
+            f"`taco-launch nightly baseline reset {summary.ladder}`: it is the new normal: the baseline begins with it"
+        )
+    if summary.judged or summary.failed:
+        steps.append(f"`taco-launch bench show {summary.ladder}`: each run and its log ({_plain(summary.logs)})")
+    if steps:
+        yield "\n".join(("## Next", "", *(f"- {step}" for step in steps)))
+
+
+def to_json(summary: Summary) -> dict[str, Any]:
+    """Give the summary as JSON values, its outcome and exit code among them."""
+    return {
+        **asdict(summary),
+        "outcome": summary.outcome.value,
+        "exit_code": summary.outcome.exit_code,
+        "judged": [_judged_json(one) for one in summary.judged],
+        "failed": [{**asdict(cell), "why": why} for cell, why in summary.failed],
+    }
+
+
+def _judged_json(one: Judged) -> dict[str, Any]:
+    verdict = one.verdict
+    return {
+        **asdict(verdict.key),
+        "verdict": verdict.kind.value,
+        "unit": one.unit,
+        "tonight": one.tonight,
+        "baseline": one.baseline,
+        "change": None if verdict.change is None else asdict(verdict.change),
+        "p": verdict.p,
+        "why": verdict.why,
+    }
+
+
+def _change(one: Judged) -> str:
+    """Give a change in percent with its interval: `-8.1 % [-9.0, -7.2]`."""
+    return "" if one.verdict.change is None else percent(one.verdict.change)
+
+
+def _value(value: float | None, unit: str) -> str:
+    return "" if value is None else f"{number(value)} {unit}"
+
+
+def _cause(one: Difference) -> str:
+    return f"{', '.join(one.hosts)}: {one.told}" if one.hosts else one.told
+
+
+def _plain(text: str) -> str:
+    """Return a text as it stands in Markdown: on one line, without marks and control characters."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
+    return _MARKS.sub(r"\\\1", shown)
+
+
+def _at(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))

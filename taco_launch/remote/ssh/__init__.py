@@ -1,0 +1,1 @@
+"""Hosts over SSH: connections, keys, host keys, configuration. The only room that knows fabric and paramiko."""

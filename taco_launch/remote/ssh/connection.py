@@ -1,0 +1,383 @@
+"""A host over SSH: one connection, kept, with a channel for each command. The only file that imports fabric.
+
+Fabric makes the connection; what decides on it is explicit: what carries it (`wire`), the route (`ssh_config`), the keys
+(`keys`), the host key (`verify`).
+"""
+
+import contextlib
+import functools
+import logging
+import random
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import IO, Any, NoReturn
+
+import fabric
+import paramiko
+
+from taco_launch.command import Command, Result, kill, shell, ssh_line
+from taco_launch.errors import HostError
+from taco_launch.remote import session, transport
+from taco_launch.remote.credentials import Access
+from taco_launch.remote.ssh.channel import ChannelPipe
+from taco_launch.remote.ssh.config import Route
+from taco_launch.remote.ssh.host_key_policy import Verifier
+from taco_launch.remote.ssh.host_keys import Key
+from taco_launch.remote.ssh.keys import Offering, Offers
+from taco_launch.remote.ssh.ssh_socket import Wire
+
+LOGIN_SECONDS = 60.0
+_END_SECONDS = 1.0
+_KEEPALIVE_SECONDS = 15
+_AGAIN_SECONDS = 5.0
+_ATTEMPTS = 7  # the pauses add up to 10 to 30 s: a sshd that is flooded (MaxStartups) has room again by then
+_ROOT = "root"
+
+# It writes tracebacks of what is reported here as an error, to stderr where nobody listens.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+class _AgainError(Exception):
+    """The host's sshd is too busy to talk."""
+
+
+class _SeenError(Exception):
+    """The host showed its key, which was all that was wanted."""
+
+    def __init__(self, key: Key) -> None:
+        super().__init__()
+        self.key = key
+
+
+class Ssh:
+    """A host over SSH. Nothing is opened before the first command."""
+
+    def __init__(
+        self,
+        route: Route,
+        offers: Offers,
+        verifier: Verifier,
+        access: Access,
+        *,
+        gateway: "Ssh | None" = None,
+        is_gateway: bool = False,
+    ) -> None:
+        """Prepare a connection. Fabric's objects are not safe to make in several threads at once.
+
+        `gateway` is the jump host's connection, shared by all hosts behind it.
+        """
+        self.route = route
+        self._keys = Offering(route.user, offers)
+        self._verifier = verifier
+        self._access = access
+        self._gateway = gateway
+        self._is_gateway = is_gateway
+        self._lock = threading.Lock()
+        self._wire: Wire | None = None
+        self._failed: HostError | None = None
+        self._again_at = 0.0
+        self._tty = False
+        self._closed = False
+        self._running: set[tuple[int, bool]] = set()  # process group, and whether it is root's
+        self.connection: Any = fabric.Connection(
+            route.address,
+            user=route.user,
+            port=route.port,
+            config=_config(),
+            connect_timeout=LOGIN_SECONDS,
+        )
+
+    @property
+    def name(self) -> str:
+        """The host's name in the inventory."""
+        return self.route.name
+
+    def run(self, command: Command) -> Result:
+        """Execute a command and wait for its end: see `Transport.run`."""
+        begun = time.monotonic()
+        with self._session(command, whole=True) as (pipe, what, started):
+            return session.finish(pipe, what, started, begun)
+
+    def put(self, data: bytes, path: str, mode: int = 0o600, *, sudo: bool = False) -> None:
+        """Write a file, whole or not at all: see `Transport.put`."""
+        transport.put(self, data, path, mode, sudo=sudo)
+
+    @contextlib.contextmanager
+    def tail(self, command: Command) -> Iterator[IO[bytes]]:
+        """Execute a command and give its stdout while it runs: see `Transport.tail`."""
+        with self._session(command, whole=False) as (pipe, what, started):
+            from taco_launch.remote.terminal import HostErrors  # noqa: PLC0415 - few commands are followed
+
+            yield session.reader(pipe, what, started, HostErrors(sys.stderr.buffer))
+
+    def close(self) -> None:
+        """End what runs, and the connection: see `Transport.close`."""
+        self._closed = True
+        running = tuple(self._running)
+        if running and self.connection.is_connected:
+            # Once begun, it goes on without us: a host that hangs keeps nobody waiting.
+            ending = threading.Thread(target=self._end, args=(running,), daemon=True)
+            ending.start()
+            ending.join(_END_SECONDS)
+        self._hang_up()
+
+    def _end(self, running: tuple[tuple[int, bool], ...]) -> None:
+        for group, sudo in running:
+            with contextlib.suppress(HostError):  # a connection that is lost leaves nothing to be done
+                begun = time.monotonic()
+                channel, pipe, what, started = self._started(kill(group, sudo=sudo), whole=True)
+                with contextlib.closing(channel):
+                    session.finish(pipe, what, started, begun)
+
+    def host_key(self) -> Key:
+        """Give the key that the host shows, without logging in.
+
+        Raises:
+            HostError: it cannot be reached.
+        """
+
+        def seen(key: Key) -> None:
+            raise _SeenError(key)
+
+        try:
+            self._open(seen)
+        except _SeenError as caught:
+            return caught.key
+        finally:
+            self._hang_up()
+        raise AssertionError("a connection without a host key")
+
+    @contextlib.contextmanager
+    def _session(self, command: Command, *, whole: bool) -> Iterator[tuple[ChannelPipe, session.Plan, session.Started]]:
+        """Start a command on a channel of its own; what still runs at the end of the block is ended."""
+        if self._closed:
+            raise self._was_closed()
+        if self.route.user == _ROOT:
+            command = replace(command, sudo=False)
+        try:
+            opened = self._started(command, whole=whole)
+        except session.TtyRequiredError:
+            self._tty = True
+            opened = self._started(command, whole=whole)
+        channel, pipe, what, started = opened
+        ended, group = False, (started.group, command.sudo)
+        self._running.add(group)
+        try:
+            yield pipe, what, started
+            ended = whole
+        finally:
+            gone = channel.exit_status_ready()
+            channel.close()
+            self._running.discard(group)
+            if not ended and not gone and not self._closed:
+                self._end((group,))
+
+    def _started(
+        self, command: Command, *, whole: bool
+    ) -> tuple[paramiko.Channel, ChannelPipe, session.Plan, session.Started]:
+        what = session.plan(self.name, command, tty=self._tty and command.sudo, login=self.route.login)
+        channel = self._channel(command.timeout)
+        try:
+            pipe = ChannelPipe(channel)
+            if what.tty:
+                channel.get_pty()
+            channel.exec_command(what.line)
+            return channel, pipe, what, session.start(pipe, what, self._access, whole=whole)
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            channel.close()
+            raise HostError(
+                f"{self.name}: the connection broke before {command.argv[0]} began: {_said(error)}",
+                hint=f"is the host up? {ssh_line(self.route.login, 'uptime')}",
+            ) from None
+        except BaseException:
+            channel.close()
+            raise
+
+    def _channel(self, timeout: float | None) -> paramiko.Channel:
+        self.open()
+        try:
+            seconds = min(LOGIN_SECONDS, timeout or LOGIN_SECONDS)
+            channel: paramiko.Channel = self.connection.transport.open_session(timeout=seconds)
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            raise HostError(
+                f"{self.name}: the host opens no session: {_said(error)}",
+                hint="see MaxSessions and ForceCommand in its sshd's settings: sudo sshd -T",
+            ) from None
+        return channel
+
+    def open(self) -> None:
+        """Connect, if that was not done or the connection was lost.
+
+        A jump host that could not be reached is not tried again for a while: many hosts wait behind it.
+
+        Raises:
+            HostError: it cannot be reached, or a key is refused: the host's, or ours.
+        """
+        with self._lock:
+            if self._failed is not None and time.monotonic() < self._again_at:
+                raise HostError(self._failed.message, self._failed.hint)
+            if self.connection.is_connected:
+                return
+            if self._closed:
+                raise self._was_closed()
+            try:
+                self._open(lambda key: self._verifier.check(self.route, key))
+            except HostError as error:
+                self._hang_up()
+                self._failed = error if self._is_gateway else None
+                self._again_at = time.monotonic() + _AGAIN_SECONDS
+                raise
+
+    def _open(self, check: Callable[[Key], None]) -> None:
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._connect(check)
+            except _AgainError as error:
+                self._hang_up()
+                reason = str(error)
+            else:
+                return
+            if attempt < _ATTEMPTS - 1 and not self._closed:
+                time.sleep(random.uniform(0.5, 1.5) * 0.25 * 2**attempt)  # noqa: S311 - so that not all come at once
+        raise HostError(
+            f"{self._where()}: it takes connections, but its sshd does not talk ({_ATTEMPTS} tries): {reason}",
+            hint="is sshd overloaded? raise MaxStartups there; is it sshd at all? check the port",
+        )
+
+    def _hang_up(self) -> None:
+        self.connection.client.close()  # Fabric's close passes over a connection that did not log in
+        if self._wire is not None:
+            self._wire.close()
+
+    def _connect(self, check: Callable[[Key], None]) -> None:
+        """Try once to connect, check the host's key and log in."""
+        self._hang_up()  # what is left of a connection that was lost
+        connection = self.connection
+        connection.client = paramiko.SSHClient()
+        connection.client.set_missing_host_key_policy(_Policy(check))
+        connection.connect_kwargs = {
+            "transport_factory": functools.partial(_transport, kinds=self._verifier.kinds(self.route)),
+            "auth_strategy": self._keys,
+            "banner_timeout": self.route.banner_timeout,
+            "auth_timeout": LOGIN_SECONDS,
+            "channel_timeout": LOGIN_SECONDS,
+        }
+        if self._gateway:
+            try:
+                self._gateway.open()
+            except HostError as error:
+                raise HostError(f"{self.name}: by way of the jump host {error.message}", error.hint) from None
+        try:
+            jump = self._gateway
+            self._wire = Wire(self.route, jump.route, jump.connection.transport) if jump else Wire(self.route)
+            connection.connect_kwargs["sock"] = self._wire.socket
+            connection.open()
+        except (HostError, _SeenError, _AgainError):
+            raise
+        except paramiko.AuthenticationException:
+            self._refused()
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            self._broken(error)
+        if not connection.transport.is_authenticated():
+            raise HostError(
+                f"{self._where()}: a key alone does not log in {self.route.user}: the host wants a second step",
+                hint="only logins by key, certificate or agent are supported",
+            )
+        connection.transport.set_keepalive(_KEEPALIVE_SECONDS)
+
+    def _refused(self) -> NoReturn:
+        """Say which keys were offered, and what the host would take."""
+        user, offered, hung_up = self.route.user, self._keys.tried, self._keys.hung_up
+        methods = "" if hung_up else self._methods()
+        lines = [f"{self._where()}: it does not let {user} in with a key"]
+        lines.append(f"  offered: {', '.join(offered)}" if offered else "  there was no key to offer")
+        lines += [f"  not offered: {reason}" for reason in self._keys.offers.left_out]
+        lines += [f"  the host takes: {methods}"] if methods else []
+        lines += ["  then it hung up: too many keys were offered (MaxAuthTries)"] if hung_up else []
+        hint = f"put a public key there: {shell(('ssh-copy-id', *self.route.login))}"
+        if not offered:
+            hint = "make a key (ssh-keygen), load one (ssh-add), or name it: identity_file in the inventory"
+            if self.route.chosen and self.route.identity_files:
+                named = shell(("ls", "-l", *self.route.identity_files))
+                hint = f"look at the key that identity_file in the inventory, or IdentityFile in ~/.ssh/config, names: {named}"
+        elif hung_up:
+            hint = "set IdentitiesOnly in ~/.ssh/config, or identity_file in the inventory"
+        elif methods and "publickey" not in methods:
+            hint = "only logins by key, certificate or agent are supported: allow PubkeyAuthentication in its sshd"
+        raise HostError("\n".join(lines), hint) from None
+
+    def _methods(self) -> str:
+        """Ask the host which ways to log in it offers."""
+        active = self.connection.client.get_transport()
+        try:
+            active.auth_none(self.route.user)
+        except paramiko.BadAuthenticationType as error:
+            return ", ".join(error.allowed_types)
+        except (paramiko.SSHException, EOFError, OSError, AttributeError):
+            pass
+        return ""
+
+    def _broken(self, error: Exception) -> NoReturn:
+        """Tell what can be tried again from what cannot."""
+        said = _said(error)
+        if self._wire and (words := self._wire.said()):
+            raise HostError(
+                f"{self.name}: its ProxyCommand says: {words}", hint=f"try it: {' '.join(self.route.proxy)}"
+            ) from None
+        if "banner" in said and isinstance(error.__context__, TimeoutError):  # paramiko's words for both are the same
+            raise HostError(
+                f"{self._where()}: waited {self.route.banner_timeout:g} s for the first words of its sshd; "
+                "the host takes connections",
+                hint="is the host frozen, or out of memory or processes? look at its console; is it sshd at all? "
+                "check the port",
+            ) from None
+        if isinstance(error, (EOFError, ConnectionError)) or "banner" in said or "Negotiation failed" in said:
+            raise _AgainError(said) from None
+        raise HostError(
+            f"{self._where()}: {said}", hint=f"see what ssh says: {ssh_line(self.route.login, 'true', '-v')}"
+        ) from None
+
+    def _was_closed(self) -> HostError:
+        return HostError(f"{self.name}: the connection was closed")
+
+    def _where(self) -> str:
+        at = f"{self.route.address}:{self.route.port}"
+        return f"{self.name}: {at}"
+
+
+class _Policy(paramiko.MissingHostKeyPolicy):
+    """Has our own rule decide on every host key: paramiko is given no known ones."""
+
+    def __init__(self, check: Callable[[Key], None]) -> None:
+        self._check = check
+
+    def missing_host_key(self, _client: paramiko.SSHClient, _hostname: str, key: paramiko.PKey) -> None:
+        """Check a key."""
+        self._check(Key(key.get_name(), key.asbytes()))
+
+
+def _transport(sock: socket.socket, *, kinds: tuple[str, ...], **settings: Any) -> paramiko.Transport:
+    """Make a transport that asks for the known kinds of host keys first, as ssh does."""
+    made = paramiko.Transport(sock, **settings)
+    options = made.get_security_options()
+    known = [name for kind in kinds for name in options.key_types if name == kind or _is_rsa(kind, name)]
+    options.key_types = tuple(dict.fromkeys((*known, *options.key_types)))
+    return made
+
+
+def _is_rsa(kind: str, algorithm: str) -> bool:
+    return kind == "ssh-rsa" and algorithm in ("rsa-sha2-512", "rsa-sha2-256")
+
+
+@functools.cache
+def _config() -> fabric.Config:
+    # lazy: without the files and variables that set up other people's Fabric scripts
+    return fabric.Config(ssh_config=paramiko.SSHConfig(), lazy=True)
+
+
+def _said(error: BaseException) -> str:
+    return str(error).strip().split("\n", 1)[0] or type(error).__name__

@@ -1,0 +1,75 @@
+"""Whether a host's key is taken: known ones are, unknown ones by `accept-new` only, changed and revoked ones never."""
+
+from taco_launch.command import shell, ssh_line
+from taco_launch.errors import HostError
+from taco_launch.frozen import dataclass
+from taco_launch.remote.ssh.config import Route
+from taco_launch.remote.ssh.host_keys import Key, KnownHosts
+
+ACCEPT_NEW = "accept-new"
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """The rule for all connections of a call.
+
+    `mode` is the inventory's `ssh.host_keys`, `source` where the inventory came from and `hosts` the names in it.
+    """
+
+    known_hosts: KnownHosts
+    mode: str
+    source: str
+    hosts: frozenset[str]
+
+    def kinds(self, route: Route) -> tuple[str, ...]:
+        """Give the kinds of keys to ask the host for first."""
+        return self.known_hosts.kinds(route.known_as, route.known_hosts)
+
+    def check(self, route: Route, key: Key) -> None:
+        """Take a host's key.
+
+        Raises:
+            HostError: it is unknown (and `mode` strict), changed or revoked.
+        """
+        verdict = self.known_hosts.judge(route.known_as, key, route.known_hosts)
+        if verdict.state == "new" and self.mode == ACCEPT_NEW:
+            verdict = self.known_hosts.accept(route.known_as, key, route.known_hosts)
+            if verdict.state == "new":
+                return
+        shown = f"{key.kind} {key.fingerprint}"
+        by = "\n".join(f"  {known}" for known in verdict.by)
+        if verdict.state == "known":
+            return
+        if verdict.state == "new":
+            certified = f"; {by.strip()} vouches for it by a certificate, which is not supported" if by else ""
+            raise HostError(
+                f"{route.name}: unknown host key of {route.known_as}: {shown}{certified}",
+                hint=f"compare it with what the host's console says (ssh-keygen -lf /etc/ssh/ssh_host_"
+                f"{_file_kind(key)}_key.pub), then: {self._trust(route)}",
+            )
+        if verdict.state == "revoked":
+            raise HostError(
+                f"{route.name}: the host key of {route.known_as} is revoked: {shown}\n{by}",
+                hint="whoever revoked it had a reason: ask them",
+            )
+        raise HostError(
+            f"{route.name}: the host key of {route.known_as} has CHANGED: now {shown}, known is\n{by}\n"
+            "  either the host was installed anew, or somebody stands in between",
+            hint=f"if it was installed anew: {self._trust(route, replace=True)}",
+        )
+
+    def _trust(self, route: Route, *, replace: bool = False) -> str:
+        """Give the line that takes a host's key: a jump host that the inventory does not name is left to ssh."""
+        if route.name in self.hosts:
+            return trust_line(self.source, route.name, replace=replace)
+        forget = f"{shell(('ssh-keygen', '-R', route.known_as))}; " if replace else ""
+        return forget + ssh_line(route.login, "true")
+
+
+def trust_line(source: str, host: str, *, replace: bool = False) -> str:
+    """Give the line that takes the key of a host of the inventory `source`; `replace`: a changed one too."""
+    return shell(("taco-launch", "-i", source, "trust", *(("--replace",) if replace else ()), host))
+
+
+def _file_kind(key: Key) -> str:
+    return "ecdsa" if key.kind.startswith("ecdsa") else key.kind.removeprefix("ssh-")

@@ -1,0 +1,1 @@
+"""Job files, MPIJobs and matrices, read into requests."""

@@ -1,0 +1,191 @@
+"""The keys of a job file, as pydantic models: a job and its policies, these by the MPI Operator's names (v2beta1)."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from taco_launch.inventory.schema.schema import Section
+from taco_launch.inventory.schema.values import Image, Interface, Label, Profile
+from taco_launch.request.documents.job_values import (
+    Command,
+    HostCount,
+    Hosts,
+    Indices,
+    JobName,
+    Knob,
+    LeastSecond,
+    LogBytes,
+    Priority,
+    QueueName,
+    Ranks,
+    Retries,
+    SlotCount,
+    Time,
+    Variable,
+    Workers,
+)
+
+
+class SchedulingPolicy(Section):
+    """The order in which jobs get their slots."""
+
+    queue: QueueName | None = Field(default=None, description="Queue that the job is counted in; default without it.")
+    priority: Priority | None = Field(
+        default=None,
+        description="Jobs of a higher one get their slots first, those of the same as they came; 0 without it.",
+    )
+    scheduleTimeoutSeconds: Time | None = Field(  # noqa: N815 - the MPI Operator's name
+        default=None, description="How long the job may wait for its slots; 0 not at all; for ever without it."
+    )
+
+
+class RunPolicy(Section):
+    """How the job is ended, and what happens then. Times are seconds, or as 90s, 15m, 3h, 2d."""
+
+    cleanPodPolicy: Literal["Running", "All", "None"] | None = Field(  # noqa: N815
+        default=None,
+        description="What of the job is ended on its hosts after its end: what still runs (also without it), its files "
+        "there as well (All), or nothing (None).",
+    )
+    ttlSecondsAfterFinished: Time | None = Field(  # noqa: N815
+        default=None, description="How long after its end the job's record is deleted; never without it."
+    )
+    activeDeadlineSeconds: LeastSecond | None = Field(  # noqa: N815
+        default=None, description="How long the job may run, from its first start on, over all attempts."
+    )
+    restartPolicy: Literal["Never", "OnFailure", "ExitCode"] | None = Field(  # noqa: N815
+        default=None,
+        description="When the job is tried again: after each failure, or after a signal and the loss of a host only. "
+        "Never without it, OnFailure with backoffLimit.",
+    )
+    backoffLimit: Retries | None = Field(  # noqa: N815
+        default=None, description="How many times the job is tried again; 6 with a restartPolicy."
+    )
+    backoffSeconds: Time | None = Field(  # noqa: N815
+        default=None,
+        description="Time before it is tried again the first time, twice as long each time after; 10 without it.",
+    )
+    suspend: bool | None = Field(default=None, description="true: the job waits until it is resumed.")
+    gracePeriodSeconds: Time | None = Field(  # noqa: N815
+        default=None, description="Time between TERM and KILL when the job is ended; 10 without it."
+    )
+    stallTimeoutSeconds: LeastSecond | None = Field(  # noqa: N815
+        default=None,
+        description="How long no rank may have output or use CPU time before the job is ended, as a failure; for ever "
+        "without it.",
+    )
+    hostLossTimeoutSeconds: LeastSecond | None = Field(  # noqa: N815
+        default=None,
+        description="Time of silence after which a host is lost; the inventory's host_loss_timeout without it.",
+    )
+    schedulingPolicy: SchedulingPolicy = Field(  # noqa: N815
+        default_factory=SchedulingPolicy, description="Queue and priority of the job, and how long it may wait."
+    )
+
+
+class JobDocument(Section):
+    """A job of taco-launch, as `run -f` and `submit -f` take it."""
+
+    name: JobName | None = Field(default=None, description="Name of the job; made from its command without it.")
+    command: Command | None = Field(
+        default=None,
+        description="The program and its arguments: a list, or text that is split into words as a shell would, and never "
+        "run by one.",
+    )
+    np: Ranks | None = Field(default=None, description="Number of ranks; every slot without it.")
+    hosts: HostCount | None = Field(
+        default=None,
+        description="Number of hosts, instead of np: with slotsPerHost, else whole hosts. MIN:MAX is as many as are free "
+        "when the job begins.",
+    )
+    slotsPerHost: SlotCount | None = Field(  # noqa: N815
+        default=None, description="Number of ranks on each host; with np at most so many."
+    )
+    workers: Workers | None = Field(
+        default=None,
+        description="Number of workers, the master among them, as Arena counts, instead of np: each has gpus ranks on one "
+        "host, or with perHost is a host; 1 with gpus alone.",
+    )
+    gpus: SlotCount | None = Field(default=None, description="Slots of each worker; 1 with workers alone.")
+    procsPerGpu: SlotCount | None = Field(  # noqa: N815
+        default=None,
+        description="With launcher env: how many processes share each slot; each has --process_index and --process_num "
+        "behind its own arguments.",
+    )
+    mps: bool | None = Field(
+        default=None,
+        description="true, with procsPerGpu: CUDA's Multi-Process Service under the processes of each host.",
+    )
+    host: Hosts | None = Field(
+        default=None,
+        description="Which hosts of the inventory, and slots on each, as -H takes them: gpu1:8,gpu[3-4]:8, or a group.",
+    )
+    gpuIds: Indices | None = Field(  # noqa: N815
+        default=None, description="Only these GPUs of each host, by nvidia-smi's index: 0,2,4-7."
+    )
+    gpuModel: tuple[str, ...] | None = Field(  # noqa: N815
+        default=None, description="Only GPUs with one of these in their model's name; of one model without it."
+    )
+    exclude: tuple[str, ...] | None = Field(
+        default=None, description="Hosts to leave out, or some of a host's GPUs: gpu3:0,1."
+    )
+    selector: dict[Label, Label] | None = Field(
+        default=None, description="Only hosts that have all of these labels in the inventory."
+    )
+    exclusive: bool | None = Field(
+        default=None, description="true: the job has its hosts for itself, also the slots that it does not use."
+    )
+    gpuTopology: bool | None = Field(  # noqa: N815
+        default=None,
+        description="Whether the GPUs of a host are chosen by the links between them; the inventory's topology without it.",
+    )
+    launcher: Literal["mpirun", "torchrun", "env"] | None = Field(
+        default=None,
+        description="What starts the ranks: mpirun (also without it), torchrun on each host, or nothing but environment "
+        "variables (env).",
+    )
+    perHost: bool | None = Field(  # noqa: N815
+        default=None,
+        description="true, with launcher env: one process on each host, for all of the job's slots there; RANK and "
+        "WORLD_SIZE count hosts, MASTER_PORT is 23456.",
+    )
+    env: dict[str, Variable | None] = Field(
+        default={}, description="Environment variables of the ranks; without a value the caller's."
+    )
+    knobs: dict[str, Knob] = Field(
+        default={}, description="Knobs of NCCL, Horovod, LightCC, UCX or Open MPI, as `taco-launch knobs` shows them."
+    )
+    mca: dict[str, Knob] = Field(default={}, description="MCA parameters of Open MPI.")
+    allowUnknownKnobs: bool | None = Field(  # noqa: N815
+        default=None, description="true: names of NCCL_*, HOROVOD_* and LIGHT_* pass that no table has."
+    )
+    profile: Profile | None = Field(
+        default=None,
+        description="Options of the mpirun line: a profile's name, or the path of a profile file, from where this file "
+        "lies; the inventory's without it.",
+    )
+    image: Image | None = Field(
+        default=None,
+        description="Image that the containers of the inventory have to be made of, else the job is refused.",
+    )
+    transport: Literal["auto", "tcp", "rdma"] | None = Field(
+        default=None, description="How hosts exchange data; the inventory's network.rdma without it."
+    )
+    interface: Interface | None = Field(
+        default=None, description="Network interface between hosts; the inventory's without it."
+    )
+    gdr: bool | None = Field(default=None, description="GPUDirect RDMA; the inventory's network.gdr without it.")
+    light: bool | None = Field(
+        default=None, description="LightCC's 2D all-reduce and top-k compression (lossy); false without it."
+    )
+    logMaxBytes: LogBytes | None = Field(  # noqa: N815
+        default=None, description="Most bytes kept of each rank's log, the oldest go first; 1 GiB without it."
+    )
+    runPolicy: RunPolicy = Field(  # noqa: N815
+        default_factory=RunPolicy, description="How the job is ended, and what happens then."
+    )
+
+
+def json_schema() -> dict[str, Any]:
+    """Give the JSON Schema (draft 2020-12) of a job file, for editors: every key with its description."""
+    return JobDocument.model_json_schema() | {"$schema": "https://json-schema.org/draft/2020-12/schema"}

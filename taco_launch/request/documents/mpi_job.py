@@ -1,0 +1,400 @@
+"""A manifest of the MPI Operator (kind: MPIJob) -> the document of a job file, as far as it has a counterpart here.
+
+The keys are those of kubeflow.org/v2beta1 (v1 has the same ones), and what the operator refuses (its validation.go) is
+refused. What has no counterpart here is named where it says how and where pods run, and refused where other programs or
+other ranks would run without it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from taco_launch.command import shell
+from taco_launch.frozen import dataclass
+from taco_launch.inventory.schema.document import kind_of
+from taco_launch.inventory.schema.faults import Faults, Loc, path_of
+from taco_launch.request.lines import mpirun_line, shell_line
+from taco_launch.request.lines.mpirun_line import MpirunLine, UnclearError
+
+_LAUNCHER: Loc = ("spec", "mpiReplicaSpecs", "Launcher")
+_WORKER: Loc = ("spec", "mpiReplicaSpecs", "Worker")
+_POLICY: Loc = ("spec", "runPolicy")
+_SCHEDULING: Loc = (*_POLICY, "schedulingPolicy")
+_POLICY_KEYS = ("cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "suspend")
+_SCHEDULING_KEYS = ("queue", "scheduleTimeoutSeconds")
+# What says nothing about the job itself, or nothing that is not so here anyway.
+_SILENT = (
+    "apiVersion",
+    "kind",
+    "metadata",
+    "status",
+    "name",
+    "imagePullPolicy",
+    "sshAuthMountPath",
+    "mpiImplementation",
+    "launcherCreationPolicy",
+)
+_VERSIONS = ("kubeflow.org/v2beta1", "kubeflow.org/v1", "kubeflow.org/v1alpha2")
+_V2 = _VERSIONS[0]
+_OLD = "kubeflow.org/v1alpha1"
+_RESTARTS = ("Never", "OnFailure")
+_MANAGERS = ("kubeflow.org/mpi-operator", "kueue.x-k8s.io/multikueue")
+# RFC 1035's label, which a Service's name has to be.
+_LABEL = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
+_LABEL_CHARACTERS = 63
+_MCA = "OMPI_MCA_"
+# What Kubernetes puts a variable's value in for, unless the dollar sign is doubled.
+_EXPANDED = re.compile(r"(?<!\$)\$\([A-Za-z_][A-Za-z0-9_.-]*\)")
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A job file's document out of a manifest.
+
+    `origin` says where in the manifest its values stand: for a place in the document, the place there. `notes` names
+    what of the manifest is not used.
+    """
+
+    document: dict[str, Any]
+    origin: dict[Loc, Loc]
+    notes: tuple[str, ...]
+
+    def place(self, loc: Loc) -> Loc:
+        """Give the place in the manifest of a place in the document."""
+        known = next((loc[:end] for end in range(len(loc), 0, -1) if loc[:end] in self.origin), None)
+        return loc if known is None else self.origin[known]
+
+
+def convert(value: dict[str, Any], faults: Faults) -> Converted:
+    """Read a manifest; what is wrong with it, or cannot be a job here, goes to `faults`."""
+    return _Manifest(value, faults).converted()
+
+
+class _Manifest:
+    """Takes values out of a manifest and remembers which."""
+
+    def __init__(self, value: dict[str, Any], faults: Faults) -> None:
+        self._value = value
+        self._faults = faults
+        self._taken: set[Loc] = set()
+        self._notes: list[str] = []
+        self._document: dict[str, Any] = {}
+        self._origin: dict[Loc, Loc] = {}
+
+    def converted(self) -> Converted:
+        if self._value["kind"] != "MPIJob":
+            self._faults.add(("kind",), "of Kubernetes' objects an MPIJob can be read, and no other", self._torchs())
+            return Converted({}, {}, ())
+        version = self._at(("apiVersion",))
+        old = self._at(("spec", "template")) is not None and self._at(("spec", "mpiReplicaSpecs")) is None
+        if old or (version is not None and version not in _VERSIONS):
+            rewrite = "spec.slotsPerWorker, spec.mpiReplicaSpecs.Launcher and spec.mpiReplicaSpecs.Worker"
+            old = old or version == _OLD
+            why = f"spec.gpus and spec.template are the old form, {_OLD}, which is not read" if old else "is not known"
+            self._faults.add(("apiVersion",), why, f"write it as {_V2} has it: {rewrite}")
+            return Converted({}, {}, ())
+        if "status" in self._value and self._at((*_LAUNCHER, "template")) is None:
+            problem = "this is how a job stood, as `taco-launch get -o yaml` tells it, and no job file"
+            self._faults.add(("status",), problem, f"to run it again: {self._again()}")
+            return Converted({}, {}, ())
+        implementation = self._take(("spec", "mpiImplementation"))
+        if implementation not in (None, "OpenMPI"):
+            self._faults.add(("spec", "mpiImplementation"), "jobs run under Open MPI's mpirun here")
+        for key in _POLICY_KEYS:  # the forms before v2beta1 have them in spec, too
+            self._keep(("runPolicy", key), ("spec", key))
+            self._keep(("runPolicy", key), (*_POLICY, key))
+        if self._take((*_POLICY, "managedBy")) not in (None, *_MANAGERS):
+            self._faults.add((*_POLICY, "managedBy"), f"must be {' or '.join(_MANAGERS)}")
+        for key in _SCHEDULING_KEYS:
+            self._keep(("runPolicy", "schedulingPolicy", key), (*_SCHEDULING, key))
+        self._restart()
+        self._size()
+        self._name()
+        container, workers = self._container(_LAUNCHER), self._container(_WORKER)
+        if container is not None:
+            self._command(container)
+        if workers is not None:
+            self._workers_program(workers)
+            if version != _V2:
+                self._workers_variables(workers)
+        unused = [self._shown(loc) for loc in self._left(self._value, ())]
+        return Converted(self._document, self._origin, (*self._notes, *unused))
+
+    def _torchs(self) -> str:
+        """Give the line of a job as a PyTorchJob has it, one process on each of its workers; "" for another object."""
+        if self._value["kind"] != "PyTorchJob":
+            return ""
+        replicas: Loc = ("spec", "pytorchReplicaSpecs")
+        counts = [self._at((*replicas, role, "replicas")) or 1 for role in self._at(replicas) or ()]
+        container: Loc = (*replicas, "Master", "template", "spec", "containers", 0)
+        gpus = self._at((*container, "resources", "limits", "nvidia.com/gpu")) or 1
+        if not all(isinstance(count, int) for count in (*counts, gpus)):
+            return ""
+        each = ("--per-host",) if gpus > 1 else ()  # else every GPU would have a process of its own
+        size = ("--workers", str(sum(counts)), "--gpus", str(gpus)) if counts else ()
+        words = [word for key in ("command", "args") for word in self._words((*container, key))]
+        return shell(("taco-launch", "submit", "--launcher", "env", *each, *size, "--", *(words or ("COMMAND",))))
+
+    def _again(self) -> str:
+        """Give the line that submits a job again of which `get` told: its size and its command, as far as they are there."""
+        words = ["taco-launch", "submit", "--name", "NEW"]
+        for option, key in (("--np", "np"), ("--hosts", "host_count"), ("--slots-per-host", "slots_per_host")):
+            number = self._at(("spec", key))
+            words += [option, str(number)] if isinstance(number, int) else []
+        return shell((*words, "--", *(tuple(self._words(("spec", "command"))) or ("COMMAND",))))
+
+    def _name(self) -> None:
+        """Take the job's name, of which the operator makes those of its workers."""
+        loc: Loc = ("metadata", "name")
+        name, workers = self._take(loc), self._document.get("hosts", 1)
+        if name is None and self._at(("metadata", "generateName")) is not None:
+            return
+        if name is None:
+            self._faults.add(loc, "the job needs a name", value="missing")
+            return
+        last = f"{name}-worker-{workers - 1 if isinstance(workers, int) else 0}"
+        if not isinstance(name, str) or not _LABEL.fullmatch(name):
+            problem = "is not a name of Kubernetes: a-z, 0-9 and '-', a letter first, a letter or digit last"
+            self._faults.add(loc, problem)
+        elif len(last) > _LABEL_CHARACTERS:
+            self._faults.add(
+                loc, f"is too long: its last worker would be {last}, of {len(last)} characters (63 at most)"
+            )
+        else:
+            self._put(("name",), name, loc)
+
+    def _restart(self) -> None:
+        """Take the launcher's restartPolicy; the operator's Never leaves the tries to backoffLimit."""
+        for replica in (_LAUNCHER, _WORKER):
+            loc = (*replica, "restartPolicy")
+            policy = self._take(loc)
+            if policy in (None, *_RESTARTS) or (policy == "ExitCode" and self._at(("apiVersion",)) != _V2):
+                if replica is _LAUNCHER and policy != "Never":
+                    self._keep(("runPolicy", "restartPolicy"), loc)
+            else:
+                self._faults.add(loc, f"must be {' or '.join(_RESTARTS)}")
+
+    def _size(self) -> None:
+        self._keep(("hosts",), (*_WORKER, "replicas"))
+        self._keep(("slotsPerHost",), ("spec", "slotsPerWorker"))
+        self._document.setdefault("slotsPerHost", 1)  # the operator's defaults
+        hosts = self._document.get("hosts")
+        if hosts is None or (isinstance(hosts, int) and hosts < 1):
+            self._document.pop("hosts", None)
+            value = "missing" if hosts is None else ""
+            self._faults.add((*_WORKER, "replicas"), "is how many hosts the job has: at least 1", value=value)
+        if self._take((*_LAUNCHER, "replicas")) not in (None, 1):
+            self._faults.add((*_LAUNCHER, "replicas"), "a job has one launcher")
+        for key in ("runLauncherAsWorker", "runLauncherAsNode"):
+            if self._take(("spec", key)) is True:
+                self._faults.add(("spec", key), "the launcher has no ranks of its own here", "count it to the workers")
+
+    def _container(self, replica: Loc) -> Loc | None:
+        """Give the place of the one container of a replica; none where there is another number of them."""
+        loc = (*replica, "template", "spec", "containers")
+        containers = self._at(loc)
+        before = (*loc[:-1], "initContainers")
+        if self._take(before):
+            problem = "run before the ranks, and here nothing would"
+            self._faults.add(before, problem, "prepare the hosts, or the image, and leave them out")
+        if isinstance(containers, tuple) and len(containers) == 1 and isinstance(containers[0], dict):
+            self._taken.add((*loc, 0, "name"))
+            hook = (*loc, 0, "lifecycle", "postStart")
+            if self._take(hook):
+                self._faults.add(
+                    hook, "runs beside the ranks, and here nothing would", "do it in the job's own program"
+                )
+            return (*loc, 0)
+        self._faults.add(loc, "one container is needed", value="" if containers is not None else "missing")
+        return None
+
+    def _workers_program(self, container: Loc) -> None:
+        """Refuse workers that are to run something else than an sshd, which mpirun's daemons come by."""
+        places = [(*container, key) for key in ("command", "args") if self._at((*container, key)) is not None]
+        words = [word for place in places for word in self._words(place)]
+        try:
+            inner = shell_line.read(words) if words else None
+        except UnclearError:
+            inner = None
+        if words and (words if inner is None else inner[0])[0].rpartition("/")[2] != "sshd":
+            problem = "is what the workers would run before any rank, and here nothing would"
+            self._faults.add(places[0], problem, "prepare the hosts, or the image, and leave it out")
+
+    def _command(self, container: Loc) -> None:
+        """Take the launcher's line apart."""
+        folder = (*container, "workingDir")
+        if self._take(folder):
+            problem = "is where the program would start, and a job's line does not say that"
+            self._faults.add(folder, problem, "leave it out, and name files by their whole path")
+        places = [
+            ((*container, key, index), word)
+            for key in ("command", "args")
+            for index, word in enumerate(self._words((*container, key)))
+        ]
+        if not places:
+            self._faults.add((*container, "command"), "the line of mpirun has to stand here", value="missing")
+            return
+        expanded = next((place for place, word in places if _EXPANDED.search(word)), None)
+        if expanded is not None:
+            self._faults.add(expanded, "Kubernetes would put a variable's value in here", "write the value")
+            return
+        variables = self._variables(container)
+        try:
+            places, assigned = _without_a_shell(places)
+            line = mpirun_line.read([word for _place, word in places], {**variables, **assigned})
+        except UnclearError as error:
+            self._faults.add(places[error.index][0], error.problem, error.hint)
+            return
+        self._use(line, places)
+        self._launchers_variables(container, line, variables)
+
+    def _use(self, line: MpirunLine, places: Sequence[tuple[Loc, str]]) -> None:
+        """Take what a line says; `places` holds the place of each of its words."""
+        self._put(("command",), tuple(word for _place, word in places[line.program :]), places[line.program][0][:-1])
+        for index, (place, _word) in enumerate(places[line.program :]):
+            self._origin["command", index] = place
+        for key, values in (("env", line.env), ("mca", line.mca)):
+            for name, value, index in values:
+                self._put((key, name), value, places[index][0])
+        self._notes += [f"mpirun's {option}" for option in line.unused]
+        if line.per_host is not None:
+            self._each(line.per_host[0], places[line.per_host[1]][0])
+        if line.np is not None:
+            self._ranks(line.np[0], places[line.np[1]][0])
+
+    def _launchers_variables(self, container: Loc, line: MpirunLine, known: Mapping[str, str]) -> None:
+        """Take the launcher's own variables: those of mpirun itself, and those that its line passes on."""
+        told = {name for values in (line.env, line.mca) for name, _value, _index in values}
+        for index, entry in enumerate(self._entries(container)):
+            name, at = entry.get("name"), (*container, "env", index)
+            if name in line.bare and name not in known:
+                self._faults.add(at, "the ranks would have its value, which does not stand here", "write the value")
+            elif not isinstance(name, str) or name not in known or name in told:
+                continue
+            elif name.startswith(_MCA):
+                if name.removeprefix(_MCA) not in told:  # the line goes before
+                    self._put(("mca", name.removeprefix(_MCA)), known[name], at)
+            else:
+                self._notes.append(f"{path_of(at)}: {name}, which mpirun does not pass on without -x")
+
+    def _workers_variables(self, container: Loc) -> None:
+        """Take the workers' variables: before v2beta1 `kubectl exec` starts the ranks, which have those of their container.
+
+        From v2beta1 on an sshd starts them, and does not pass its own on.
+        """
+        document = self._document
+        for name, value in self._variables(container).items():
+            at = next(
+                (*container, "env", index)
+                for index, each in enumerate(self._entries(container))
+                if each.get("name") == name
+            )
+            parameter = mpirun_line.parameter(name)
+            key, known = ("mca", parameter) if parameter else ("env", name)
+            if known not in document.get(key, {}):  # mpirun's line goes before
+                self._put((key, known), value, at)
+
+    def _each(self, ranks: int, place: Loc) -> None:
+        """Take how many ranks the line has on each host."""
+        slots = self._document["slotsPerHost"]
+        if isinstance(slots, int) and ranks > slots:
+            self._faults.add(place, f"more ranks on each host than slotsPerWorker, which is {slots}")
+            return
+        self._put(("slotsPerHost",), ranks, place)
+
+    def _ranks(self, np: int, place: Loc) -> None:
+        """See that the line has as many ranks as there are slots; with fewer, no worker has more than its slots."""
+        hosts, slots = self._document.get("hosts"), self._document["slotsPerHost"]
+        if not isinstance(hosts, int) or not isinstance(slots, int) or np == hosts * slots:
+            return
+        if np > hosts * slots:
+            self._faults.add(place, f"more ranks than Worker.replicas x slotsPerWorker, which are {hosts * slots}")
+            return
+        del self._document["hosts"]
+        self._put(("np",), np, place)
+
+    def _variables(self, container: Loc) -> dict[str, str]:
+        """Give the container's variables whose values stand there."""
+        found: dict[str, str] = {}
+        for index, entry in enumerate(self._entries(container)):
+            if isinstance(entry.get("name"), str) and isinstance(entry.get("value"), str):
+                if _EXPANDED.search(entry["value"]):
+                    continue  # as one whose value does not stand here
+                found[entry["name"]] = entry["value"]
+                self._taken.add((*container, "env", index))
+        return found
+
+    def _entries(self, container: Loc) -> list[dict[str, Any]]:
+        """Give the container's variables as they stand there, an empty one for what is none."""
+        entries = self._at((*container, "env"))
+        return [entry if isinstance(entry, dict) else {} for entry in (entries if isinstance(entries, tuple) else ())]
+
+    def _words(self, loc: Loc) -> Iterator[str]:
+        value = self._take(loc)
+        if value is not None and not isinstance(value, tuple):
+            self._faults.add(loc, f"must be a list, and this is {kind_of(value)}")
+            return
+        for index, word in enumerate(value or ()):
+            number = isinstance(word, int) and not isinstance(word, bool)
+            if not isinstance(word, str) and not number:
+                self._faults.add((*loc, index), f"must be text, and this is {kind_of(word)}")
+            yield str(word)
+
+    def _keep(self, loc: Loc, at: Loc) -> None:
+        value = self._take(at)
+        if value is not None:
+            self._put(loc, value, at)
+
+    def _put(self, loc: Loc, value: Any, at: Loc) -> None:
+        section = self._document
+        for step in loc[:-1]:
+            section = section.setdefault(str(step), {})
+        section[str(loc[-1])] = value
+        self._origin[loc] = at
+
+    def _take(self, loc: Loc) -> Any:
+        self._taken.add(loc)
+        return self._at(loc)
+
+    def _at(self, loc: Loc) -> Any:
+        value: Any = self._value
+        for step in loc:
+            if isinstance(value, dict):
+                value = value.get(step)
+            elif isinstance(value, tuple) and isinstance(step, int):
+                value = value[step]
+            else:
+                return None
+        return value
+
+    def _shown(self, loc: Loc) -> str:
+        """Return the path of what is not used, of a variable with its name."""
+        name = self._at((*loc, "name")) if loc[-2:-1] == ("env",) else None
+        return f"{path_of(loc)}: {name}" if isinstance(name, str) else path_of(loc)
+
+    def _left(self, value: Any, loc: Loc) -> Iterator[Loc]:
+        """Give the places that nothing was taken from."""
+        steps = value.items() if isinstance(value, dict) else enumerate(value)
+        for step, inner in steps:
+            at = (*loc, step)
+            if at in self._taken or step in _SILENT:
+                continue
+            if isinstance(inner, (dict, tuple)) and any(taken[: len(at)] == at for taken in self._taken):
+                yield from self._left(inner, at)
+            else:
+                yield at
+
+
+def _without_a_shell(places: list[tuple[Loc, str]]) -> tuple[list[tuple[Loc, str]], Mapping[str, str]]:
+    """Give the words of the program that a shell's line starts, with the line's place, and the variables that it sets.
+
+    Words that are no line of a shell are given as they are.
+
+    Raises:
+        UnclearError: the shell would do more than that.
+    """
+    found = shell_line.read([word for _place, word in places])
+    if found is None:
+        return places, {}
+    script = next(place for place, word in places[1:] if not word.startswith("-"))
+    return [(script, word) for word in found[0]], found[1]

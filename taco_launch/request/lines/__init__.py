@@ -1,0 +1,1 @@
+"""Command lines of other launchers and shells, read into requests."""

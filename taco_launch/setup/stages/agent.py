@@ -1,0 +1,51 @@
+"""The agent on every host: its file, named by its content, the link to it, and none that nobody uses any more."""
+
+from collections.abc import Iterator
+
+from taco_launch.facts import MADE
+from taco_launch.model.host.facts import HostFacts, MadeFile
+from taco_launch.model.host.hosts import Host
+from taco_launch.setup import paths, scripts
+from taco_launch.setup.made import files_of, unread, with_files, with_made
+from taco_launch.setup.ops import Cluster, File, Op, Problem, StageRules
+
+_PRIVATE = 0o700
+
+
+def plan(_host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+    """Put this version's agent there, and let the link name it.
+
+    Agents of other versions stay for as long as a job runs with them; the next one that is installed takes them away.
+    """
+    if cluster.agent is None or cluster.inventory.container is None:
+        return
+    there = files_of(facts)
+    if there is None:
+        yield unread(facts, "agent")
+        return
+    name, data = cluster.agent
+    file = File(f"{paths.AGENT}/{name}", data, 0o600)
+    # By its name alone: that is the hash of its sources, while its bytes are of the Python that packed it, too.
+    missing = () if file.path in there else (file,)
+    link, state = there.get(paths.AGENT_LINK), there.get(paths.STATE)
+    if missing:
+        why = "it is not there"
+    elif link is None or link.link not in (name, file.path):
+        why = "the link names another one"
+    elif state is None or state.mode != _PRIVATE:
+        why = f"others may look into {paths.STATE}"
+    else:
+        return
+    after = (MadeFile(paths.STATE, None, _PRIVATE), MadeFile(paths.AGENT_LINK, None, 0o777, name))
+    yield Op(
+        "agent",
+        f"install {name}",
+        why,
+        scripts.text("idle.sh") + scripts.text("agent.sh"),
+        (paths.STATE, paths.AGENT, name),
+        missing,
+        expect=lambda facts: with_made(with_files(facts, (file,)), after),
+    )
+
+
+STAGE = StageRules(plan, (MADE,))

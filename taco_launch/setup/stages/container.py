@@ -1,0 +1,216 @@
+"""The container stage: the training container, made from its definition, and kept up by systemd."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from taco_launch.facts import MADE
+from taco_launch.facts.gpus.blocking_faults import GONE_HINT
+from taco_launch.model.host.facts import ContainerState, Docker, HostFacts, Made
+from taco_launch.model.host.hardware import Board, Gpus
+from taco_launch.model.host.hosts import Container, Host
+from taco_launch.setup import paths, scripts
+from taco_launch.setup.files import unit
+from taco_launch.setup.files.container_definition import Definition, cannot, changes, define, fewer, lost, unread
+from taco_launch.setup.made import differing, files_of, with_files, without
+from taco_launch.setup.ops import Cluster, File, Op, Problem, StageRules
+from taco_launch.setup.stages import gpus
+from taco_launch.setup.stages.ssh_mesh import taken_by_another
+
+_CREATE_SECONDS = 300
+_START_SECONDS = unit.DEVICE_SECONDS + 120
+# What lay in the cluster's folder, while the container could still write there.
+_BEFORE = ("environment", "environment.new", "wait.sh", "ssh/sshd.pid")
+
+
+def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+    """Plan the container of one host, and its unit."""
+    container = cluster.inventory.container
+    if container is None:
+        return
+    problem = _refuse(container, facts, cluster)
+    if problem is not None:
+        yield problem
+        return
+    definition = define(cluster.inventory, container, facts)
+    if definition is None:
+        yield Problem("container", f"the image {container.image} is not here", "set up the stage image before this one")
+        return
+    there = _find(facts, paths.container(definition.cluster))
+    if there is None and (taken := taken_by_another(host, facts, cluster)) is not None:
+        yield replace(taken, stage="container")  # else there would be one that nobody reaches
+        return
+    gone = lost(definition, there, facts) if there else ()
+    if gone:
+        yield _gone(paths.container(definition.cluster), gone, facts)
+        return
+    less = fewer(definition, there) if there else ""
+    if less:
+        yield Problem("container", f"{paths.container(definition.cluster)}: {less}", _fewer_hint(definition.cluster))
+        return
+    why = changes(definition, there) if there else "it is not there"
+    if why:
+        create = _create(definition, there, why, cluster.inventory.mpirun, container)
+        yield create
+        facts = create.expect(facts)
+    yield from _start(definition, facts)
+    yield from _leftovers(definition.cluster, facts)
+
+
+def _refuse(container: Container, facts: HostFacts, cluster: Cluster) -> Problem | None:
+    """Say why the host can have no training container as things are."""
+    name = paths.container(cluster.inventory.cluster)
+    if not isinstance(facts.docker, Docker):
+        return Problem("container", f"docker cannot be asked for its containers: {facts.docker.reason}")
+    if not isinstance(facts.docker.containers, tuple):
+        return Problem("container", f"docker does not tell which containers it has: {facts.docker.containers.reason}")
+    if not isinstance(facts.made, Made):
+        return Problem("container", f"what set-up made here cannot be told: {facts.made.reason}")
+    there = _find(facts, name)
+    if there is not None and dict(there.labels).get(paths.CLUSTER_LABEL) != cluster.inventory.cluster:
+        return Problem(
+            "container",
+            f"a container {name} is there that taco-launch did not make (image {there.image}, {there.state})",
+            f"give it another name (docker rename {name} NEW), or the cluster (`cluster:` in the inventory)",
+        )
+    lacking = cannot(container, facts)
+    if lacking:
+        return Problem("container", f"{name}: {lacking}", "leave container.privileged out of the inventory")
+    broken = next((name for name, value in container.env if "\n" in value or "\r" in value), None)
+    if broken is not None:
+        return Problem(
+            "container",
+            f"{name}: the variable {broken} holds a line break, which no file of variables (docker's --env-file) can hold",
+            "put the text into a file, and mount that",
+        )
+    unknown = unread(facts)
+    if unknown:
+        return Problem("container", f"{name}: {unknown}", "is the driver loaded? see nvidia-smi on the host")
+    return None
+
+
+def _gone(name: str, gone: tuple[str, ...], facts: HostFacts) -> Problem:
+    hint = "is the driver loaded? has docker the NVIDIA container toolkit?"
+    board = facts.gpu.board if isinstance(facts.gpu, Gpus) else None
+    if not isinstance(board, Board) or not board.gpus:
+        hint += " Where they are gone for good, remove the container on the host "
+        hint += f"(docker rm --force {name}), then run setup again"
+    return Problem("container", f"{name} was made with {', '.join(gone)}, which this host does not show now", hint)
+
+
+def _fewer_hint(cluster: str) -> str:
+    return (
+        f"on the host: {GONE_HINT}. To go on without it, when no job runs there: "
+        f"docker rm --force {paths.container(cluster)}, then run setup again"
+    )
+
+
+def _find(facts: HostFacts, name: str) -> ContainerState | None:
+    docker = facts.docker
+    there = docker.containers if isinstance(docker, Docker) and isinstance(docker.containers, tuple) else ()
+    return next((container for container in there if container.name == name), None)
+
+
+def _create(definition: Definition, there: ContainerState | None, why: str, mpirun: str, container: Container) -> Op:
+    sources = tuple(source for source, _, _ in container.mounts)
+    name = paths.container(definition.cluster)
+    return Op(
+        "container",
+        f"{'create' if there is None else 'recreate'} {name} from {definition.name}",
+        "; ".join((why, *definition.remarks)),
+        "".join(map(scripts.text, ("look.sh", "idle.sh", "leases.sh", "create.sh"))),
+        (
+            name,
+            paths.unit(definition.cluster),
+            definition.cluster,
+            paths.folder(definition.cluster),
+            paths.state(definition.cluster),
+            paths.secrets_file(definition.cluster),
+            definition.name,
+            mpirun,
+            str(len(sources)),
+            *sources,
+            *definition.argv,
+        ),
+        definition.files,
+        disrupts="nothing" if there is None else "container",
+        seconds=_CREATE_SECONDS,
+        expect=lambda facts: _created(facts, definition, name),
+    )
+
+
+def _created(facts: HostFacts, definition: Definition, name: str) -> HostFacts:
+    made = ContainerState(name, definition.name, "created", tuple(sorted(definition.labels)))
+    return _with(facts, made, "inactive")
+
+
+def _with(facts: HostFacts, container: ContainerState, state: str) -> HostFacts:
+    """Give the facts of a host that has this container, and its unit in that state."""
+    if not isinstance(facts.docker, Docker) or not isinstance(facts.made, Made):
+        return facts
+    others = facts.docker.containers if isinstance(facts.docker.containers, tuple) else ()
+    kept = tuple(other for other in others if other.name != container.name)
+    return replace(
+        facts,
+        docker=replace(facts.docker, containers=(*kept, container)),
+        made=replace(facts.made, unit=state),
+    )
+
+
+def _start(definition: Definition, facts: HostFacts) -> Iterator[Op]:
+    """Plan what keeps the container up: its files, and that it starts now and at every boot."""
+    assert isinstance(facts.made, Made)
+    name, unit_name = paths.container(definition.cluster), paths.unit(definition.cluster)
+    there = _find(facts, name)
+    changed = differing(facts, unit.files(definition))
+    why: list[str] = []
+    if changed:
+        why.append(f"to be written: {', '.join(file.path.rpartition('/')[2] for file in changed)}")
+    if facts.made.enabled is not True:
+        why.append("it does not start at boot")
+    if facts.made.unit != "active" or there is None or there.state != "running":
+        why.append("the container does not run under it")
+    if not why:
+        return
+    unit_file, new = paths.unit_file(definition.cluster), unit.changed_file(definition.cluster)
+    stopped = (
+        there is not None
+        and there.state == "running"
+        and any(file.path == unit_file for file in changed)
+        and isinstance(facts.docker, Docker)
+        and gpus.loses(definition.options, facts.docker)
+    )
+    if stopped:
+        why.append("the container starts anew, as it would lose its GPUs when systemd reads the unit")
+    yield Op(
+        "container",
+        f"start {unit_name}",
+        "; ".join(why),
+        scripts.text("idle.sh") + scripts.text("reload.sh") + scripts.text("start.sh"),
+        (name, unit_name, unit_file, new),
+        tuple(replace(file, path=new, shown=unit_file) if file.path == unit_file else file for file in changed),
+        disrupts="container" if stopped else "nothing",
+        seconds=_START_SECONDS,
+        expect=lambda facts: _started(facts, definition, changed),
+    )
+
+
+def _leftovers(cluster: str, facts: HostFacts) -> Iterator[Op]:
+    """Take away what the version before kept in the folder that the container could write to."""
+    there = files_of(facts) or {}
+    old = tuple(path for path in (f"{paths.folder(cluster)}/{name}" for name in _BEFORE) if path in there)
+    if old:
+        names = ", ".join(path.removeprefix(f"{paths.folder(cluster)}/") for path in old)
+        why = "they are of a version before, and have another place now"
+        script = 'rm -f -- "$@"\n'
+        yield Op("container", f"take away {names}", why, script, old, expect=lambda facts: without(facts, old))
+
+
+def _started(facts: HostFacts, definition: Definition, changed: tuple[File, ...]) -> HostFacts:
+    there = _find(facts, paths.container(definition.cluster))
+    assert there is not None
+    facts = with_files(_with(facts, replace(there, state="running"), "active"), changed)
+    assert isinstance(facts.made, Made)
+    return replace(facts, made=replace(facts.made, enabled=True))
+
+
+STAGE = StageRules(plan, ("network", "docker", MADE), gives_gpus=True)

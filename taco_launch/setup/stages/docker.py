@@ -1,0 +1,150 @@
+"""The docker stage: an engine that is there, runs, starts at boot, and has the settings of the inventory."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from taco_launch.facts import MADE
+from taco_launch.model.host.fact_value import Absent, Unknown
+from taco_launch.model.host.facts import Docker, HostFacts, Made, System
+from taco_launch.model.host.hosts import Host
+from taco_launch.setup.ops import Cluster, Op, Problem, Stage, StageRules
+from taco_launch.setup.scripts import text
+from taco_launch.setup.stages.docker_install import install
+from taco_launch.setup.stages.docker_settings import settings
+
+# The first release with `docker run --gpus`.
+_OLDEST = (19, 3)
+# Their plans depend on the containers and images that the engine has, which it tells once it runs.
+_HELD: tuple[Stage, ...] = ("image", "container", "ssh_mesh")
+
+
+def plan(_host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+    """Plan what a host's Docker Engine takes; nothing where it is right already.
+
+    An engine that is there is never upgraded, and one that does not fit is never removed: that is a Problem.
+    """
+    system, made, docker = facts.system, facts.made, facts.docker
+    if not isinstance(system, System):
+        yield _unread("the host's system", system)
+    elif not isinstance(made, Made):
+        yield _unread("what set-up made", made)
+    elif system.init != "systemd":
+        yield Problem(
+            "docker",
+            "process 1 of this host is not systemd, which starts the engine and the training container at boot",
+            hint="set-up takes hosts with systemd; jobs on the host itself need none: container: null in the inventory",
+        )
+    elif isinstance(docker, Unknown):
+        yield _unread("docker", docker)
+    elif isinstance(docker, Absent) or (isinstance(docker.version, Absent) and isinstance(made.engine_unit, Absent)):
+        wanted = install(system, cluster)
+        yield wanted
+        if isinstance(wanted, Op):
+            yield from _there(wanted.expect(facts), cluster)
+    else:
+        refused = _unfit(docker) or _unheld(docker, made)
+        yield from [refused] if refused is not None else _there(facts, cluster)
+
+
+def _unread(what: str, why: Absent | Unknown) -> Problem:
+    return Problem(
+        "docker",
+        f"{what}: {why.reason or 'cannot be read'}",
+        hint="look at the host: taco-launch -i FILE facts --only system --only docker",
+    )
+
+
+def _unfit(docker: Docker) -> Problem | None:
+    """Say why training containers cannot have what they take from an engine of this kind."""
+    if docker.flavour == "podman":
+        return Problem(
+            "docker",
+            "the command docker is podman's here (package podman-docker), and training containers take a Docker Engine",
+            hint="take podman-docker off the host (podman itself may stay), then run setup again",
+        )
+    if docker.flavour == "rootless":
+        return Problem(
+            "docker",
+            "the Docker Engine is rootless: its containers cannot have the host's network, devices and memory locks",
+            hint="disable it (dockerd-rootless-setuptool.sh uninstall) and have the engine run as root: "
+            "systemctl enable --now docker",
+        )
+    if docker.userns is True:
+        return Problem(
+            "docker",
+            "the Docker Engine remaps users (userns-remap): no container can have the host's network and processes",
+            hint="take userns-remap out of /etc/docker/daemon.json and restart docker; its images have to be pulled anew",
+        )
+    if isinstance(docker.version, str) and _version(docker.version) < _OLDEST:
+        return Problem(
+            "docker",
+            f"Docker Engine {docker.version} is too old: docker run --gpus takes 19.03, and nothing is upgraded unasked",
+            hint="take its package off the host, then run setup again, which installs a new one",
+        )
+    return None
+
+
+def _unheld(docker: Docker, made: Made) -> Problem | None:
+    """Say why an engine cannot be asked, or kept running."""
+    if made.engine_unit == "masked":
+        return Problem(
+            "docker", "docker.service is masked: somebody does not want it", hint="systemctl unmask docker, on the host"
+        )
+    if isinstance(docker.version, Unknown):
+        return Problem(
+            "docker",
+            f"the Docker Engine cannot be asked: {docker.version.reason}",
+            hint="on the host: sudo docker info",
+        )
+    if isinstance(docker.version, str) and isinstance(made.engine_unit, Absent):
+        return Problem(
+            "docker",
+            f"Docker Engine {docker.version} runs here, but not by docker.service: it is a snap, or was started by hand",
+            hint="remove it (snap remove docker) and run setup again, which installs one that starts at boot",
+        )
+    return None
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall("[0-9]+", text)[:2])
+
+
+def _there(facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+    """Plan settings, and that the engine runs, now and after a boot."""
+    docker, made = facts.docker, facts.made
+    assert isinstance(docker, Docker)
+    assert isinstance(made, Made)
+    wanted = tuple(settings(docker, made, cluster))
+    yield from wanted
+    if any(isinstance(each, Problem) for each in wanted):
+        return
+    runs = isinstance(docker.version, str)
+    told = isinstance(docker.containers, tuple) and isinstance(docker.images, tuple)
+    starts = not isinstance(made.engine_unit, str) or made.engine_unit in ("enabled", "static", "indirect", "generated")
+    if runs and starts:
+        return
+    yield Op(
+        "docker",
+        "start docker, now and at boot" if not runs else "start docker at boot",
+        why="the engine does not run" if not runs else f"docker.service is {made.engine_unit}",
+        script=text("dpkg.sh") + text("dockerd.sh") + text("docker_start.sh"),
+        seconds=300,
+        expect=_started,
+        reveals=() if runs or told else _HELD,
+    )
+
+
+def _started(facts: HostFacts) -> HostFacts:
+    docker, made = facts.docker, facts.made
+    if not isinstance(docker, Docker) or not isinstance(made, Made):
+        return facts
+    # Stages that ask what it holds wait for that (`reveals`); to the others one that is started runs nothing yet.
+    return replace(
+        facts,
+        docker=replace(docker, containers=docker.containers if isinstance(docker.containers, tuple) else ()),
+        made=replace(made, engine_unit="enabled", engine_active="active"),
+    )
+
+
+STAGE = StageRules(plan, ("system", "docker", MADE), gives_gpus=True)

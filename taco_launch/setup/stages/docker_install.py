@@ -1,0 +1,192 @@
+"""Brings a Docker Engine to a host that has none: from where the inventory says, by the host's package manager."""
+
+from dataclasses import replace
+
+from taco_launch.model.host.fact_value import Absent, Found, Unknown
+from taco_launch.model.host.facts import Docker, HostFacts, Os, System
+from taco_launch.model.host.hosts import Engine
+from taco_launch.setup import packages
+from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.scripts import text
+from taco_launch.setup.space import DATA_ROOT, disk_of
+
+DOCKER_URL = "https://download.docker.com"
+# Of the keys that sign there, for apt and for rpm: docs.docker.com/engine/install, "Verify the key's fingerprint".
+_FINGERPRINTS = ("9DC858229FC7DD38854AE2D88D81803C0EBFCD88", "060A61C51B558A7F742B77AAC52FEB6B621E9F35")
+# Our files of that repository, by names that nobody else uses: those of the user stay as they are.
+_APT = ("/etc/apt/sources.list.d/taco-launch-docker.list", "/etc/apt/keyrings/taco-launch-docker.asc")
+_RPM = ("/etc/yum.repos.d/taco-launch-docker.repo", "/etc/pki/rpm-gpg/taco-launch-docker.asc")
+# The host's /etc/os-release fills in the words in capitals: sources.list(5), dnf.conf(5).
+APT_SOURCE = """\
+# by taco-launch setup, from docker.source in the inventory
+deb [signed-by={key}] {url}/linux/DISTRIBUTION CODENAME stable
+"""
+RPM_SOURCE = """\
+# by taco-launch setup, from docker.source in the inventory
+[taco-launch-docker]
+name=Docker CE
+baseurl={url}/linux/DISTRIBUTION/RELEASE/$basearch/stable
+enabled=1
+gpgcheck=1
+gpgkey=file://{key}
+"""
+
+# What docker.io with its dependencies takes when unpacked (Debian 12: 330 MB), and its archives meanwhile.
+_SPACE = 512 << 20
+_SECONDS = 1800.0
+# Distributions with a package of the engine, by their id in os-release; those of apt-get all have docker.io.
+_PACKAGES = {
+    "amzn": "docker",
+    "fedora": "moby-engine",
+    "openEuler": "docker",
+    "opensuse-leap": "docker",
+    "opensuse-tumbleweed": "docker",
+    "sles": "docker",
+}
+
+
+def install(system: System, cluster: Cluster) -> Op | Problem:
+    """Plan to install an engine on a host without one; or say why it cannot be."""
+    engine, manager = cluster.inventory.engine, system.package_manager
+    unfit = _full(system) or _untyped(system, engine.data_root or DATA_ROOT)
+    if unfit is not None:
+        return unfit
+    if engine.source == "none":
+        return Problem(
+            "docker",
+            "docker is not installed, and the inventory says that set-up does not install it (docker.source: none)",
+            hint="install it on the host, or say where it comes from: docker: {source: distribution}",
+        )
+    if not isinstance(manager, str) or manager not in packages.MANAGERS:
+        told = manager if isinstance(manager, str) else manager.reason
+        return Problem(
+            "docker",
+            f"docker is not installed, and this host's package manager is none that set-up uses: {told or 'none found'}",
+            hint=f"install docker by hand: set-up uses {', '.join(packages.MANAGERS)}",
+        )
+    if engine.source == "distribution":
+        return _distribution(manager, system.os)
+    if engine.source == "docker":
+        return _docker(manager, engine)
+    return _script(engine) if engine.source == "script" else _packages(manager, cluster)
+
+
+def _full(system: System) -> Problem | None:
+    disks = system.disks if isinstance(system.disks, tuple) else ()
+    disk = next((disk for disk in disks if disk.path == "/"), None)
+    if disk is None or disk.free >= _SPACE:
+        return None
+    return Problem(
+        "docker",
+        f"/ has {disk.free >> 20} MiB free, and installing docker takes {_SPACE >> 20} MiB",
+        hint="make room: du -xh -d 2 / | sort -h | tail",
+    )
+
+
+def _untyped(system: System, root: str) -> Problem | None:
+    """Refuse a file system that overlay2 cannot work on, before an engine is there that will not start on it."""
+    disk = disk_of(system, root)
+    if disk is None or disk.typed is not False:
+        return None
+    return Problem(
+        "docker",
+        f"{root} lies on {disk.path}, an XFS made with ftype=0 (xfs_info {disk.path}): docker's overlay2 cannot work there",
+        hint="XFS cannot be changed: give docker another file system (mkfs.xfs -n ftype=1), mounted where its images lie, "
+        "or named in the inventory: docker: {data_root: FOLDER}",
+    )
+
+
+def _distribution(manager: str, os: Found[Os]) -> Op | Problem:
+    if manager == "apt-get":
+        return _op("install docker.io (distribution)", "apt")
+    name = _PACKAGES.get(os.id) if isinstance(os, Os) else None
+    if name is None:
+        told = os.name if isinstance(os, Os) else "this system"
+        return Problem(
+            "docker",
+            f"docker is not installed, and no package of {told} is known that holds it",
+            hint="say where it comes from in the inventory: docker: {source: docker} (Docker's own repository), "
+            "script or packages",
+        )
+    return _op(f"install {name} (distribution)", "rpm", manager, name)
+
+
+def _docker(manager: str, engine: Engine) -> Op | Problem:
+    url = (engine.url or DOCKER_URL).rstrip("/")
+    name = f"install docker-ce ({url})"
+    keys = engine.key_fingerprint or ",".join(_FINGERPRINTS)
+    if manager == "apt-get":
+        op = _fetched(engine, name, "apt-docker", url, packages.SOURCE, *_APT, keys)
+        return packages.from_source(op, APT_SOURCE.format(key=_APT[1], url=url), _APT[0])
+    if manager in ("dnf", "yum"):
+        op = _fetched(engine, name, "rpm-docker", url, packages.SOURCE, *_RPM, keys, manager)
+        return packages.from_source(op, RPM_SOURCE.format(key=_RPM[1], url=url), _RPM[0])
+    return Problem(
+        "docker",
+        f"docker is not installed, and Docker has no repository for {manager}",
+        hint="say in the inventory where it comes from instead: docker: {source: distribution}",
+    )
+
+
+def _script(engine: Engine) -> Op | Problem:
+    if engine.url is None or engine.sha256 is None:
+        return Problem(
+            "docker",
+            "docker is not installed, and docker.source: script takes docker.url and docker.sha256 in the inventory",
+            hint="look at the script, then: curl -fsSL URL | sha256sum",
+        )
+    return _fetched(engine, f"install docker (script {engine.url})", "script", engine.url, engine.sha256)
+
+
+def _packages(manager: str, cluster: Cluster) -> Op | Problem:
+    ending, files = packages.ending(manager), packages.given(manager, cluster.packages)
+    if not files:
+        folder = cluster.inventory.engine.packages or "docker.packages, which the inventory does not name,"
+        return Problem(
+            "docker",
+            f"docker is not installed, and {folder} holds no {ending} file for {manager}",
+            hint="put docker's packages for this system there, with all that they depend on",
+        )
+    way = ("apt-packages", packages.GIVEN) if ending == ".deb" else ("rpm-packages", packages.GIVEN, manager)
+    return replace(_op(f"install docker ({len(files) - 1} packages of the controller)", *way), files=files)
+
+
+def _fetched(engine: Engine, name: str, way: str, *args: str) -> Op:
+    """Give the operation for what is fetched from outside, by the proxy that the engine has too."""
+    return replace(_op(name, way, packages.PROXY, *args), files=(packages.proxied(engine),))
+
+
+def _op(name: str, *args: str) -> Op:
+    return Op(
+        "docker",
+        name,
+        why="docker is not installed",
+        script="".join(map(text, ("dpkg.sh", "packages.sh", "key.sh", "docker_install.sh"))),
+        args=args,
+        seconds=_SECONDS,
+        expect=_installed,
+    )
+
+
+def _installed(facts: HostFacts) -> HostFacts:
+    """Give the facts with an engine of which nothing is known yet but that it runs nothing."""
+    later = Unknown("docker is installed first")
+    docker = Docker(
+        version=Absent("docker is installed first"),
+        flavour="docker",
+        userns=False,
+        root=later,
+        storage=later,
+        cgroup_driver=later,
+        cgroup_version=later,
+        runtimes=later,
+        default_runtime=later,
+        live_restore=later,
+        mirrors=later,
+        insecure_registries=later,
+        containers=(),
+        images=(),
+        toolkit=later,
+        toolkit_programs=later,
+    )
+    return replace(facts, docker=docker)

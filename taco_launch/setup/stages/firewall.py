@@ -1,0 +1,158 @@
+"""The firewall between a cluster's hosts: opened for what jobs need where the inventory says `firewall: manage`."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
+from typing import Final
+
+from taco_launch.frozen import dataclass
+from taco_launch.model.host.facts import Firewall, HostFacts, Network
+from taco_launch.setup import paths, scripts
+from taco_launch.setup.files.ssh_files import Member, is_address
+from taco_launch.setup.made import differing, files_of, with_files, without
+from taco_launch.setup.ops import Cluster, File, Op
+
+_STAGE: Final = "ssh_mesh"
+# Where the kernel takes a port from that a program does not name: ip-sysctl, ip_local_port_range.
+_EPHEMERAL = (32768, 60999)
+
+_UNIT = """[Unit]
+Description=The firewall of this host, open for the hosts of {cluster}
+After=network-online.target docker.service {firewalls}
+Wants=network-online.target
+PartOf={firewalls}
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh {command}
+
+[Install]
+WantedBy=multi-user.target
+"""
+# What makes its rules anew takes ours away.
+_FIREWALLS = "firewalld.service ufw.service nftables.service iptables.service netfilter-persistent.service"
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where all of it is: the folder of the list and the script, the unit's name and its text.
+
+    A name that is not `ours` may be that of another cluster's unit, so that the text has to tell.
+    """
+
+    folder: str
+    unit: str
+    text: str
+    ours: bool
+
+    @property
+    def list(self) -> str:
+        return f"{self.folder}/firewall"
+
+    @property
+    def script(self) -> str:
+        return f"{self.folder}/firewall.sh"
+
+    @property
+    def unit_file(self) -> str:
+        return f"{paths.UNITS}/{self.unit}"
+
+
+def plan(facts: HostFacts, cluster: Cluster, own: str, members: tuple[Member, ...]) -> Iterator[Op]:
+    """Open this host's firewall for the others, or take that back where it is not wanted any more.
+
+    Opened is TCP from the hosts of the inventory (IPv4), to the container's sshd and to the ports that programs are
+    given by the kernel or by the inventory's `port_range`.
+    """
+    inventory = cluster.inventory
+    place, before = _place(inventory.cluster), _before(inventory.cluster)
+    firewall = active(facts)
+    if inventory.network.firewall != "manage" or inventory.container is None:
+        yield from taken_back(facts, inventory.cluster, "network.firewall is check")
+        return
+    there = files_of(facts) or {}
+    if firewall is None and place.list not in there and before.list not in there:
+        return
+    for op in _taken_back(facts, before, "they are of a version before"):
+        yield op
+        facts = op.expect(facts)
+    others = [each.address for each in members if each.address != own and is_address(each.address)]
+    ports = [(inventory.container.ssh_port,) * 2, *filter(None, (inventory.network.port_range,)), _ephemeral(facts)]
+    lines = [f"port {_range(*each)}\n" for each in _merged(ports)] + [
+        f"host {each}\n" for each in others if ":" not in each
+    ]
+    wanted = (
+        File(place.list, "".join(lines).encode(), 0o600),
+        File(place.script, scripts.text("firewall.sh").encode(), 0o600),
+        File(place.unit_file, place.text.encode()),
+    )
+    missing = differing(facts, wanted)
+    if missing and len(lines) > len(_merged(ports)):
+        put = (replace(wanted[0], path=f"{place.list}.new", shown=place.list), *wanted[1:])
+        why = firewall.detail if firewall is not None else "its rules are there already, for others"
+        script, args = scripts.text("reload.sh") + scripts.text("firewall.sh"), ("apply", place.folder, place.unit)
+        name = "firewall: open it for the cluster's hosts"
+        yield Op(_STAGE, name, why, script, args, put, expect=lambda facts: with_files(facts, wanted))
+
+
+def active(facts: HostFacts) -> Firewall | None:
+    """Give the firewall that stops something on this host, None where there is none or nobody may tell."""
+    if not isinstance(facts.network, Network) or not isinstance(facts.network.firewalls, tuple):
+        return None
+    return next((each for each in facts.network.firewalls if each.active), None)
+
+
+def taken_back(facts: HostFacts, cluster: str, why: str) -> Iterator[Op]:
+    """Take back all of it, where there is anything."""
+    for place in (_place(cluster), _before(cluster)):
+        yield from _taken_back(facts, place, why)
+
+
+def _taken_back(facts: HostFacts, place: _Place, why: str) -> Iterator[Op]:
+    there = files_of(facts) or {}
+    found = [path for path in (place.list, f"{place.list}.new", place.script) if path in there]
+    unit = there.get(place.unit_file)
+    if unit is not None and (place.ours or unit.sha256 == sha256(place.text.encode()).hexdigest()):
+        found.append(place.unit_file)
+    if not found:
+        return
+    args = ("remove", place.folder, place.unit if place.unit_file in found else "")
+    text = scripts.text("reload.sh") + scripts.text("firewall.sh")
+    yield Op(_STAGE, "firewall: take our rules back", why, text, args, expect=lambda facts: without(facts, found))
+
+
+def _place(cluster: str) -> _Place:
+    folder, unit = paths.host_folder(cluster), paths.firewall_unit(cluster)
+    return _Place(folder, unit, _unit_text(cluster, f"{folder}/firewall.sh open {folder} {unit}"), ours=True)
+
+
+def _before(cluster: str) -> _Place:
+    """Give the place that all of it had while the container could write there."""
+    folder = paths.folder(cluster)
+    text = _unit_text(cluster, f"{folder}/firewall.sh open")
+    return _Place(folder, f"taco-launch-{cluster}-firewall.service", text, ours=False)
+
+
+def _unit_text(cluster: str, command: str) -> str:
+    return _UNIT.format(cluster=cluster, firewalls=_FIREWALLS, command=command)
+
+
+def _ephemeral(facts: HostFacts) -> tuple[int, int]:
+    found = facts.network.port_range if isinstance(facts.network, Network) else None
+    return found if isinstance(found, tuple) else _EPHEMERAL
+
+
+def _merged(ports: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join ranges that overlap: nft takes none that do."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(ports):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
+    return found
+
+
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"

@@ -1,0 +1,309 @@
+"""The image stage: the training image on every host, the same one everywhere, by a digest that is resolved once."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from taco_launch.command import shell, ssh_line
+from taco_launch.facts import MADE
+from taco_launch.frozen import dataclass
+from taco_launch.model.host.facts import Docker, HostFacts, Image
+from taco_launch.model.host.hosts import Container, Host, Inventory
+from taco_launch.setup import paths, scripts, space
+from taco_launch.setup.ops import Cluster, File, Op, Problem, StageRules
+from taco_launch.setup.stages.image_copy import Given
+
+# What a dry run takes for the id of an image that is not there yet.
+PREDICTED = "sha256:" + "0" * 64
+PASSWORD_FILE = f"{paths.RUN}/registry-password"
+# The compressed layers lie beside what is unpacked of them, and are about half as large.
+_SPACE = 1.5
+_LEAST_SPACE = 2 << 30
+_SECONDS = 1800
+_LOAD_SECONDS = 3600
+_HUB = "docker.io"
+_HUB_PREFIX = re.compile(r"^(?:(?:index\.)?docker\.io/)?(?:library/)?")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What an image is asked for by: `repository` as the engine lists it, and a tag, or a digest (`sha256:...`)."""
+
+    repository: str
+    tag: str | None
+    digest: str | None
+
+    @property
+    def name(self) -> str:
+        """What the engine knows it by, once it is there."""
+        return self.at(self.digest) if self.digest else f"{self.repository}:{self.tag}"
+
+    def at(self, digest: str) -> str:
+        """Name the very image of a digest, whatever tag it has."""
+        return f"{self.repository}@{digest}"
+
+    @property
+    def registry(self) -> str:
+        """The registry to log in at, empty for docker's own."""
+        first, slash, _rest = self.repository.partition("/")
+        return first if slash and (first == "localhost" or "." in first or ":" in first) else ""
+
+
+@dataclass(frozen=True)
+class Held:
+    """An image that a host has: its id, and its digests at the registry (none where it was loaded or built there)."""
+
+    id: str
+    digests: frozenset[str]
+
+    def same(self, other: "Held") -> bool:
+        """Say whether it is the same image: by id, or, as engines differ in what they call an id, by a digest."""
+        return self.id == other.id or bool(self.digests & other.digests)
+
+
+def parse_reference(text: str) -> Reference:
+    """Read `[REGISTRY/]NAME[:TAG][@DIGEST]`; as the engine does, a digest makes the tag mean nothing."""
+    named, _at, digest = text.partition("@")
+    head, slash, last = named.rpartition("/")
+    last, _colon, tag = last.partition(":")
+    repository = _HUB_PREFIX.sub("", f"{head}{slash}{last}", count=1)
+    return Reference(repository, None if digest else tag or "latest", digest or None)
+
+
+def held(reference: Reference, docker: Docker) -> Held | None:
+    """Give what the image's name stands for on a host, None where it has no such image."""
+    if not isinstance(docker.images, tuple):
+        return None
+    found = [image for image in docker.images if _is(reference, image)]
+    if not found:
+        return None
+    return Held(found[0].id, frozenset(image.digest for image in found if image.digest and image.id == found[0].id))
+
+
+def resolve(inventory: Inventory, facts: Mapping[str, HostFacts]) -> str | None:
+    """Give the digest that the image's tag stands for: on the head, else on the first host that has the image.
+
+    None where no host has it, or where none knows its digest at the registry.
+    """
+    if inventory.container is None:
+        return None
+    standard = _standard(parse_reference(inventory.container.image), inventory, facts)
+    return min(standard[1].digests, default=None) if standard else None
+
+
+def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
+    """Plan the image of one host."""
+    container = cluster.inventory.container
+    if container is None:
+        return
+    if not isinstance(facts.docker, Docker):
+        yield Problem("image", f"docker cannot be asked for its images: {facts.docker.reason}")
+        return
+    if not isinstance(facts.docker.images, tuple):
+        yield Problem("image", f"docker does not tell which images it has: {facts.docker.images.reason}")
+        return
+    reference = parse_reference(container.image)
+    here = held(reference, facts.docker)
+    standard = cluster.once("image", lambda: _standard(reference, cluster.inventory, cluster.facts))
+    if container.source != "registry":
+        yield from _copy(facts, cluster, container, here, standard)
+    else:
+        yield from _from_registry(host, facts, cluster, here, standard)
+
+
+def _from_registry(
+    host: Host, facts: HostFacts, cluster: Cluster, here: Held | None, standard: tuple[str, Held] | None
+) -> Iterator[Op | Problem]:
+    """Plan an image that a registry gives."""
+    container = cluster.inventory.container
+    if container is None:
+        return
+    reference = parse_reference(container.image)
+    if reference.digest is not None:
+        if here is None:
+            yield from _pull(facts, cluster, container, reference.name, "it is not here", standard)
+    elif cluster.latest is not None:
+        if here is not None and here.same(known(reference, cluster.latest, cluster.facts)):
+            return
+        why = f"{_is_here(here)}, and the registry has {_short(cluster.latest)} now"
+        yield from _pull(facts, cluster, container, reference.at(cluster.latest), why, standard)
+    elif standard is not None or cluster.digest is not None:
+        name, wanted = standard or ("the head", Held("", frozenset((cluster.digest or "",))))
+        if here is not None and here.same(wanted):
+            return
+        digest = cluster.digest or min(wanted.digests, default=None)
+        if digest is None:
+            yield _not_to_be_pulled(reference, here, host, name, wanted, cluster)
+            return
+        why = f"{_is_here(here)}, and on {name} it is {_short(digest)}"
+        yield from _pull(facts, cluster, container, reference.at(digest), why, standard)
+    elif here is None:
+        yield from _pull(facts, cluster, container, reference.name, "it is not here", None)
+
+
+def _is(reference: Reference, image: Image) -> bool:
+    listed = parse_reference(image.reference)
+    if reference.digest is None:
+        return (listed.repository, listed.tag) == (reference.repository, reference.tag)
+    return listed.repository == reference.repository and reference.digest in (image.digest, listed.digest)
+
+
+def _standard(reference: Reference, inventory: Inventory, facts: Mapping[str, HostFacts]) -> tuple[str, Held] | None:
+    """Give the first host that has the image, the head first, and its image with the digests that any host knows."""
+    having: list[tuple[str, Held]] = []
+    for host in sorted(inventory.hosts, key=lambda host: host.name != inventory.head):
+        of = facts.get(host.name)
+        found = held(reference, of.docker) if of is not None and isinstance(of.docker, Docker) else None
+        if found is not None:
+            having.append((host.name, found))
+    if not having:
+        return None
+    name, first = having[0]
+    for _name, other in having:
+        if not first.digests and other.id == first.id:
+            first = other
+    return name, first
+
+
+def known(reference: Reference, digest: str, facts: Mapping[str, HostFacts]) -> Held:
+    """Give the image of a digest, with its id where a host has it: one that has it by `docker load` knows no digest."""
+    there = (held(reference, each.docker) for each in facts.values() if isinstance(each.docker, Docker))
+    return next((each for each in there if each and digest in each.digests), Held("", frozenset((digest,))))
+
+
+def _pull(
+    facts: HostFacts, cluster: Cluster, container: Container, image: str, why: str, standard: tuple[str, Held] | None
+) -> Iterator[Op | Problem]:
+    reference = parse_reference(container.image)
+    size = _size(reference, cluster) if standard else None
+    need = max(_LEAST_SPACE, int(size * _SPACE)) if size else _LEAST_SPACE
+    takes = f"takes about {space.gib(need)}" if size else f"of unknown size: at least {space.gib(need)} have to be free"
+    root = space.data_root(facts, cluster.inventory.engine)
+    short = space.too_small(facts, root, need)
+    if short:
+        yield Problem(
+            "image",
+            f"{container.image}: {short}; it {'' if size else 'is '}{takes}",
+            "free some space: docker system df",
+        )
+        return
+    user = container.registry.user if container.registry else ""
+    if user and cluster.password is None:
+        yield Problem(
+            "image",
+            f"{container.image}: there is no password for {user} at {reference.registry or _HUB}",
+            "name a file in container.registry.password_file, or set TACO_LAUNCH_REGISTRY_PASSWORD",
+        )
+        return
+    digest = parse_reference(image).digest
+    there = (known(reference, digest, cluster.facts).id if digest else "") or PREDICTED
+    secret = (File(PASSWORD_FILE, (cluster.password or "").encode(), 0o600, secret=True),) if user else ()
+    tag = "" if image == reference.name else reference.name
+    yield Op(
+        "image",
+        f"pull {image}" + (f" as {tag}" if tag else ""),
+        f"{why}; {takes}" + ("" if root else ", which is looked at there") + (f"; login as {user}" if user else ""),
+        scripts.text("look.sh") + scripts.text("pull.sh"),
+        (
+            image,
+            tag,
+            str(need >> 10),
+            cluster.inventory.mpirun,
+            reference.registry,
+            user,
+            PASSWORD_FILE if user else "",
+        ),
+        secret,
+        seconds=_SECONDS,
+        expect=lambda facts: _with(facts, reference, image, there),
+    )
+
+
+def _copy(
+    facts: HostFacts, cluster: Cluster, container: Container, here: Held | None, standard: tuple[str, Held] | None
+) -> Iterator[Op | Problem]:
+    """Plan an image that the controller has: its stream is there before the operation begins (flows/image_copy)."""
+    name = parse_reference(container.image).name
+    given = cluster.given
+    if not isinstance(given, Given):
+        if here is None or (standard is not None and not here.same(standard[1])):
+            on = f", and on {standard[0]} it is {_short(standard[1].id)}" if here and standard else ""
+            yield Problem(
+                "image",
+                f"{name}: {_is_here(here)}{on}; it cannot be copied: {given or 'nobody has looked where from'}",
+                f"see container.image in {cluster.inventory.source}: {{name: {name}, from: {container.source}}}",
+            )
+        return
+    if here is not None and here.id in given.ids:
+        return
+    why = f"{_is_here(here)}" + (f", and it is {_short(min(given.ids))} there" if here else "")
+    takes = f"takes about {space.gib(given.space)} while it comes, a third of that afterwards"
+    root = space.data_root(facts, cluster.inventory.engine)
+    short = space.too_small(facts, root, given.space)
+    if short:
+        yield Problem("image", f"{name}: {short}; it {takes}", "free some space: docker system df")
+        return
+    yield Op(
+        "image",
+        f"copy {name} from {given.where}",
+        f"{why}; {takes}"
+        + ("" if root else ", which is looked at there")
+        + "; hosts pass on to hosts what one of them gets",
+        scripts.text("look.sh") + scripts.text("load.sh"),
+        (name, cluster.inventory.mpirun, *sorted(given.ids)),
+        seconds=_LOAD_SECONDS,
+        expect=lambda facts: _with(facts, parse_reference(name), name, min(given.ids)),
+    )
+
+
+def _with(facts: HostFacts, reference: Reference, pulled: str, identity: str = PREDICTED) -> HostFacts:
+    """Give the facts of a host that has got the image."""
+    if not isinstance(facts.docker, Docker) or not isinstance(facts.docker.images, tuple):
+        return facts
+    others = tuple(image for image in facts.docker.images if not _is(reference, image))
+    image = Image(reference.name, identity, parse_reference(pulled).digest, None)
+    return replace(facts, docker=replace(facts.docker, images=(*others, image)))
+
+
+def _size(reference: Reference, cluster: Cluster) -> int | None:
+    """Give the size of the image as the engine of any host tells it."""
+    sizes = [
+        image.size
+        for facts in cluster.facts.values()
+        if isinstance(facts.docker, Docker) and isinstance(facts.docker.images, tuple)
+        for image in facts.docker.images
+        if _is(reference, image) and image.size
+    ]
+    return max(sizes, default=None)
+
+
+def _not_to_be_pulled(
+    reference: Reference, here: Held | None, host: Host, name: str, wanted: Held, cluster: Cluster
+) -> Problem:
+    is_here = f"is another image here ({_short(here.id)})" if here else "is not here"
+    save = ssh_line(_login(cluster.host(name)), shell(("docker", "save", reference.name)))
+    load = ssh_line(_login(host), shell(("docker", "load")))
+    return Problem(
+        "image",
+        f"{reference.name} {is_here}, and on {name} it ({_short(wanted.id)}) was loaded or built: no registry has it",
+        f"copy it: {save} | {load}; or have set-up copy it from here, where this machine has it: container.image: "
+        f"{{name: {reference.name}, from: controller}} in {cluster.inventory.source}",
+    )
+
+
+def _login(host: Host) -> tuple[str, ...]:
+    if host.connection == "local":
+        return ()
+    port = ("-p", str(host.port)) if host.port != 22 else ()
+    return (*port, f"{host.user}@{host.address}" if host.user else host.address)
+
+
+def _is_here(here: Held | None) -> str:
+    return f"it is {_short(here.id)} here" if here else "it is not here"
+
+
+def _short(identity: str) -> str:
+    return identity[: len("sha256:") + 12]
+
+
+STAGE = StageRules(plan, ("system", "docker", MADE))

@@ -1,0 +1,130 @@
+"""Stop, suspend, resume and delete of jobs in every state, and submit; no supervisor, no scheduler."""
+
+import os
+from typing import Any
+
+import pytest
+
+from taco_launch import state
+from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.model.codec import to_json
+from taco_launch.model.jobs import JobSpec, JobState, Policy
+from tests.agent.calls import HOSTS, PLACED, SUCCEEDED, call, submitted
+
+SUSPENDED: tuple[str, dict[str, Any]] = (state.SUSPENDED, {})
+RESTARTING = (state.RESTARTING, {"delay": 60})
+STOP: dict[str, Any] = {"by": "me", "signal": 15, "grace": None}
+
+
+@pytest.fixture(autouse=True)
+def woken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """No scheduler is started: how often one would have been."""
+    found: list[str] = []
+
+    def start(_jobs: Jobs, agent: str, lock: int) -> None:
+        found.append(agent)
+        os.close(lock)
+
+    monkeypatch.setattr("taco_launch.agent.scheduler_wakeup.start", start)
+    return found
+
+
+def state_of(folder: JobFolder) -> str:
+    return records.record(folder).state.value
+
+
+@pytest.mark.parametrize("events", [(), (SUSPENDED,), (RESTARTING,)], ids=["queued", "suspended", "restarting"])
+def test_a_job_that_waits_is_stopped_at_once_and_can_be_deleted(jobs: Jobs, events: Any) -> None:
+    folder = submitted(jobs, "a", *events)
+    refused = call("delete", name="a")
+    assert refused.error["hint"] == "taco-launch stop a"
+    assert call("stop", name="a", **STOP).frames[-1]["job"]["record"]["state"] == "CANCELLED"
+    assert call("delete", name="a").whole
+    assert not folder.path.exists()
+
+
+def test_a_job_that_is_being_placed_is_stopped_by_its_supervisor(jobs: Jobs) -> None:
+    folder = submitted(jobs, "a")
+    lock = records.try_lock(folder)
+    assert lock is not None
+    assert call("stop", name="a", **STOP).frames[-1]["job"]["record"]["state"] == "QUEUED"
+    assert folder.stop.exists()
+    os.close(lock)
+    # it was about to say that there is no place: whoever looks next does it
+    assert call("get", name="a").frames[-1]["job"]["record"]["state"] == "CANCELLED"
+
+
+def test_a_running_job_is_asked_to_be_suspended(running: JobFolder) -> None:
+    assert call("suspend", name="running", by="me").frames[-1]["job"]["record"]["state"] == "RUNNING"
+    assert records.read_json(running.suspend) == {"by": "me"}
+    refused = call("resume", name="running", by="me")
+    assert refused.error["exit_code"] == 2
+    assert refused.error["message"] == "job running: it is RUNNING, not SUSPENDED (it is being suspended)"
+
+
+@pytest.mark.parametrize("events", [(), (RESTARTING,)], ids=["queued", "restarting"])
+def test_a_job_that_waits_is_suspended_and_resumed(jobs: Jobs, woken: list[str], events: Any) -> None:
+    folder = submitted(jobs, "a", *events)
+    jobs.mark("a")
+    assert call("suspend", name="a", by="me").frames[-1]["job"]["record"]["state"] == "SUSPENDED"
+    assert call("suspend", name="a", by="me").frames[-1]["job"]["record"]["state"] == "SUSPENDED"
+    woken.clear()
+    resumed = call("resume", name="a", by="bob").frames[-1]["job"]["record"]
+    assert (resumed["state"], resumed["reason"]) == ("QUEUED", "resumed by bob")
+    assert woken == ["/agent.pyz"]
+    assert state_of(folder) == "QUEUED"
+
+
+@pytest.mark.parametrize("op", ["suspend", "resume"])
+def test_what_has_ended_is_neither_suspended_nor_resumed(jobs: Jobs, op: str) -> None:
+    submitted(jobs, "a", (state.PLACED, PLACED), SUCCEEDED)
+    refused = call(op, name="a", by="me")
+    assert refused.error["exit_code"] == 2
+    assert "it is SUCCEEDED" in refused.error["message"]
+
+
+def test_whoever_calls_starts_the_scheduler_where_one_is_missing(jobs: Jobs, woken: list[str]) -> None:
+    submitted(jobs, "a")
+    assert call("list").whole
+    assert woken == []
+    jobs.mark("a")
+    assert call("list").whole
+    assert woken == ["/agent.pyz"]
+
+
+# --- submit
+
+
+def request(name: str, **policy: Any) -> dict[str, Any]:
+    spec = JobSpec(name=name, command=("true",), hosts=HOSTS, policy=Policy(**policy), owner="alice")
+    return {"spec": to_json(spec), "caller": {"environment": {}, "umask": 0o022}, "follow": False}
+
+
+def test_a_job_that_is_submitted_to_wait(jobs: Jobs, woken: list[str]) -> None:
+    found = call("submit", **request("a", suspend=True))
+    assert found.frames[0] == {"accepted": "a"}
+    assert found.frames[1]["job"]["record"]["state"] == "SUSPENDED"
+    assert woken == []
+    assert jobs.pending() == ["a"]
+
+
+def test_a_used_name_says_which_job_has_it_and_only_ones_own_that_does_not_run_may_be_removed(jobs: Jobs) -> None:
+    assert call("submit", **request("a", suspend=True)).whole
+    refused = call("submit", **request("a"))
+    assert refused.error["message"] == "job a: the name is taken: SUSPENDED, of alice, submitted 0 s ago"
+    own = "choose another --name, or remove the old one: taco-launch delete a"
+    assert refused.error["hint"] == own
+    assert state_of(jobs.get("a")) == "SUSPENDED"
+    records.ended(records.Events(jobs.get("a")), JobState.CANCELLED, 143, "stopped")
+    assert call("submit", **request("a")).error["hint"] == own
+    of_bob = request("a")
+    of_bob["spec"]["owner"] = "bob"
+    assert call("submit", **of_bob).error["hint"] == "choose another --name"
+
+
+@pytest.mark.usefixtures("running")
+def test_ones_own_that_runs_is_not_to_be_removed() -> None:
+    again = request("running")
+    again["spec"]["owner"] = ""
+    assert call("submit", **again).error["hint"] == "choose another --name"

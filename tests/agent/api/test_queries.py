@@ -1,0 +1,241 @@
+"""What the agent shows of jobs and hosts: list, get, top, prune; the index of the jobs that have ended."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from taco_launch import state
+from taco_launch.agent.api import queries
+from taco_launch.agent.store import job_index, records
+from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.model.codec import from_json, to_json
+from taco_launch.model.jobs import JobRecord, JobSpec
+from taco_launch.model.rows import JobRow, decoded, row_of
+from taco_launch.model.slots import Occupancy
+from tests.agent.calls import HOSTS, PLACED, SUCCEEDED, call, submitted
+from tests.agent.conftest import Family, write_agent
+
+
+def rows() -> dict[str, JobRow]:
+    """Give what `list` answers, by name; all of it comes in one frame."""
+    (frame,) = [frame for frame in call("list").frames if "rows" in frame]
+    return {row.name: row for row in map(decoded, frame["rows"])}
+
+
+def kept(jobs: Jobs) -> list[str]:
+    """Give the names that stand in the index."""
+    path = jobs.path / ".index.json"
+    return sorted(json.loads(path.read_text(encoding="ascii"))["jobs"]) if path.exists() else []
+
+
+# --- list and get
+
+
+def test_list(jobs: Jobs, running: JobFolder) -> None:
+    assert running.name == "running"
+    submitted(jobs, "done", (state.PLACED, PLACED), SUCCEEDED)
+    shown = {name: row.state.value for name, row in rows().items()}
+    assert shown == {"done": "SUCCEEDED", "running": "RUNNING"}
+
+
+@pytest.mark.usefixtures("jobs")
+def test_list_of_none() -> None:
+    found = call("list")
+    assert (found.code, found.frames) == (0, [{"rows": []}])
+
+
+@pytest.mark.usefixtures("running")
+def test_list_and_get_never_disagree(jobs: Jobs) -> None:
+    submitted(jobs, "done", (state.PLACED, PLACED), SUCCEEDED)
+    submitted(jobs, "suspended", (state.SUSPENDED, {}))
+    for _indexed in range(2):  # made of the events, and then of the index
+        found = rows()
+        assert sorted(found) == ["done", "running", "suspended"]
+        for name, row in found.items():
+            (frame,) = call("get", name=name).frames
+            shown = frame["job"]
+            assert row == row_of(from_json(JobSpec, shown["spec"]), from_json(JobRecord, shown["record"]))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: records.write_json(folder.spec, {"schema": 99}),
+        lambda folder: folder.spec.unlink(),
+        lambda folder: folder.spec.write_bytes(b""),
+        lambda folder: folder.spec.write_bytes(b"{}"),
+        lambda folder: records.Events(folder).add(state.PLACED, np="two"),
+    ],
+    ids=["other-schema", "no-spec", "empty-spec", "spec-without-schema", "event-without-fields"],
+)
+def test_a_damaged_job_hides_no_other(jobs: Jobs, damage: Callable[[JobFolder], None]) -> None:
+    damage(submitted(jobs, "b"))
+    for name in ("a", "c"):
+        submitted(jobs, name, SUCCEEDED)
+    assert sorted(rows()) == ["a", "c"]
+    found = call("list")
+    assert found.code == 0
+    (warning,) = [frame["warning"] for frame in found.frames if "warning" in frame]
+    assert "job b" in warning
+
+
+def test_get_has_the_events(jobs: Jobs) -> None:
+    folder = submitted(jobs, "vgg", (state.PLACED, PLACED), SUCCEEDED)
+    (frame,) = call("get", name="vgg").frames
+    job = frame["job"]
+    assert job["folder"] == str(folder.path)
+    assert job["spec"]["hosts"] == to_json(HOSTS)
+    assert (job["record"]["id"], job["record"]["np"], job["record"]["exit_code"]) == ("id-vgg", 2, 0)
+    assert [event["kind"] for event in job["events"]] == [state.SUBMITTED, state.PLACED, state.ENDED]
+
+
+def test_a_job_that_lost_its_supervisor(jobs: Jobs, family: Family) -> None:
+    folder = submitted(jobs, "vgg", (state.PLACED, PLACED))
+    process = family.start(("sleep", "60"))
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    records.Events(folder).add("launched", boot=boot, roots=[family.root(process)])
+    assert rows()["vgg"].state.value == "LOST"
+    assert process.wait(5) == -9
+
+
+# --- the index
+
+
+@pytest.mark.usefixtures("running")
+def test_only_jobs_that_have_ended_are_kept(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted(jobs, "done", (state.PLACED, PLACED), SUCCEEDED)
+    before = rows()
+    assert kept(jobs) == ["done"]
+    read: list[str] = []
+    real = records.read_spec
+
+    def noted(folder: JobFolder) -> JobSpec:
+        read.append(folder.name)
+        return real(folder)
+
+    monkeypatch.setattr(records, "read_spec", noted)
+    assert rows() == before
+    assert read == ["running"]
+
+
+def test_a_job_of_the_same_name_is_another(jobs: Jobs) -> None:
+    jobs.remove(submitted(jobs, "a", SUCCEEDED))
+    submitted(jobs, "a", SUCCEEDED)
+    rows()
+    jobs.remove(jobs.get("a"))
+    submitted(jobs, "a", (state.PLACED, PLACED), (state.ENDED, {"state": "FAILED", "exit_code": 3}))
+    assert rows()["a"].exit_code == 3
+
+
+def test_a_job_that_is_gone_is_not_kept(jobs: Jobs) -> None:
+    for name in ("a", "b"):
+        submitted(jobs, name, SUCCEEDED)
+    rows()
+    jobs.remove(jobs.get("a"))
+    assert sorted(rows()) == kept(jobs) == ["b"]
+    jobs.remove(jobs.get("b"))
+    assert rows() == {}
+    assert ".index.json" not in os.listdir(jobs.path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff",
+        b'{"jobs": {}}',
+        b'{"fields": [], "jobs": {"a": [1, 2, []]}}',
+        b'{"fields": FIELDS, "jobs": []}',
+        b'{"fields": FIELDS, "jobs": {"a": 1}}',
+        b'{"fields": FIELDS, "jobs": {"a": [STAMP, ["a"]]}}',
+        b'{"fields": FIELDS, "jobs": {"a": [STAMP, null]}}',
+        b'{"fields": ["of another version"], "jobs": {"a": [STAMP, ROW]}}',
+    ],
+)
+def test_a_damaged_index_is_made_anew(jobs: Jobs, text: bytes) -> None:
+    told = submitted(jobs, "a", SUCCEEDED).events.stat()
+    fields = json.dumps(list(JobRow.__dataclass_fields__)).encode()
+    stamp = b"%d, %d" % (told.st_size, told.st_mtime_ns)
+    row = json.dumps(["a"] * len(json.loads(fields))).encode()
+    damaged = text.replace(b"FIELDS", fields).replace(b"STAMP", stamp).replace(b"ROW", row)
+    (jobs.path / ".index.json").write_bytes(damaged)
+    assert rows()["a"].state.value == "SUCCEEDED"
+    assert kept(jobs) == ["a"]
+
+
+def test_an_index_that_cannot_be_written_is_no_error(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    submitted(jobs, "a", SUCCEEDED)
+    monkeypatch.setattr(records, "write_json", full)
+    assert sorted(rows()) == ["a"]
+
+
+def test_guests_are_no_jobs_of_this_head(jobs: Jobs) -> None:
+    folder = submitted(jobs, "guest", SUCCEEDED)
+    folder.spec.rename(folder.roots)
+    assert job_index.look(jobs) == job_index.Found([], [])
+
+
+# --- top
+
+
+def slots_answer(tmp_path: Path, script: str) -> list[dict[str, object]]:
+    """Ask an agent that answers `slots` by a script, for this host."""
+    agent = tmp_path / "slots.pyz"
+    write_agent(agent, script)
+    request = {"hosts": [["me", 2, "none"]], "here": "me"}
+    return list(queries.OPERATIONS["top"](Jobs(tmp_path), str(agent), request))
+
+
+def test_top_of_this_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TACO_LAUNCH_LEASES", raising=False)
+    script = """import json, sys
+print(json.dumps({"host": " ".join(sys.argv[1:]), "slots": [{"name": "slot-0"}], "gpus": 0}))"""
+    (frame,) = slots_answer(tmp_path, script)
+    assert frame["host"] == "me"
+    found = from_json(Occupancy, frame["occupancy"])
+    assert (found.host, found.free) == ("slots 2 none", 1)
+
+
+@pytest.mark.parametrize(
+    "script", ["raise SystemExit('nvidia-smi hangs')", """print('{"error": "nvidia-smi hangs"}')"""]
+)
+def test_top_of_a_host_that_cannot_tell(tmp_path: Path, script: str) -> None:
+    (frame,) = slots_answer(tmp_path, script)
+    assert frame == {"host": "me", "problem": "nvidia-smi hangs"}
+
+
+# --- prune
+
+
+def ended(jobs: Jobs, name: str, ago: float, owner: str = "") -> None:
+    folder = submitted(jobs, name, SUCCEEDED)
+    records.write_spec(folder, JobSpec(name=name, command=("true",), hosts=HOSTS, owner=owner))
+    lines = [json.loads(line) for line in folder.events.read_text(encoding="ascii").splitlines()]
+    moved = [json.dumps({**line, "time": time.time() - ago}) for line in lines]
+    folder.events.write_text("\n".join(moved) + "\n", encoding="ascii")
+
+
+@pytest.mark.usefixtures("running")
+@pytest.mark.parametrize(
+    ("owner", "dry_run", "gone"),
+    [(None, False, ["bobs", "old", "whose"]), ("alice", False, ["old", "whose"]), ("alice", True, ["old", "whose"])],
+)
+def test_prune(jobs: Jobs, owner: str | None, dry_run: bool, gone: list[str]) -> None:
+    ended(jobs, "old", 7200, "alice")
+    ended(jobs, "new", 60, "alice")
+    ended(jobs, "bobs", 7200, "bob")
+    ended(jobs, "whose", 7200)
+    found = call("prune", since=3600, owner=owner, dry_run=dry_run)
+    assert [row[0] for frame in found.frames for row in frame["rows"]] == gone
+    left = {"bobs", "new", "old", "running", "whose"} - (set() if dry_run else set(gone))
+    assert set(rows()) == left

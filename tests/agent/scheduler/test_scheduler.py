@@ -1,0 +1,401 @@
+"""The scheduler, step by step, on folders made by hand, with agents and hosts that do as they are told."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taco_launch import state
+from taco_launch.agent.scheduler import scheduler
+from taco_launch.agent.scheduler.pending import Shelf
+from taco_launch.agent.scheduler.scheduler import Scheduler
+from taco_launch.agent.scheduler.slot_watch import HERE, Watchers, Wish
+from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.model.host.hosts import Host
+from taco_launch.model.jobs import JobRecord, JobSpec, JobState, Policy
+from taco_launch.model.slots import Occupancy, SlotHolder, SlotState
+from tests.agent.conftest import write_agent
+from tests.conftest import eventually
+
+HOST = Host("me", "127.0.0.1", slots=2, connection="local")
+# `run FOLDER LOCK`: keeps the lock for as long as a file `hold` is there, then writes the lines of a file `events`.
+AGENT = """
+import os, sys, time
+folder = sys.argv[2]
+with open(folder + "/runs", "a") as runs:
+    runs.write("run\\n")
+print("KeyError: what", file=sys.stderr)
+while os.path.exists(folder + "/hold"):
+    time.sleep(0.01)
+if os.path.exists(folder + "/says"):
+    with open(folder + "/events.jsonl", "a") as events:
+        events.write(open(folder + "/says").read())
+"""
+
+
+class Hosts(Watchers):
+    """Hosts that tell what the test says."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.slots: dict[str, Occupancy] = {}
+        self.silent: dict[str, str] = {}
+        self.wanted: set[Wish] = set()
+        self.nudged = 0
+
+    def want(self, wishes: Any, now: float) -> None:
+        assert now >= 0
+        self.wanted = set(wishes)
+
+    def occupancies(self) -> dict[Wish, Occupancy]:
+        return {wish: self.slots[wish.host] for wish in self.wanted if wish.host in self.slots}
+
+    def down(self) -> dict[str, str]:
+        return self.silent
+
+    def nudge(self) -> None:
+        self.nudged += 1
+
+    def tell(self, *holders: str, host: str = HERE) -> None:
+        """Have a host tell who has each of its slots, "" for nobody."""
+        slots = (SlotHolder(holder, f"id-{holder}", 0.0, owner="bob") if holder else None for holder in holders)
+        self.slots[host] = Occupancy("me", tuple(SlotState(f"slot-{n}", holder) for n, holder in enumerate(slots)))
+
+
+class Queue:
+    """A scheduler and its jobs."""
+
+    def __init__(self, jobs: Jobs, agent: Path) -> None:
+        self.jobs, self.agent, self.hosts = jobs, agent, Hosts()
+        self.scheduler = Scheduler(jobs, str(agent), self.hosts)
+        self.now = time.time()
+
+    def job(self, name: str, *, np: int = 1, says: dict[str, Any] | None = None, **policy: Any) -> JobFolder:
+        """Make a job that waits; its supervisor writes the event `says`, or nothing."""
+        with self.jobs.create(name) as draft:
+            draft.agent.symlink_to(self.agent)
+            spec = JobSpec(name=name, command=("true",), hosts=(HOST,), np=np, policy=Policy(**policy))
+            records.write_spec(draft, spec)
+            records.write_json(draft.caller, {})
+            records.Events(draft).add(state.SUBMITTED, "why", id=f"id-{name}")
+            if says is not None:
+                event = {"schema": 1, "time": self.now, "reason": "the agent says so", "data": {}, **says}
+                (draft.path / "says").write_text(json.dumps(event) + "\n", encoding="ascii")
+            self.jobs.mark(name)
+            return self.jobs.publish(draft, name)
+
+    def step(self, seconds: float = 0.0) -> float | None:
+        self.now += seconds
+        return self.scheduler.step(self.now)
+
+    def record(self, name: str) -> JobRecord:
+        return records.record(self.jobs.get(name))
+
+    def runs(self, name: str) -> int:
+        """Say how often its supervisor was started, once all that were have come to that."""
+        file = self.jobs.path / name / "runs"
+        return len(file.read_text(encoding="ascii").splitlines()) if file.exists() else 0
+
+    def refused(self, name: str) -> None:
+        """Step on until it is known to wait, and its supervisor is gone: that takes as long as the machine takes."""
+        self.until(lambda: self.record(name).waiting and not self.scheduler._shelf.entries[name].trying, 0.1)
+
+    def until(self, check: Callable[[], Any], seconds: float = 0.0) -> None:
+        """Step on until something holds, of which each step takes some `seconds` of the scheduler's clock."""
+
+        def done() -> Any:
+            self.step(seconds)
+            return check()
+
+        eventually(done, 10)
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[Queue]:
+    agent = tmp_path / "agent.pyz"
+    write_agent(agent, AGENT)
+    yield Queue(Jobs(tmp_path / "state"), agent)
+    for path in tmp_path.glob("state/jobs/*/hold"):
+        path.unlink()
+
+
+PLACED = {"kind": "placed", "data": {"np": 1, "hosts": ["me"], "line": "mpirun"}}
+REFUSED = {"kind": "waiting", "data": {"hosts": [["me", "0 of 2 free"]]}}
+ENDED = {"kind": "ended", "data": {"state": "SUCCEEDED", "exit_code": 0}}
+
+
+def test_nothing_is_pending(queue: Queue) -> None:
+    assert queue.step() is None
+
+
+def test_the_first_begins_and_its_supervisor_has_the_lock(queue: Queue) -> None:
+    folder = queue.job("a", says=PLACED)
+    (folder.path / "hold").touch()
+    queue.job("b", says=PLACED)
+    assert queue.step() is not None
+    eventually(lambda: queue.runs("a"))
+    assert records.try_lock(folder) is None
+    queue.step(1)
+    assert (queue.runs("a"), queue.runs("b")) == (1, 0)  # b waits for what comes of a
+    (folder.path / "hold").unlink()
+    queue.until(lambda: queue.runs("b"))
+    queue.until(lambda: queue.step() is None)
+    assert queue.runs("a") == 1
+
+
+def test_who_waits_is_told_why(queue: Queue) -> None:
+    queue.job("a", np=2, says=REFUSED)
+    queue.job("b", np=2)
+    queue.hosts.tell("holder", "")
+    queue.step()  # which has it watch the host
+    queue.until(lambda: queue.record("b").waiting, 1)
+    assert queue.runs("a") <= 1
+    clock = time.strftime("%Y-%m-%d %H:%M", time.localtime(0))
+    words = f"1 of 2 free, 1 held by job holder of bob (another queue) since {clock}"
+    assert queue.record("b").waiting == (("", "job a is before it"), ("me", words))
+    queue.hosts.tell("holder", "other")
+    queue.until(lambda: "other" in dict(queue.record("b").waiting)["me"], 2)
+    count = len(records.read_events(queue.jobs.get("b")))
+    queue.step(5)
+    queue.step(5)
+    assert len(records.read_events(queue.jobs.get("b"))) == count  # nothing new to say
+
+
+def test_who_waits_for_long_is_told_of_changes_less_often(queue: Queue) -> None:
+    folder = queue.job("a", np=2, says=REFUSED)
+    queue.hosts.tell("x", "x")
+    queue.refused("a")
+    queue.now += 3600
+    before = len(records.read_events(folder))
+    for turn in range(72):
+        queue.hosts.tell("x", f"y{turn}")
+        queue.step(1)
+    assert before + 2 <= len(records.read_events(folder)) <= before + 4
+
+
+def test_a_job_begins_when_its_slots_are_free(queue: Queue) -> None:
+    queue.job("a", np=2, says=REFUSED)
+    queue.hosts.tell("holder", "")
+    queue.until(lambda: queue.record("a").waiting)
+    runs = queue.runs("a")
+    for _turn in range(3):
+        queue.step(10)
+    assert queue.runs("a") == runs
+    queue.hosts.tell("", "")
+    queue.until(lambda: queue.runs("a") == runs + 1, 2)
+
+
+def test_a_job_that_found_no_place_where_there_seemed_to_be_one_rests(queue: Queue) -> None:
+    queue.job("a", np=2, says=REFUSED)
+    queue.hosts.tell("", "")
+    queue.until(lambda: queue.runs("a") >= 2 and queue.record("a").waiting, 0.1)
+    begin, runs = queue.now, queue.runs("a")
+    queue.until(lambda: queue.runs("a") == runs + 2, 0.5)
+    assert queue.now - begin > 3  # longer each time
+    queue.until(lambda: queue.runs("a") >= runs + 4, 0.5)  # and rests for 16 s now
+    holder = queue.job("b", ttl=86400)
+    lock = records.try_lock(holder)
+    assert lock is not None
+    records.Events(holder).add(state.PLACED, "why", np=1, hosts=["me"], line="mpirun")
+    queue.step(1)
+    runs = queue.runs("a")
+    records.ended(records.Events(holder), JobState.SUCCEEDED, 0, "why")
+    queue.until(lambda: queue.runs("a") == runs + 1)
+    os.close(lock)
+
+
+def test_a_supervisor_that_ends_without_a_word_is_started_again_but_not_for_ever(queue: Queue) -> None:
+    queue.job("a")
+    queue.until(lambda: queue.record("a").state.is_terminal, 1)
+    record = queue.record("a")
+    assert (record.state, record.exit_code, queue.runs("a")) == (JobState.LOST, 125, 3)
+    assert record.reason.startswith("its supervisor ended 3 times without a word: KeyError: what; see ")
+    queue.until(lambda: queue.step() is None)
+    assert queue.jobs.pending() == []
+
+
+def test_a_job_whose_time_is_over(queue: Queue) -> None:
+    folder = queue.job("late", np=2, says=REFUSED, queue_timeout=30)
+    queue.hosts.tell("holder", "holder")
+    queue.refused("late")
+    queue.step(31)
+    record = queue.record("late")
+    assert (record.state, record.exit_code) == (JobState.FAILED, 4)
+    assert record.reason.startswith("no place within the 30 s that it was to wait\n  me: 0 of 2 free, 2 held by job")
+    assert not folder.caller.exists()
+
+
+def test_a_job_that_may_not_wait_is_ended_once_it_is_sure_that_it_has_to(queue: Queue) -> None:
+    queue.job("a", np=2, says=REFUSED)
+    queue.refused("a")
+    queue.job("hasty", queue_timeout=0)
+    queue.step(1)
+    assert queue.record("hasty").state is JobState.QUEUED  # nobody knows yet
+    queue.hosts.tell("x", "x")
+    queue.step(1)
+    assert queue.record("hasty").exit_code == 4
+    assert queue.runs("hasty") == 0
+
+
+def test_who_is_resumed_waits_behind_those_that_came_meanwhile(queue: Queue) -> None:
+    folder = queue.job("a", np=2, says=REFUSED)
+    records.Events(folder).add(state.SUSPENDED, "by me")
+    queue.job("b", np=2, says=REFUSED)
+    queue.hosts.tell("x", "x")
+    records.Events(folder).add(state.RESUMED, "resumed by me")
+    queue.until(lambda: ("", "job b is before it") in queue.record("a").waiting, 0.1)
+    assert "" not in dict(queue.record("b").waiting)
+
+
+def test_what_is_asked_of_a_waiting_job_is_done(queue: Queue) -> None:
+    queue.job("a", np=2, says=REFUSED)
+    queue.hosts.tell("x", "x")
+    queue.until(lambda: queue.record("a").waiting)
+    records.write_json(queue.jobs.get("a").stop, {"by": "me", "signal": 15, "grace": None})
+    queue.until(lambda: queue.record("a").state is JobState.CANCELLED)
+    assert queue.step() is None
+
+
+def test_the_next_attempt_comes_after_its_delay(queue: Queue) -> None:
+    queue.job("a", says=ENDED)
+    records.Events(queue.jobs.get("a")).add(state.RESTARTING, "it failed", delay=40)
+    queue.step()
+    queue.step(35)
+    lock = records.try_lock(queue.jobs.get("a"))
+    assert lock is not None  # nobody was started, who would have it
+    os.close(lock)
+    queue.until(lambda: queue.runs("a") == 1, 1)
+
+
+def test_a_suspended_job_keeps_nobody_and_needs_nobody(queue: Queue) -> None:
+    queue.job("a", np=2)
+    records.Events(queue.jobs.get("a")).add(state.SUSPENDED, "by me")
+    assert queue.step() is None
+    queue.job("b", np=2, says=ENDED)
+    queue.until(lambda: queue.record("b").state is JobState.SUCCEEDED)
+    assert queue.runs("a") == 0
+
+
+def test_what_has_ended_is_no_longer_looked_at_and_others_slots_are(queue: Queue) -> None:
+    queue.job("a", says=ENDED)
+    queue.until(lambda: queue.record("a").state is JobState.SUCCEEDED)
+    nudged = queue.hosts.nudged
+    queue.until(lambda: queue.step() is None)
+    assert queue.jobs.pending() == []
+    assert queue.hosts.nudged > nudged
+
+
+@pytest.mark.parametrize("says", [ENDED, {"kind": "restarting", "data": {"delay": 600}}], ids=["ends", "waits again"])
+def test_slots_that_are_let_go_are_looked_for_at_once(queue: Queue, says: dict[str, Any]) -> None:
+    folder = queue.job("a", ttl=86400)
+    records.Events(folder).add(state.PLACED, "why", np=1, hosts=["me"], line="mpirun")
+    lock = records.try_lock(folder)
+    assert lock is not None
+    queue.step()
+    nudged = queue.hosts.nudged
+    queue.step()
+    assert queue.hosts.nudged == nudged
+    records.Events(folder).add(says["kind"], "why", **says["data"])
+    queue.step()
+    assert queue.hosts.nudged == nudged + 1
+    os.close(lock)
+
+
+def test_a_job_that_has_changed_since_it_was_read_is_not_written_to(queue: Queue) -> None:
+    folder = queue.job("a")
+    shelf = Shelf(queue.jobs)
+    shelf.scan(queue.now)
+    (entry,) = shelf.entries.values()
+    lock = shelf.lock(entry)
+    assert lock is not None
+    assert shelf.lock(entry) is None  # somebody has it
+    os.close(lock)
+    records.Events(folder).add(state.ENDED, state="CANCELLED", exit_code=143)
+    assert shelf.lock(entry) is None
+    shelf.scan(queue.now)
+    assert entry.state is JobState.CANCELLED
+
+
+def test_a_record_goes_after_its_time(queue: Queue) -> None:
+    folder = queue.job("a", says=ENDED, ttl=60)
+    queue.until(lambda: queue.record("a").state is JobState.SUCCEEDED)
+    assert queue.step(30) is not None  # somebody has to be there
+    assert folder.path.exists()
+    queue.now += 60
+    queue.until(lambda: not folder.path.exists())
+    queue.until(lambda: queue.step() is None)
+
+
+def test_a_record_that_stays_for_long_needs_nobody_until_then(queue: Queue) -> None:
+    queue.job("a", says=ENDED, ttl=86400)
+    queue.until(lambda: queue.record("a").state is JobState.SUCCEEDED)
+    queue.until(lambda: queue.step() is None)
+    assert queue.jobs.pending() == ["a"]
+
+
+def test_a_job_that_runs_and_has_lost_its_supervisor_is_found(queue: Queue) -> None:
+    folder = queue.job("a")
+    records.Events(folder).add(state.PLACED, "why", np=1, hosts=["me"], line="mpirun")
+    queue.until(lambda: queue.record("a").state is JobState.LOST, 5)
+
+
+def test_marks_of_jobs_that_are_gone_go(queue: Queue) -> None:
+    queue.jobs.mark("gone")
+    assert queue.step() is None
+    assert queue.jobs.pending() == ["gone"]
+    queue.step(100)
+    assert queue.jobs.pending() == []
+
+
+def test_a_job_that_cannot_be_read_stops_nobody(queue: Queue) -> None:
+    queue.job("a").spec.write_text("{", encoding="ascii")
+    records.write_json(queue.job("c").stop, {"by": "me"})  # and no signal
+    queue.job("b", says=ENDED)
+    queue.until(lambda: queue.record("b").state is JobState.SUCCEEDED)
+    queue.jobs.remove(queue.jobs.folder("c"))
+    queue.until(lambda: queue.step() is None)
+
+
+def test_only_the_hosts_of_those_that_wait_are_watched(queue: Queue) -> None:
+    queue.job("a", says=REFUSED)
+    queue.until(lambda: queue.hosts.wanted == {Wish(HERE, "2", "auto")})
+    records.write_json(queue.jobs.get("a").stop, {"by": "me", "signal": 15, "grace": None})
+    queue.until(lambda: queue.record("a").state is JobState.CANCELLED)
+    queue.step()
+    assert queue.hosts.wanted == set()
+
+
+def test_a_first_job_is_tried_now_and_then_though_a_host_does_not_answer(queue: Queue) -> None:
+    queue.job("a", says=REFUSED)
+    queue.hosts.silent = {HERE: "ssh: no route"}
+    queue.until(lambda: queue.runs("a") == 1 and queue.record("a").waiting)
+    for _turn in range(5):
+        queue.step(10)
+    runs = queue.runs("a")
+    queue.until(lambda: queue.runs("a") > runs, 10)
+
+
+# --- without a scheduler
+
+
+def test_who_has_nobody_before_begins_without_any_scheduler(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+
+    def start(_jobs: Jobs, _agent: str, lock: int) -> None:
+        started.append("s")
+        os.close(lock)
+
+    monkeypatch.setattr("taco_launch.agent.scheduler_wakeup.start", start)
+    (queue.job("a", says=PLACED).path / "hold").touch()
+    scheduler.admit(queue.jobs, str(queue.agent))
+    eventually(lambda: queue.runs("a"))
+    assert started == []
+    queue.job("b")
+    scheduler.admit(queue.jobs, str(queue.agent))
+    assert started == ["s"]  # b waits for what comes of a
+    assert queue.runs("b") == 0

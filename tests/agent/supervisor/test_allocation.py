@@ -1,0 +1,316 @@
+"""Gangs on two hosts that are folders of this machine, with real guards: slots are taken all or none, and shared."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taco_launch import state
+from taco_launch.agent.host.leases import Leases
+from taco_launch.agent.host.slot_holders import Holder
+from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.supervisor.allocation import Gang
+from taco_launch.errors import PlacementError, UnusableError
+from taco_launch.model.host.hosts import Host, Network
+from taco_launch.model.job_facts import JobFacts
+from taco_launch.model.jobs import JobSpec
+from taco_launch.model.plans import Placement, Share
+from tests.agent.conftest import PYTHON, Family
+from tests.conftest import eventually
+
+ANY_NETWORK = Network()
+HOSTS = (Host("n1", "10.0.0.1", slots=2), Host("n2", "10.0.0.2", slots=2))
+# Runs the command here; what is below the state folder is another folder on each host, and so are the leases.
+SSH = """#!/bin/sh
+for word; do
+  host=$last
+  last=$word
+done
+[ ! -e "{root}/down-$host" ] || {{ echo "ssh: $host is down" >&2; exit 255; }}
+last=$(printf %s "$last" | sed "s#{root}/head/#{root}/$host/#g")
+export TACO_LAUNCH_LEASES="{root}/leases-$host"
+exec /bin/sh -c "$last"
+"""
+
+
+@dataclass
+class Cluster:
+    """Two hosts, the first of which is the head."""
+
+    root: Path
+    agent: Path
+    family: Family
+    locks: list[int] = field(default_factory=list)
+    gangs: list[Gang] = field(default_factory=list)
+    guards: list["subprocess.Popen[bytes]"] = field(default_factory=list)  # the head's
+
+    def gang(
+        self,
+        name: str,
+        np: int | None,
+        left_out: tuple[str, ...] = (),
+        hosts: tuple[Host, ...] = HOSTS,
+        network: Network = ANY_NETWORK,
+        **more: Any,
+    ) -> Gang:
+        folder = JobFolder(self.root / "head" / "jobs" / name)
+        folder.logs.mkdir(parents=True)
+        spec = JobSpec(name, ("true",), hosts, np=np, head="n1", cluster="hcc", owner="ann", network=network, **more)
+        records.write_spec(folder, spec)
+        lock = records.try_lock(folder)
+        assert lock is not None
+        self.locks.append(lock)
+        env = {"TACO_LAUNCH_LEASES": str(self.root / "leases-n1"), "PATH": os.environ["PATH"]}
+        with open(folder.debug, "wb") as debug:
+            guard = self.family.start((*PYTHON, str(self.agent), "guard", str(folder.path)), stderr=debug, env=env)
+        self.guards.append(guard)
+        mark = f"{self.family.job_id}-{name}"
+        records.Events(folder).add(state.SUBMITTED, "why", id=mark)
+        made = Gang(folder, str(self.agent), spec, mark, lambda: guard.poll() is None, lambda: None, left_out)
+        self.gangs.append(made)
+        return made
+
+    def end(self, gang: Gang) -> None:
+        """Have the guards let go and end."""
+        gang.order("end", roots=[])
+        for link in gang.links:
+            link.post({"op": "bye", "remove": True})
+        deadline = time.monotonic() + 10
+        while any(link.line is not None for link in gang.links) and time.monotonic() < deadline:
+            gang.pump(ignore)
+        for link in gang.links:
+            link.close()
+
+
+def ignore(_link: object, _message: dict[str, Any]) -> None:
+    """Hear what a guard tells."""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, agent: Path, family: Family, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/ssh").write_text(SSH.format(root=tmp_path), encoding="ascii")
+    (tmp_path / "bin/ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.delenv("TACO_LAUNCH_LEASES", raising=False)
+    monkeypatch.setattr("taco_launch.agent.supervisor.allocation._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("taco_launch.agent.supervisor.guard_connection._RETRY_SECONDS", (0.01,))
+    made = Cluster(tmp_path, agent, family)
+    yield made
+    for gang in made.gangs:
+        made.end(gang)
+    for lock in made.locks:
+        os.close(lock)
+
+
+def assembled(gang: Gang) -> Placement:
+    placement, _known = gang.assemble(JobFacts(root=True), ignore)
+    return placement
+
+
+def refused(gang: Gang) -> PlacementError:
+    with pytest.raises(PlacementError) as caught:
+        assembled(gang)
+    return caught.value
+
+
+def now_or(check: Callable[[str], bool]) -> bool:
+    """Say whether something holds of the time of day, which may have changed a moment ago."""
+    return check(time.strftime("%H:%M")) or check(time.strftime("%H:%M", time.localtime(time.time() - 60)))
+
+
+def test_jobs_share_hosts_and_the_others_are_told_who_has_what(cluster: Cluster) -> None:
+    first = cluster.gang("vgg16", 3)
+    assert assembled(first).shares == (Share("n1", 2, ("slot-0", "slot-1")), Share("n2", 1, ("slot-0",)))
+    second = cluster.gang("b", 2)
+    error = refused(second)
+    assert now_or(
+        lambda at: (
+            error.reasons
+            == (
+                ("n1", f"0 of 2 free, 2 held by job vgg16 since {at}"),
+                ("n2", f"1 of 2 free, 1 held by job vgg16 since {at}"),
+            )
+        )
+    )
+    assert not error.never
+    third = cluster.gang("c", 1)
+    assert assembled(third).shares == (Share("n2", 1, ("slot-1",)),)
+    assert refused(cluster.gang("d", None)).reasons[1][1].startswith("0 of 2 free, 1 held by job vgg16 since ")
+    cluster.end(first)
+    # Those of the hosts that a job is no more on are let go with the job; the refusals above took nothing.
+    assert assembled(cluster.gang("e", 3)).shares == (Share("n1", 2, ("slot-0", "slot-1")), Share("n2", 1, ("slot-0",)))
+
+
+def test_hosts_are_reached_and_looked_at_while_the_heads_guard_begins(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gang, guard = cluster.gang("a", 4), cluster.guards[0]
+    told: list[str] = []
+
+    def go_on() -> None:
+        if not told and any(link.answers.get("probed", {}).get("text") for link in gang.remote):
+            told.extend((*gang.here.answers, "n2 was looked at"))
+            guard.send_signal(signal.SIGCONT)
+
+    monkeypatch.setattr("taco_launch.agent.supervisor.allocation.GUARD_SECONDS", 10.0)
+    monkeypatch.setattr(gang, "_meanwhile", go_on)
+    monkeypatch.setattr(gang, "_between", True)  # as with a profile that has words for RDMA
+    guard.send_signal(signal.SIGSTOP)
+    try:
+        assert [share.host for share in assembled(gang).shares] == ["n1", "n2"]
+    finally:
+        guard.send_signal(signal.SIGCONT)
+    assert told == ["n2 was looked at"]
+
+
+def test_what_never_fits_is_refused_at_once(cluster: Cluster) -> None:
+    held = Leases(cluster.root / "leases-n1", cluster.root / "jobs-held")
+    assert held.take(("slot-0",), 1, Holder("x", "x", 0.0), None)
+    begin = time.monotonic()
+    error = refused(cluster.gang("a", 5))
+    assert error.never
+    assert time.monotonic() - begin < 5
+    held.release(gone=True)
+
+
+def test_hosts_that_failed_before_come_last(cluster: Cluster) -> None:
+    assert assembled(cluster.gang("a", 2, ("n1",))).shares == (Share("n2", 2, ("slot-0", "slot-1")),)
+    assert assembled(cluster.gang("b", 1, ("n2",))).shares == (Share("n1", 1, ("slot-0",)),)
+
+
+def test_a_host_that_cannot_be_reached_is_left_out_where_the_others_suffice(cluster: Cluster) -> None:
+    (cluster.root / "down-n2").touch()
+    with pytest.raises(UnusableError) as caught:
+        assembled(cluster.gang("a", 4))
+    assert caught.value.reasons == (("n2", "ssh: n2 is down"),)
+    assert assembled(cluster.gang("b", 2)).shares == (Share("n1", 2, ("slot-0", "slot-1")),)
+    error = refused(cluster.gang("c", 2))
+    assert [host for host, _why in error.reasons] == ["n1", "n2"]
+    assert error.reasons[1][1] == "ssh: n2 is down"
+
+
+def test_a_job_is_on_the_fewest_leaves(cluster: Cluster) -> None:
+    one, two = (replace(host, slots=2, labels=(("leaf", leaf),)) for host, leaf in zip(HOSTS, "ab", strict=True))
+    held = Leases(cluster.root / "leases-n1", cluster.root / "jobs-held")
+    assert held.take(("slot-0",), 1, Holder("x", "x", 0.0), None)
+    placement = assembled(cluster.gang("a", 2, hosts=(one, two)))
+    assert [share.host for share in placement.shares] == ["n2"]
+    assert placement.why.endswith("; on 1 leaf: b")
+    held.release(gone=True)
+
+
+def test_what_was_taken_is_let_go_before_the_pause(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another takes a slot of the second host between the look and the lease, and lets it go while the gang pauses."""
+    gang = cluster.gang("a", 4)
+    thief, passer = (
+        Leases(cluster.root / "leases-n2", cluster.root / "jobs-held"),
+        Leases(cluster.root / "leases-n1", cluster.root / "jobs-held"),
+    )
+    placed, paused = gang._placed, gang._pause
+    looks: list[Placement | None] = []
+
+    def late(note: Any) -> Placement | None:
+        found = placed(note)
+        if not looks:
+            assert thief.take(("slot-1",), 1, Holder("t", "t", 0.0), None)
+        looks.append(found)
+        return found
+
+    def pause(note: Any) -> None:
+        holder = Holder("p", "p", 0.0)
+        eventually(lambda: passer.take(("slot-0", "slot-1"), 2, holder, None), 5, "the first host to be let go")
+        for each in (thief, passer):
+            each.release(gone=True)
+        paused(note)
+
+    monkeypatch.setattr(gang, "_placed", late)
+    monkeypatch.setattr(gang, "_pause", pause)
+    assert assembled(gang).np == 4
+    assert len(looks) == 2
+
+
+def test_a_job_may_take_any_of_a_hosts_slots(cluster: Cluster) -> None:
+    """As many as -H says, of all that the host has."""
+    hosts = (Host("n1", "10.0.0.1", slots=1, has=2),)
+    assert assembled(cluster.gang("a", 1, hosts=hosts)).shares == (Share("n1", 1, ("slot-0",)),)
+    assert assembled(cluster.gang("b", 1, hosts=hosts)).shares == (Share("n1", 1, ("slot-1",)),)
+    assert refused(cluster.gang("c", 2, hosts=hosts)).never
+    error = refused(cluster.gang("d", 1, hosts=hosts))
+    assert error.reasons[0][1].startswith("0 of 1 free, 1 held by job a since ")
+
+
+def test_jobs_of_one_host_have_ports_of_their_own(cluster: Cluster) -> None:
+    hosts = (Host("n1", "10.0.0.1", slots=1, has=2), Host("n2", "10.0.0.2", slots=1, has=2))
+    network = Network(port_range=(40000, 40031))
+    found: list[int] = []
+    for name in "ac":  # they begin to look at the same port
+        _placement, known = cluster.gang(name, 2, hosts=hosts, network=network).assemble(JobFacts(root=True), ignore)
+        assert len(known.daemon_ports) == 2
+        found += known.daemon_ports
+    assert sorted(found) == [40000, 40001, 40002, 40003]
+    more = tuple(replace(host, has=3) for host in hosts)
+    assert "no port is left for mpirun" in refused(cluster.gang("d", 1, hosts=more[1:], network=network)).message
+    assert "no port is left for mpirun" in refused(cluster.gang("e", 2, hosts=more, network=network)).message
+
+
+def test_jobs_that_start_together_meet_at_ports_of_their_own(cluster: Cluster) -> None:
+    """Of a range of two, though nobody listens there yet; the third is told which job has the one it has to have."""
+    hosts = (Host("n1", "127.0.0.1", slots=1, has=3), Host("n2", "127.0.0.1", slots=1, has=3))
+    network = Network(port_range=(41000, 41001))
+    for launcher in ("env", "torchrun"):
+        assert assembled(cluster.gang(launcher, 2, hosts=hosts, network=network, launcher=launcher)).np == 2
+    assert sorted(gang.port for gang in cluster.gangs) == [41000, 41001]
+    with pytest.raises(UnusableError, match="n1 cannot be used: no port from 41000 to 41001 is free on "):
+        assembled(cluster.gang("c", 2, hosts=hosts, network=network, launcher="env"))
+    given = (("MASTER_PORT", str(cluster.gangs[0].port)),)
+    error = refused(cluster.gang("d", 2, hosts=hosts, launcher="env", env=given))
+    assert (
+        error.reasons[0][1] == f"port {given[0][1]}, on which the processes of the job meet, is in use there by job env"
+    )
+
+
+def test_a_host_from_where_the_rendezvous_is_not_reached(cluster: Cluster) -> None:
+    hosts = (Host("n1", "255.255.255.255", slots=1), Host("n2", "127.0.0.1", slots=1))
+    with pytest.raises(UnusableError) as caught:
+        assembled(cluster.gang("a", 2, hosts=hosts, launcher="torchrun"))
+    (host, why), where = caught.value.reasons[0], "n1 (255.255.255.255), where the ranks are to meet"
+    assert host == "n2"
+    assert why == f"port {cluster.gangs[0].port} of {where}, is not reached from there: Network is unreachable"
+    assert assembled(cluster.gang("b", 1, hosts=hosts, launcher="torchrun")).np == 1  # all was let go
+    assert assembled(cluster.gang("c", 2, hosts=(replace(hosts[0], slots=2), hosts[1]))).np == 2
+
+
+def test_a_host_by_two_names_is_leased_once(cluster: Cluster) -> None:
+    """mpirun takes it once; what makes its line says so, and what to type."""
+    hosts = (HOSTS[0], Host("me", "127.0.0.1", slots=1, connection="local"))
+    expected = (Share("n1", 2, ("slot-0", "slot-1")), Share("me", 1))
+    assert assembled(cluster.gang("a", 3, hosts=hosts)).shares == expected
+
+
+def test_of_two_that_want_all_one_gets_it(cluster: Cluster) -> None:
+    gangs = [cluster.gang(name, 4) for name in "ab"]
+    found: list[object] = []
+
+    def run(gang: Gang) -> None:
+        try:
+            found.append(assembled(gang).np)
+        except PlacementError as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=run, args=(gang,)) for gang in gangs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len([each for each in found if each == 4]) == 1
+    (error,) = [each for each in found if isinstance(each, PlacementError)]
+    assert "2 held by job " in error.message

@@ -1,0 +1,128 @@
+"""What ends a job that runs: its time, or that all guards tell at once that their ranks do nothing."""
+
+from typing import Any
+
+import pytest
+
+from taco_launch import state
+from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.supervisor.deadlines import Limits
+from taco_launch.agent.supervisor.ranks import Ranks
+from taco_launch.model.jobs import Policy
+
+SLEEPS = {"rank": 0, "pid": 11, "program": "python3", "state": "S", "silent": 30.0, "last_line": "step 7"}
+
+
+class Watched:
+    """A running job with a rank on each of two hosts, at a time that the test sets."""
+
+    def __init__(self, folder: JobFolder, policy: Policy) -> None:
+        self.folder, self.now = folder, 1000.0
+        events = records.Events(folder)
+        self.ranks = Ranks(folder, events, 1 << 20)
+        self.ranks.np = 2
+        self.ranks.started = {0: "gpu1", 1: "gpu2"}
+        self.limits = Limits(policy, self.ranks, events)
+
+    def note(self, host: str, silent: float, **look: Any) -> None:
+        ranks = [{**SLEEPS, **look}] if silent else []
+        self.limits.note(host, {"op": "pulse", "silent": silent, "ranks": ranks})
+
+    def events(self) -> list[str]:
+        return [event.kind for event in records.read_events(self.folder)]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr("taco_launch.agent.supervisor.deadlines.time.monotonic", lambda: now[0])
+    return now
+
+
+def both(job: Watched, silent: float) -> None:
+    job.note("gpu1", silent)
+    job.note("gpu2", silent + 5, rank=1, pid=21, state="T")
+
+
+def test_its_time(folder: JobFolder) -> None:
+    limits = Watched(folder, Policy(timeout=60)).limits
+    assert limits.over(60) == ""
+    assert limits.over(60.1) == "ran longer than the 60 s that it was given"
+    assert not limits.hung
+
+
+def test_a_hang_is_told_once_and_does_not_end_the_job(folder: JobFolder) -> None:
+    job = Watched(folder, Policy())
+    assert job.limits.stall_after == 600
+    for silent in (600, 700, 100000):
+        both(job, silent)
+        assert job.limits.over(0) == ""
+    (event,) = records.read_events(folder)
+    assert event.kind == state.STALLED
+    assert event.time - event.data["since"] == pytest.approx(600, abs=5)
+    assert [(look["host"], look["rank"], look["state"]) for look in event.data["ranks"]] == [
+        ("gpu2", 1, "T"),
+        ("gpu1", 0, "S"),
+    ]
+    assert event.reason.startswith(
+        "it hangs: no output and no CPU use of any rank for 600 s; rank 1 on gpu2: process 21"
+    )
+
+
+def test_a_hang_ends_the_job_where_that_is_asked(folder: JobFolder) -> None:
+    job = Watched(folder, Policy(stall_timeout=1200))
+    both(job, 1199)
+    assert job.limits.over(0) == ""
+    both(job, 1200)
+    assert job.limits.over(0).startswith(
+        "hung for the 1200 s that it was given: no output and no CPU use of any rank for"
+    )
+    assert job.limits.hung
+    assert job.events() == [state.STALLED]
+
+
+def test_that_it_goes_on_is_told(folder: JobFolder) -> None:
+    job = Watched(folder, Policy())
+    both(job, 600)
+    job.limits.over(0)
+    job.note("gpu2", 0.0)
+    for _look in range(2):
+        assert job.limits.over(0) == ""
+    both(job, 601)
+    job.limits.over(0)
+    assert job.events() == [state.STALLED, state.STIRRED, state.STALLED]
+
+
+def test_one_host_that_works_is_enough(folder: JobFolder, clock: list[float]) -> None:
+    job = Watched(folder, Policy(stall_timeout=10))
+    job.note("gpu1", 1e6)
+    assert job.limits.over(0) == ""  # nothing was ever heard of gpu2
+    job.note("gpu2", 10)
+    clock[0] += 16  # what gpu1 and gpu2 said may be true no more
+    assert job.limits.over(0) == ""
+    job.note("gpu1", 1e6)
+    assert job.limits.over(0) == ""
+    job.note("gpu2", 0.0)
+    assert job.limits.over(0) == ""
+    assert job.events() == []
+    job.note("gpu2", 10)
+    assert job.limits.over(0)
+
+
+@pytest.mark.parametrize("change", ["starting", "ended"])
+def test_only_a_job_that_runs_can_hang(folder: JobFolder, change: str) -> None:
+    job = Watched(folder, Policy(stall_timeout=10))
+    if change == "starting":
+        job.ranks.np = 3
+    else:
+        job.ranks.ended = {0: 0, 1: 0}
+    both(job, 20)
+    assert job.limits.over(0) == ""
+    assert job.events() == []
+
+
+def test_what_else_guards_say_is_nothing(folder: JobFolder) -> None:
+    job = Watched(folder, Policy(stall_timeout=10))
+    job.limits.note("gpu1", {"op": "exit", "rank": 0, "exit_code": 0})
+    assert job.limits.over(0) == ""

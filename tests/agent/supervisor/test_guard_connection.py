@@ -1,0 +1,122 @@
+"""The supervisor's connections to guards: what is said again over a new one, and that nobody waits for a silent host."""
+
+import os
+import select
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taco_launch.agent.protocol import Line
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.supervisor.guard_connection import Link, RemoteLink
+from taco_launch.model.host.hosts import Host
+from tests.agent.conftest import Mail
+
+HOST = Host("n2", "10.0.0.2")
+# The first connection joins and ends at once; every later one is made to a host that says nothing.
+SSH = """#!/bin/sh
+echo x >>"$0.calls"
+[ "$(wc -l <"$0.calls")" -eq 1 ] || exec sleep 60
+echo '{"op":"attached"}'
+"""
+# A host that has the agent only once it was brought there, which takes a while.
+SLOW = """#!/bin/sh
+for last; do :; done
+case $last in
+  *guard-start*) [ -e "$0.there" ] || exit $(cat "$0.code"); echo '{"op":"attached"}'; exec sleep 60 ;;
+  *) sleep 1; cat >"$0.there" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "holds"),
+    [
+        (("lease", "unlease", "lease"), "lease"),
+        (("lease", "unlease", "lease", "unlease"), "unlease"),
+    ],
+)
+def test_of_taking_slots_and_letting_them_go_only_the_last_is_said_again(
+    folder: JobFolder, given: tuple[str, ...], holds: str
+) -> None:
+    with folder.listen() as server:
+        link = Link(HOST, folder)
+        link.order("supervise")
+        for number, op in enumerate(given):
+            link.order(op, number=number)
+        link.order("prepare")
+        link.step()
+        guard = Mail(Line(server.accept()[0]))
+        guard.wait("prepare")
+        assert guard.box == [{"op": "supervise"}, {"op": holds, "number": len(given) - 1}]
+        guard.close()
+        link.close()
+
+
+def script(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a program called ssh first on PATH."""
+    made = folder / "bin" / "ssh"
+    made.parent.mkdir()
+    made.write_text(text)
+    made.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{made.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(folder / "state"))
+    return made
+
+
+@pytest.mark.parametrize("code", [2, 1, 0], ids=["no-agent", "a-part-of-one", "an-empty-one"])
+def test_the_agent_is_brought_to_a_host_and_nobody_waits(
+    folder: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    ssh = script(tmp_path, SLOW, monkeypatch)
+    ssh.with_name("ssh.code").write_text(str(code))
+    agent = tmp_path / "agent.pyz"
+    agent.write_bytes(b"agent")
+    link = RemoteLink(HOST, folder, str(agent), ["id", "leases"], beat=10)
+    longest, bringing = 0.0, False
+    said: list[dict[str, Any]] = []
+    deadline = time.monotonic() + 20
+    try:
+        while not said:
+            assert time.monotonic() < deadline
+            assert not link.gone
+            begin = time.monotonic()
+            link.step()
+            longest = max(longest, time.monotonic() - begin)
+            bringing |= link.line is None and link.dialling and link.pid() is not None
+            if link.line is None:
+                time.sleep(0.02)
+            elif select.select([link.line], [], [], 0.02)[0]:
+                said = link.read()
+    finally:
+        link.close()
+    assert said == [{"op": "attached"}]
+    assert bringing
+    assert ssh.with_name("ssh.there").read_bytes() == b"agent"
+    assert longest < 0.5
+
+
+def test_a_host_that_is_silent_keeps_nobody_waiting(
+    folder: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(tmp_path, SSH, monkeypatch)
+    link = RemoteLink(HOST, folder, "agent.pyz", ["id", "leases"], beat=0.1)
+    longest, silent = 0.0, 0
+    deadline = time.monotonic() + 20
+    try:
+        while silent < 2:
+            assert time.monotonic() < deadline
+            before, begin = link.pid(), time.monotonic()
+            link.step()
+            longest = max(longest, time.monotonic() - begin)
+            silent += before is not None and link.pid() is None
+            if link.line is None:
+                time.sleep(0.02)
+            elif select.select([link.line], [], [], 0.02)[0]:
+                link.read()
+    finally:
+        link.close()
+    assert not link.gone
+    assert longest < 0.5

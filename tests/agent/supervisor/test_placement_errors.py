@@ -1,0 +1,118 @@
+"""Why a job has no place: slots that others have or that are too few (exit code 4), or hosts that failed (5)."""
+
+from dataclasses import replace
+
+import pytest
+
+from taco_launch.agent.supervisor.placement_errors import ahead, crowded, refusal
+from taco_launch.errors import PlacementError, UnusableError
+from taco_launch.model.host.hosts import Host
+from taco_launch.model.plans import HostSlots, Wanted
+
+FULL = "/var/lib/taco-launch/jobs/j: No space left on device"
+HELD = "2 held by job l4 since 10:00"
+CHECK = "taco-launch setup --check tells what is wrong there; or leave {} out with -H"
+HOSTS = tuple(Host(name, name, slots=2) for name in ("n1", "n2", "n3"))
+
+
+def free(*busy: str, failed: tuple[str, ...] = ()) -> dict[str, HostSlots]:
+    """All hosts with two slots, none of them free where it is busy; those that failed have told nothing."""
+    names = [host.name for host in HOSTS if host.name not in failed]
+    return {name: HostSlots(name, 0, 2, HELD) if name in busy else HostSlots(name, 2, 2) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("np", "failed", "busy", "code", "never", "message"),
+    [
+        (6, ("n2",), (), 5, None, f"n2 cannot be used: {FULL}"),
+        (None, ("n2",), (), 5, None, f"n2 cannot be used: {FULL}"),
+        (None, ("n2",), ("n3",), 5, None, f"n2 cannot be used: {FULL}"),
+        (6, ("n2", "n3"), (), 5, None, f"2 hosts cannot be used\n  n2: {FULL}\n  n3: {FULL}"),
+        # The others would suffice, once they are free: a reason to wait.
+        (4, ("n2",), ("n3",), 4, False, f"n1: 2 of 2 free\n  n2: {FULL}\n  n3: 0 of 2 free, {HELD}"),
+        (7, ("n2",), (), 4, True, f"n1: 2 slots\n  n2: {FULL}\n  n3: 2 slots"),
+        (6, (), ("n3",), 4, False, f"n1: 2 of 2 free\n  n2: 2 of 2 free\n  n3: 0 of 2 free, {HELD}"),
+        (None, (), ("n3",), 4, False, f"n1: 2 of 2 free\n  n2: 2 of 2 free\n  n3: 0 of 2 free, {HELD}"),
+        (7, (), (), 4, True, "n1: 2 slots\n  n2: 2 slots\n  n3: 2 slots"),
+    ],
+)
+def test_who_is_to_blame(
+    np: int | None, failed: tuple[str, ...], busy: tuple[str, ...], code: int, never: bool | None, message: str
+) -> None:
+    error = refusal(Wanted(np), HOSTS, free(*busy, failed=failed), dict.fromkeys(failed, FULL))
+    assert error is not None
+    assert error.exit_code == code
+    assert getattr(error, "never", None) is never
+    if code == 5:
+        assert error.message == message
+        assert error.hint == CHECK.format("it" if len(failed) == 1 else "them")
+        assert isinstance(error, UnusableError)
+        assert error.reasons == tuple((name, FULL) for name in failed)
+    else:
+        assert error.message.split("\n  ", 1)[1] == message
+
+
+def test_where_it_fits_nobody_is_to_blame() -> None:
+    assert refusal(Wanted(4), HOSTS, free("n3"), {}) is None
+    assert refusal(Wanted(2), HOSTS, free("n3", failed=("n2",)), {"n2": FULL}) is None
+
+
+def test_a_failed_host_of_unknown_size_may_have_been_enough() -> None:
+    hosts = (HOSTS[0], Host("n2", "n2"))
+    error = refusal(Wanted(100), hosts, {"n1": HostSlots("n1", 2, 2)}, {"n2": FULL})
+    assert isinstance(error, UnusableError)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reached", "more"),
+    [
+        (Wanted(2), (), ["n1"]),
+        (Wanted(3), (), ["n1", "n2"]),
+        (Wanted(3), ("n1",), ["n2"]),
+        (Wanted(2), ("n1",), []),
+        (Wanted(), ("n1",), ["n2", "n3"]),
+        (Wanted(hosts=2), (), ["n1", "n2"]),
+        (Wanted(hosts=1, slots_per_host=2), ("n1",), []),
+        (Wanted(slots_per_host=1), (), ["n1", "n2", "n3"]),
+        (Wanted(2, left_out=("n1",)), (), ["n2"]),
+        (Wanted(6, left_out=("n1",)), (), ["n2", "n3", "n1"]),
+        (Wanted(99), ("n1", "n2", "n3"), []),
+        # as many as can be had: all up to the most, and one that failed before only where it is needed
+        (Wanted(hosts=2, least=1), (), ["n1", "n2"]),
+        (Wanted(hosts=9, least=1), ("n1",), ["n2", "n3"]),
+        (Wanted(hosts=3, least=1, left_out=("n1",)), (), ["n2", "n3"]),
+        (Wanted(hosts=3, least=1, left_out=("n1",)), ("n2", "n3"), []),
+        (Wanted(hosts=3, least=3, left_out=("n1",)), ("n2", "n3"), ["n1"]),
+    ],
+)
+def test_no_more_hosts_are_asked_than_are_needed(wanted: Wanted, reached: tuple[str, ...], more: list[str]) -> None:
+    known = {name: slots for name, slots in free().items() if name in reached}
+    assert [host.name for host in ahead(wanted, HOSTS, known)] == more
+
+
+def test_in_the_place_of_busy_hosts_others_are_asked() -> None:
+    known = {name: slots for name, slots in free("n1").items() if name == "n1"}
+    assert [host.name for host in ahead(Wanted(2), HOSTS, known)] == ["n2"]
+
+
+def test_those_of_the_fewest_leaves_are_asked_wherever_they_stand() -> None:
+    hosts = tuple(replace(host, labels=(("leaf", leaf),)) for host, leaf in zip(HOSTS, "abb", strict=True))
+    assert [host.name for host in ahead(Wanted(4), hosts, {})] == ["n2", "n3"]
+    assert [host.name for host in ahead(Wanted(4), hosts, {"n3": HostSlots("n3", 0, 2, HELD, "b")})] == ["n1", "n2"]
+    assert [host.name for host in ahead(Wanted(99), hosts, {})] == ["n1", "n2", "n3"]
+
+
+def test_others_that_were_faster() -> None:
+    error = crowded(Wanted(1), list(free("n2").values()))
+    assert isinstance(error, PlacementError)
+    assert error.message.startswith(
+        "1 rank does not fit: others take the slots at the same moment\n  n1: 2 of 2 free\n"
+    )
+    assert not error.never
+
+
+def test_hosts_that_nobody_knows_may_have_one_worker_each() -> None:
+    hosts = [Host(name, name) for name in ("n1", "n2", "n3")]
+    assert ahead(Wanted(4, unit=2), hosts, {}) == hosts[:2]
+    assert ahead(Wanted(4, unit=2), hosts, {"n1": HostSlots("n1", 5)}) == []
+    assert ahead(Wanted(4, unit=2), hosts, {"n1": HostSlots("n1", 3)}) == hosts[1:2]

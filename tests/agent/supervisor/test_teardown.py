@@ -1,0 +1,62 @@
+"""The end of a job over several hosts: logs are waited for as long as they come, and no longer."""
+
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.supervisor import teardown
+from taco_launch.agent.supervisor.guard_connection import Link, RemoteLink
+from taco_launch.model.host.hosts import Host
+
+TIMEOUT = 0.2
+
+
+def end(folder: JobFolder, come: int, *, tells_end: bool = True) -> tuple[list[str], RemoteLink, float]:
+    """Disband a job whose other host sends `come` of 10 bytes of log, one in 0.05 s, and never falls silent."""
+    here = Link(Host("n1", "10.0.0.1"), folder)
+    here.answers["ended"] = {}
+    remote = RemoteLink(Host("n2", "10.0.0.2"), folder, "agent.pyz", [], 1.0)
+    if tells_end:
+        remote.answers["ended"] = {}
+    begin = time.monotonic()
+
+    def pump(_note: object) -> None:
+        time.sleep(0.01)
+        gang.looked = remote.heard = time.monotonic()
+        assert remote.heard < begin + 10
+        remote.offsets[0] = min(come, int((remote.heard - begin) / 0.05))
+
+    gang: Any = SimpleNamespace(links=[here, remote], remote=[remote], here=here, pump=pump, looked=begin)
+    whole: Callable[[str], bool] = lambda name: name == "n1" or remote.offsets.get(0) == 10  # noqa: E731
+    stuck = teardown.end_all(
+        gang,
+        lambda _link, _message: None,
+        [],
+        whole=whole,
+        meanwhile=lambda: None,
+        begun=True,
+        timeout=TIMEOUT,
+        how={"leave": False},
+    )
+    return stuck, remote, time.monotonic() - begin
+
+
+def test_logs_that_come_are_waited_for(folder: JobFolder) -> None:
+    stuck, _remote, took = end(folder, 10)
+    assert stuck == []
+    assert took > 2 * TIMEOUT
+
+
+@pytest.mark.parametrize("come", [0, 8])
+def test_logs_that_come_no_further_are_given_up(folder: JobFolder, come: int) -> None:
+    assert end(folder, come)[0] == ["n2"]
+
+
+def test_a_guard_that_never_tells_the_end_is_given_up(folder: JobFolder) -> None:
+    # Its job is ended without it then, which tells more than its logs.
+    stuck, remote, _took = end(folder, 10, tells_end=False)
+    assert (stuck, remote.gone) == ([], "")

@@ -1,0 +1,126 @@
+"""A log is read as its workload says: the kinds with a form of their own, and a user's pattern."""
+
+from pathlib import Path
+
+import pytest
+
+from taco_launch.bench.logs import patterns
+from taco_launch.bench.logs.parse import NoSample
+from taco_launch.bench.logs.workloads import read
+from taco_launch.bench.matrix import Kind, Workload
+from taco_launch.bench.runs import Metric, Reading
+
+LOGS = Path(__file__).parents[1]
+PLAIN = (LOGS / "cases" / "mpirun_tags.log").read_text()  # 8 ranks, 3204.0 img/sec
+TF = (LOGS / "cases" / "tf_four_ranks.log").read_text()
+NCCL = (LOGS / "nccl_tests" / "one_host.log").read_text()
+
+
+def of(kind: Kind) -> Workload:
+    return Workload("w", kind, ("true",))
+
+
+def latency(pattern: str = r"latency: ([0-9.]+) ms", *, last: bool = False) -> Workload:
+    return Workload("w", Kind.REGEX, ("true",), pattern, "ms", higher_is_better=False, last=last)
+
+
+def why(workload: Workload, text: str, ranks: int | None = None) -> str:
+    found = read(workload, text, ranks)
+    assert isinstance(found, NoSample), found
+    return found.why
+
+
+@pytest.mark.parametrize("ranks", [8, None])
+def test_a_rate(ranks: int | None) -> None:
+    assert read(of(Kind.HOROVOD), PLAIN, ranks) == (Reading(Metric("img/sec", "img/sec"), 3204.0),)
+
+
+def test_a_rate_of_tf_cnn_benchmarks() -> None:
+    found = read(of(Kind.TF_CNN), TF, 4)
+    assert not isinstance(found, NoSample), found
+    assert found[0].metric.name == "img/sec"
+
+
+@pytest.mark.parametrize("kind", [Kind.HOROVOD, Kind.TF_CNN, Kind.NCCL_TESTS])
+def test_a_log_of_another_number_of_ranks_gives_none(kind: Kind) -> None:
+    text = {Kind.HOROVOD: PLAIN, Kind.TF_CNN: TF, Kind.NCCL_TESTS: NCCL}[kind]
+    assert "3 ranks ran, but the log speaks of " in why(of(kind), text, 3)
+
+
+@pytest.mark.parametrize(("kind", "text"), [(Kind.HOROVOD, TF), (Kind.TF_CNN, PLAIN)])
+def test_a_log_of_another_kind_gives_none(kind: Kind, text: str) -> None:
+    assert f"the workload of kind {kind.value}" in why(of(kind), text)
+
+
+def test_nccl_tests() -> None:
+    found = read(of(Kind.NCCL_TESTS), NCCL, 8)
+    assert not isinstance(found, NoSample), found
+    assert found[0] == Reading(Metric("busbw average", "GB/s"), 210.99)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "latency: 12.5 ms\n",
+        "x\r\nlatency: 12.5 ms\r\n",
+        "gpu1/0 | [1,0]<stdout>:latency: 12.5 ms\n",
+        "\x1b[32mlatency: 12.5\x1b[0m ms\n",
+        "latency: 12.5 ms\nlatency: 12.50 ms\nend",
+        "gpu1/0 | latency: 12.5 ms\ngpu2/1 | latency: 12.5 ms\n",
+    ],
+)
+def test_one_number_by_a_pattern(text: str) -> None:
+    assert read(latency(), text, 2) == (Reading(Metric("ms", "ms", higher_is_better=False), 12.5),)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "no line matches latency: ([0-9.]+) ms"),
+        ("latency: 12.5 seconds\n", "no line matches"),
+        ("x\nlatency: 12.5 ms", "the log ends in the middle of line 2: 'latency: 12.5 ms'"),
+        ("latency: 12.5 ms\nlatency: 13 ms\n", "differ: line 1: 'latency: 12.5 ms'; line 2"),
+        ("latency: 1.2.5 ms\n", "holds '1.2.5', and no number above 0"),
+        ("latency: 0.0 ms\n", "no number above 0"),
+    ],
+)
+def test_no_number_by_a_pattern(text: str, part: str) -> None:
+    assert part in why(latency(), text)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "1e999", "1,000", "1_000", "٣", ""])
+def test_what_is_no_number(text: str) -> None:
+    assert "no number above 0" in why(latency("is (.*)$"), f"is {text}\n")
+
+
+def test_a_group_that_took_no_part() -> None:
+    assert "holds ''" in why(latency("a(b)?"), "a\n")
+
+
+def test_the_last_of_several() -> None:
+    text = "gpu1/0 | latency: 12.5 ms\ngpu1/0 | latency: 13 ms\n"
+    assert read(latency(last=True), text, 1) == (Reading(Metric("ms", "ms", higher_is_better=False), 13.0),)
+    assert "chance" in why(latency(last=True), text.replace("gpu1/0 | latency: 13", "gpu2/1 | latency: 13"))
+
+
+def test_a_pattern_that_never_ends_is_ended() -> None:
+    with pytest.raises(patterns.FailedError, match="takes more than 1 s"):
+        patterns.matches("(a+)+$", ("a" * 60 + "b",), seconds=1)
+
+
+def test_many_lines_take_no_time() -> None:
+    lines = [f"line {index} of a log, as long as such lines are" for index in range(100_000)]
+    assert patterns.matches(r"line (99999) of", lines, seconds=5) == (patterns.Match(99_999, "99999"),)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["", "a", "(a)(b)", "(", "(a", "*", "(" * 500, "(a{99999999999})", "(?P<a>", "x" * 1001]
+)
+def test_patterns_that_are_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"regular expression|one group|longer"):
+        patterns.compiled(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(a)", "(?:x)(a|b)", "(?P<value>[0-9]+)"])
+def test_patterns_with_one_group(pattern: str) -> None:
+    assert patterns.compiled(pattern).groups == 1

@@ -1,0 +1,285 @@
+"""The judge of a night: what it says of nights made up by hand, numbers worked out apart, what it refuses."""
+
+import math
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from taco_launch.bench.runs import Key
+from taco_launch.bench.stats import judge
+from taco_launch.bench.stats.judge import Rules, Series, Verdict, VerdictKind, suspects, verdicts
+
+# per cent, around 0: of the runs of a night, and of nights
+RUNS = (-0.9, 0.3, 1.4, -0.2, 0.5)
+NIGHTS = (0.3, -0.4, 0.1, 0.5, -0.2, 0.0, -0.5, 0.2, 0.4, -0.3, 0.1, -0.1)
+Night = tuple[float, ...]
+AGAINST = "[?, ?] against 20 nights"
+AGAIN = "measured again 10 times"
+NEW = "a step that none of the accepted nights shows"
+LESS = "less than the 3 % that matter"
+
+
+def key(variant: str = "rdma") -> Key:
+    return Key(("gpu1", "gpu2"), "A100", "resnet50", variant, 16, "img/sec")
+
+
+def night(level: float, turn: int = 0, count: int = 5) -> Night:
+    """Give so many runs around a level, the noise of which begins at another run each time."""
+    return tuple(level * (1 + RUNS[(turn + run) % 5] * (1 + 0.3 * (turn % 3)) / 100) for run in range(count))
+
+
+def baseline(*levels: float) -> tuple[Night, ...]:
+    return tuple(night(level * (1 + NIGHTS[at % 12] / 100), at) for at, level in enumerate(levels))
+
+
+FLAT = baseline(*[1000] * 20)
+SLOW = baseline(*[1000 * 0.997**at for at in range(20)])
+
+
+def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher: bool = True) -> Verdict:
+    return verdicts([Series(key(), higher, nights, tonight, fresh)], Rules())[0]
+
+
+@pytest.mark.parametrize(
+    ("nights", "tonight", "fresh", "kind", "why"),
+    [
+        (FLAT, 1002, None, "ok", "+0.3 % [?, ?] against 20 nights"),
+        (FLAT[:2], 900, None, "no verdict yet", "10 numbers of 2 accepted nights: a verdict needs 10 of 3"),
+        (FLAT[:3], 1002, None, "ok", "+0.3 % [?, ?] against 3 nights"),
+        (((1000.0,),) * 9, 900, None, "no verdict yet", "9 numbers of 9 accepted nights: a verdict needs 10 of 3"),
+        (FLAT, None, None, "no sample", "no run of tonight gave a number"),
+        ((), None, None, "no sample", "no run of tonight gave a number"),
+        (
+            FLAT,
+            950,
+            None,
+            "no sample",
+            "worse: -4.9 % [?, ?] against 20 nights, but measuring it again gave no number",
+        ),
+        (
+            FLAT,
+            950,
+            952,
+            "regression",
+            f"worse: -4.8 % {AGAINST}, {AGAIN}: {NEW}",
+        ),
+        (
+            FLAT,
+            1050,
+            1060,
+            "improvement",
+            f"better: +6.0 % {AGAINST}, {AGAIN}: {NEW}",
+        ),
+        (
+            FLAT,
+            960,
+            999,
+            "ok",
+            "worse: -3.9 % [?, ?] against 20 nights, but -0.1 % [?, ?] when measured again 10 times",
+        ),
+        (FLAT, 960, 1050, "ok", None),  # the other side was not suspected
+        (FLAT, 980, None, "ok", "-1.9 % [?, ?] against 20 nights: less than the 3 % that matter"),
+        (
+            FLAT,
+            970,
+            975,
+            "ok",
+            f"worse: -2.9 % {AGAINST}, but -2.5 % [?, ?] when {AGAIN}: {LESS}",
+        ),
+        (
+            baseline(*[1000 + 80 * (-1) ** at for at in range(10)]),
+            920,
+            None,
+            "ok",
+            "-7.7 % [?, ?] against 10 nights: the nights differ too much to be sure",
+        ),
+        (
+            baseline(*[1000] * 19, 945),
+            945,
+            945,
+            "regression",
+            f"worse: -5.2 % {AGAINST}, {AGAIN}: a step that the last accepted night shows too",
+        ),
+        (
+            SLOW,
+            1000 * 0.997**20,
+            None,
+            "drift",
+            "worse: -5.6 % in 20 nights, little by little, by no step",
+        ),
+        (
+            SLOW,
+            890,
+            890,
+            "regression",
+            "worse: -5.5 % [?, ?] against the drift of 20 nights, measured again 10 times: a step besides the drift",
+        ),
+        (
+            baseline(*[1000 * 1.003**at for at in range(20)]),
+            1000 * 1.003**20,
+            None,
+            "drift",
+            "better: +5.8 % in 20 nights, little by little, by no step",
+        ),
+        # a step among the accepted nights is no drift
+        (baseline(*[1000] * 10, *[960] * 10), 962, None, "ok", None),
+        # as much by night, but too little in all
+        (baseline(*[1000 * 0.9985**at for at in range(20)]), 972, None, "ok", None),
+        # numbers that never varied
+        (((819.0,) * 5,) * 10, 819.0, None, "ok", "+0.0 % [?, ?] against 10 nights"),
+        (((819.1,) * 5,) * 12, 819.0, None, "ok", "+0.0 % [?, ?] against 12 nights: less than the 3 % that matter"),
+    ],
+)
+def test_what_is_said(
+    nights: tuple[Night, ...], tonight: float | None, fresh: float | None, kind: str, why: str | None
+) -> None:
+    constant = bool(nights) and len(set(nights[0])) == 1
+    runs = () if tonight is None else (tonight,) * 5 if constant else night(tonight, 2)
+    found = one(nights, runs, () if fresh is None else night(fresh, 1, 10))
+    assert (found.key, found.kind.value) == (key(), kind)
+    assert why is None or _without_bounds(found.why) == why
+
+
+def _without_bounds(text: str) -> str:
+    parts = text.split("[")
+    return "[".join([parts[0], *(f"?, ?]{part.partition(']')[2]}" for part in parts[1:])])
+
+
+def test_a_time_is_worse_when_it_grows() -> None:
+    found = one(FLAT, night(1050, 2), night(1060, 1, 10), higher=False)
+    assert found.kind is VerdictKind.REGRESSION
+    assert found.why.startswith("worse: +6.0 % ")
+    assert one(FLAT, night(950, 2), night(950, 1, 10), higher=False).kind is VerdictKind.IMPROVEMENT
+
+
+def single(*logs: float) -> tuple[Night, ...]:
+    return tuple((math.exp(log),) for log in logs)
+
+
+def test_the_screen_is_students_of_nights() -> None:
+    """Of ten nights with a variance of 0.001 / 9 one more differs by 0.03: t = 2.7136 with 9 degrees of freedom."""
+    series = Series(key(), True, single(*[0.01, -0.01] * 5), (math.exp(-0.03),))
+    found = verdicts([series], Rules())[0]
+    assert found.p == pytest.approx(0.0238564, rel=1e-5)
+    assert found.change is not None
+    assert found.change.value == pytest.approx(math.exp(-0.03) - 1)
+    # t of 0.975: 2.2621572, times sqrt(0.001 / 9 * 1.1)
+    assert (found.change.low, found.change.high) == pytest.approx(
+        (math.exp(-0.03 - 0.0250090) - 1, math.exp(-0.03 + 0.0250090) - 1), rel=1e-4
+    )
+    assert suspects([series], Rules()) == (key(),)
+    assert suspects([series], Rules(screen=0.0238)) == ()
+    # surely less than 6 %
+    assert suspects([series], Rules(min_effect=0.06)) == ()
+    assert suspects([replace(series, tonight=(math.exp(0.03),))], Rules(min_effect=0.055)) == (key(),)
+
+
+def test_what_a_night_does_to_all_its_runs_is_no_proof() -> None:
+    """Runs that agree within a night say nothing new of it: given the screen's find, the fresh ones were to be expected."""
+    nights = tuple((math.exp(log),) * 5 for log in [0.03, -0.03] * 5)
+    found = one(nights, (math.exp(-0.10),) * 5, (math.exp(-0.10),) * 10)
+    # the screen's own p is 2 P(t > 3.015) = 0.0146, so that given the screen, at 0.05, a p of 0.0146 / 0.05 is due
+    assert found.p == pytest.approx(0.0146 / 0.05, rel=0.02)
+    assert found.kind is VerdictKind.UNSURE
+    # where nights do not differ, ten fresh runs are a proof of their own
+    steady = baseline(*[1000] * 10)
+    again = one(steady, night(950, 2), night(950, 1, 10)).p
+    assert again is not None
+    assert again < 1e-4
+
+
+def test_fresh_values_are_judged_given_what_the_screen_found() -> None:
+    """By hand: nights have a variance of 0.001 / 9, of which runs make 6 e-5 (of winsorized ones: 4 e-4 / (3 * 2)).
+
+    With 9 degrees of freedom the fresh t is 0.04 / sqrt(8 e-4 / 9) = 4.2426, its correlation with the screen's
+    5 / sqrt(88) = 0.5330; both above 4.2426 and 2.2622, by integrating the density: 6.3346 e-4 of 0.025.
+    """
+    logs = [0.01, -0.01] * 5
+    runs = (-0.02, -0.01, 0.0, 0.01, 0.02)
+    nights = tuple(tuple(math.exp(log + run) for run in runs) for log in logs)
+    tonight = tuple(math.exp(run - 0.04) for run in runs)
+    assert one(nights, tonight, tonight * 2).p == pytest.approx(0.0253385, rel=1e-4)
+
+
+def test_the_more_suspects_the_more_each_has_to_show() -> None:
+    """Holm: of three alike that the screen found the p counts three times; what it did not find does not count."""
+    three = [Series(key(name), True, FLAT, night(950, 2), night(950, 1, 10)) for name in "abc"]
+    two = [*three[:2], replace(three[2], tonight=night(1000, 2), fresh=())]
+    found = [[verdict.p for verdict in verdicts(each, Rules())] for each in (three, two)]
+    assert found[0][0] == found[0][1] == found[0][2]
+    assert found[0][0] == pytest.approx(3 / 2 * (found[1][0] or 0.0), abs=0)
+    # the least three times, the next twice, and never less than the one before
+    assert judge._holm([0.03, 0.01, 0.04, 0.4]) == pytest.approx([0.09, 0.04, 0.09, 0.4])
+
+
+def test_a_bad_run_of_five_changes_nothing() -> None:
+    nights = baseline(*[1000] * 12)
+    hit = (*night(1001, 1)[:4], 400.0)
+    assert suspects([Series(key(), True, nights, hit)], Rules()) == ()
+    # nor does one in the baseline hide a loss
+    broken = (*nights[:5], (*nights[5][:4], 300.0), *nights[6:])
+    assert one(broken, night(950, 2), night(950, 1, 10)).kind is VerdictKind.REGRESSION
+
+
+def test_the_last_nights_count() -> None:
+    series = Series(key(), True, (*baseline(*[2000] * 30), *FLAT), night(1000, 3))
+    found = verdicts([series], Rules())[0]
+    assert found == verdicts([replace(series, baseline=FLAT)], Rules())[0]
+    assert verdicts([series], Rules(nights=10))[0].why.endswith("against 10 nights")
+
+
+def test_units_and_the_order_of_runs_do_not_count() -> None:
+    chance = random.Random(2)
+    nights = tuple(tuple(chance.gauss(100, 1) for _ in range(chance.choice([3, 5, 7, 10]))) for _night in range(12))
+    series = Series(
+        key(), True, nights, tuple(chance.gauss(95, 1) for _ in range(4)), tuple(chance.gauss(95, 1) for _ in range(10))
+    )
+    found = verdicts([series], Rules())[0]
+    turned = replace(series, baseline=tuple(each[::-1] for each in nights), tonight=series.tonight[::-1])
+    assert verdicts([turned], Rules())[0] == found
+    scaled = Series(key(), True, *[_scaled(each) for each in (nights, series.tonight, series.fresh)])
+    again = verdicts([scaled], Rules())[0]
+    assert (again.kind, again.why) == (VerdictKind.REGRESSION, found.why)
+    assert again.p == pytest.approx(found.p, rel=1e-6)
+
+
+def _scaled(values: Any) -> Any:
+    return tuple(map(_scaled, values)) if isinstance(values, tuple) else 1e6 * values
+
+
+def test_verdicts_come_in_the_order_of_the_series() -> None:
+    series = [
+        Series(key("d"), True, (), ()),
+        Series(key("c"), True, FLAT, night(950, 2)),
+        Series(key("b"), True, FLAT[:2], night(950, 2)),
+        Series(key("a"), True, FLAT[::-1], night(1000)),
+    ]
+    assert [verdict.key.variant for verdict in verdicts(series, Rules())] == ["d", "c", "b", "a"]
+    assert suspects(series, Rules()) == (key("c"),)
+    assert verdicts([], Rules()) == ()
+    assert suspects([], Rules()) == ()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0, -5.0])
+def test_numbers_that_no_benchmark_gives_are_refused(bad: float) -> None:
+    for part in ({"baseline": ((1.0,), (2.0, bad))}, {"tonight": (bad,)}, {"fresh": (1.0, bad)}):
+        values: dict[str, Any] = {"baseline": (), "tonight": (), **part}
+        with pytest.raises(ValueError, match=r"resnet50, rdma, 16 rank\(s\), img/sec: .* is no rate"):
+            Series(key(), True, **values)
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        Series(key(), True, ((1.0,), ()), ())
+    series = Series(key(), True, FLAT, ())
+    for act in (suspects, verdicts):
+        with pytest.raises(ValueError, match="two series of one key"):
+            act([series, series], Rules())
+    wrong: list[dict[str, Any]] = [{"min_effect": 0.0}, {"level": 1.0}, {"screen": math.nan}]
+    for rules in [*wrong, {"least_nights": 2}, {"least": 0}, {"fresh": 0}]:
+        with pytest.raises(ValueError, match=f"^{next(iter(rules))} of "):
+            Rules(**rules)
+    with pytest.raises(ValueError, match="no more than 2 nights"):
+        Rules(nights=2)

@@ -1,0 +1,170 @@
+"""stop, delete, suspend, resume and exec: whose jobs they are, who is asked, and what the head is told."""
+
+import getpass
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from taco_launch.backend.agent import AgentBackend
+from taco_launch.errors import UsageError
+from taco_launch.model.codec import to_json
+from taco_launch.model.host.hosts import Host
+from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.remote.answers import Answer
+from taco_launch.remote.head import AgentError, Head
+from taco_launch.request.caller import person
+from tests.cli.test_cli import call
+
+OWNERS = {"mine": getpass.getuser(), "old": "", "bobs": "bob", "alices": "alice"}
+Verb = Callable[..., tuple[Result, list[tuple[str, str]]]]
+
+
+@pytest.fixture
+def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
+    """Call a verb with a head that has a job of each owner; gives its result, and what was done to which job."""
+    stands: dict[str, JobState] = {}
+    done: list[tuple[str, str]] = []
+    reasons: list[str] = []
+
+    def answer(_head: Head, op: str, name: str, **request: Any) -> list[Answer]:
+        if name not in OWNERS:
+            raise AgentError(f"job {name}: there is none of that name", None, 1)
+        if op == "suspend":
+            assert request == {"by": getpass.getuser()}
+        if op == "get" and ("suspend", name) in done:  # it takes a while
+            stands[name] = JobState.SUSPENDED
+        if op == "resume" and stands[name] is not JobState.SUSPENDED:
+            raise AgentError(f"job {name}: it is {stands[name].value}", None, UsageError.exit_code)
+        after = {"stop": JobState.CANCELLED, "delete": JobState.CANCELLED, "resume": JobState.QUEUED}
+        if op != "get":
+            done.append((op, name))
+            stands[name] = after.get(op, stands[name])
+        spec = JobSpec(name, ("true",), (Host("gpu1", "10.0.0.1"),), owner=OWNERS[name])
+        told = {"spec": to_json(spec), "record": to_json(record(stands[name])), "folder": "/f"}
+        return [Answer("here", op, {"job": told})]
+
+    def record(state: JobState) -> JobRecord:
+        return replace(JobRecord("id", state), reason=reasons[-1])
+
+    def called(
+        *words: str,
+        stdin: str | None = None,
+        states: Mapping[str, JobState] = MappingProxyType({}),
+        reason: str = "because",
+    ) -> tuple[Result, list[tuple[str, str]]]:
+        reasons.append(reason)
+        first = JobState.SUSPENDED if words[0] == "resume" else JobState.RUNNING
+        stands.update({**dict.fromkeys(OWNERS, first), **states})
+        return call(*words, stdin=stdin), done
+
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    monkeypatch.setattr(Head, "call", answer)
+    monkeypatch.setattr("taco_launch.backend.agent._POLL_SECONDS", (0.0, 0.0))
+    return called
+
+
+DONE = {"stop": "stopped", "delete": "deleted", "suspend": "suspended", "resume": "resumed"}
+ASKING = pytest.mark.parametrize("what", list(DONE))
+
+
+@pytest.mark.parametrize("name", ["mine", "old"])
+@ASKING
+def test_ones_own_job_is_taken_without_a_word(what: str, name: str, verb: Verb) -> None:
+    result, done = verb(what, name)
+    assert result.exit_code == 0, result.output
+    assert done[-1] == (what, name)
+    assert result.stderr.startswith(f"{name}: ")
+
+
+@ASKING
+def test_anothers_job_is_left_where_nobody_can_be_asked(what: str, verb: Verb) -> None:
+    result, done = verb(what, "bobs", "mine", "alices")
+    assert result.exit_code == 2
+    assert "job bobs is bob's, and nobody to ask" in result.stderr
+    assert f"hint: ask bob, or add --yes to {what} it all the same" in result.stderr
+    assert "job alices is alice's, and nobody to ask" in result.stderr
+    assert {name for _op, name in done} == {"mine"}
+
+
+@ASKING
+def test_yes_is_an_answer(what: str, verb: Verb) -> None:
+    result, done = verb(what, "--yes", "bobs")
+    assert result.exit_code == 0, result.output
+    assert done[-1] == (what, "bobs")
+
+
+@ASKING
+@pytest.mark.parametrize(("answer", "taken"), [("y", True), ("n", False), ("", False)])
+def test_the_question(what: str, answer: str, taken: bool, verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _self: True)
+    result, done = verb(what, "bobs", "mine", stdin=f"{answer}\n")
+    assert result.exit_code == (0 if taken else 1), result.output
+    assert {name for _op, name in done} == ({"bobs", "mine"} if taken else {"mine"})
+    assert f"job bobs is bob's: {what} it?" in result.stderr
+    assert (f"error: job bobs is bob's: bobs was not {DONE[what]}\n" in result.stderr) is not taken
+
+
+@pytest.mark.parametrize("what", ["stop", "suspend", "resume"])
+def test_what_cannot_be_done_is_no_question(what: str, verb: Verb) -> None:
+    result, _done = verb(what, "bobs", states={"bobs": JobState.FAILED})
+    assert "nobody to ask" not in result.stderr
+    assert "FAILED" in result.stderr or "CANCELLED" in result.stderr  # as the head says how it stands
+
+
+def test_stop_of_a_job_that_has_ended_and_of_one_that_ends_at_once(verb: Verb) -> None:
+    stopped = f"stopped by taco-launch stop of {person()}"
+    for name, reason, told in (
+        ("mine", "because", "it had ended: CANCELLED"),
+        ("old", stopped, f"CANCELLED: {stopped}"),
+    ):
+        result, _done = verb("stop", name, reason=reason)
+        assert (result.exit_code, result.stderr) == (0, f"{name}: {told}\n")
+
+
+def test_suspend_waits_until_it_is(verb: Verb) -> None:
+    result, _done = verb("suspend", "mine")
+    assert result.stderr == "mine: SUSPENDED: because\n"
+
+
+def test_resume_of_several(verb: Verb) -> None:
+    result, done = verb("resume", "mine", "old", "nosuch", states={"mine": JobState.RUNNING})
+    assert result.exit_code == 2
+    assert done == [("resume", "old")]
+    assert result.stderr == (
+        "error: job mine: it is RUNNING\nold: QUEUED: because\nerror: job nosuch: there is none of that name\n"
+    )
+
+
+def test_exec_asks_as_well(verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside: list[str] = []
+
+    def execute(_backend: AgentBackend, name: str, *_more: Any) -> int:
+        beside.append(name)
+        return 3
+
+    monkeypatch.setattr(AgentBackend, "execute", execute)
+    refused, _done = verb("exec", "bobs", "--", "true")
+    assert refused.exit_code == 2
+    assert "job bobs is bob's, and nobody to ask" in refused.stderr
+    assert beside == []
+    assert verb("exec", "bobs", "true", states={"bobs": JobState.RESTARTING})[0].exit_code == 3  # the head refuses that
+    assert beside.pop() == "bobs"
+    assert verb("exec", "mine", "true")[0].exit_code == 3
+    assert verb("exec", "--yes", "bobs", "true")[0].exit_code == 3
+    assert beside == ["mine", "bobs"]
+
+
+@pytest.mark.parametrize(
+    ("uid", "sudo", "name"), [(0, "alice", "alice"), (0, "", "lara"), (0, None, "lara"), (7, "alice", "lara")]
+)
+def test_who_types(uid: int, sudo: str | None, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "lara")
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    if sudo is not None:
+        monkeypatch.setenv("SUDO_USER", sudo)
+    assert person() == name

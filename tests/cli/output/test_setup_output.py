@@ -1,0 +1,142 @@
+"""What setup and teardown show: lines on a terminal, the last line, Ctrl-C."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from taco_launch.cli.main import cli
+from taco_launch.cli.options.common import Settings
+from taco_launch.cli.output import render, setup_output
+from taco_launch.errors import HostError
+from taco_launch.facts.reports.health import Verdict
+from taco_launch.flows.setup import setup as setup_flow
+from taco_launch.flows.setup import teardown as flow
+from taco_launch.flows.setup.apply import Step
+from taco_launch.flows.setup.setup import Done, Ready
+from taco_launch.flows.setup.verify import Flaw
+from taco_launch.inventory.load import load
+from taco_launch.setup.chain import Chain
+from taco_launch.setup.ops import Op
+
+
+def test_lines_on_a_terminal_say_for_how_long_a_step_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines: Callable[[], Sequence[str]] = list
+
+    @contextmanager
+    def shown(_settings: Settings, asked: Callable[[], Sequence[str]]) -> Iterator[bool]:
+        nonlocal lines
+        lines = asked
+        yield True
+
+    clock = [100.0]
+    monkeypatch.setattr(render, "host_lines", shown)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    progress = setup_output.Progress(Settings())
+    with progress.live(("gpu1", "gpu2")):
+        progress.step(Step("gpu1", "image", "pull train", "begins"))
+        clock[0] += 7
+        assert lines() == ["gpu1: (7 s) image: pull train", "gpu2: waits"]
+        progress.step(Step("gpu1", "image", "pull train", "done"))
+        clock[0] += 5
+        assert lines() == ["gpu1: image: pull train: done (7 s)", "gpu2: waits"]
+        progress.proof("proof: mpirun")
+        assert lines()[2:] == ["proof: mpirun"]
+        assert capsys.readouterr().err == ""
+    monkeypatch.undo()
+    setup_output.Progress(Settings()).proof("proof: mpirun")
+    assert capsys.readouterr().err == "proof: mpirun\n"
+
+
+def test_lines_of_files_keep_their_tabs() -> None:
+    assert render.file_line("+a\tb\t\x1b[1m") == "+a\tb\t\\x1b[1m"
+
+
+def test_the_last_line_counts_hosts_and_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "c.yaml").write_text("cluster: c\nhosts: {gpu1: {}, gpu2: {}}\n")
+    inventory = load(str(tmp_path / "c.yaml"), {})
+
+    def said(*flaws: Flaw, error: HostError | None = None) -> tuple[int, str]:
+        done = Done((Ready("gpu1", 1), Ready("gpu2", 0, error)), flaws, "")
+        code = setup_output.show_done(Settings(), done, inventory, 3, ("ready", "failed"))
+        return code, capsys.readouterr().err.splitlines()[-1]
+
+    flaw = Flaw(("gpu1",), "cannot reach gpu2", "timed out")
+    goes_on = "; once that is mended, the same command goes on"
+    assert said() == (0, "2 of 2 hosts ready after 3 s")
+    assert said(flaw) == (5, f"1 of 2 hosts ready after 3 s, and 1 fault was found{goes_on}")
+    mended = "; a fault of hardware that it cannot mend: gpu2, see above"
+    failed = Verdict("fabric manager", "fault", "is failed", "NVIDIA")
+    broken = setup_output.Findings(((failed, ("gpu2",)),), ())
+    done = Done((Ready("gpu1", 1), Ready("gpu2", 0)), (), "")
+    assert setup_output.show_done(Settings(), done, inventory, 3, ("ready", "failed"), broken) == 3
+    told = capsys.readouterr()
+    assert [line.split()[:2] for line in told.out.splitlines()[1:]] == [["gpu1", "ready"], ["gpu2", "fault"]]
+    assert told.err == f"1 of 2 hosts ready after 3 s{mended}\n"
+    as_json = Settings(output="json")
+    assert setup_output.show_done(as_json, replace(done, found=(flaw,)), inventory, 3, ("ready", "failed"), broken) == 5
+    document = json.loads(capsys.readouterr().out)
+    assert [each["state"] for each in document["hosts"]] == ["fault", "fault"]
+    assert document["remarks"][0]["name"] == "fabric manager"
+    assert said(error=HostError("gpu2: no")) == (5, f"1 of 2 hosts ready after 3 s{goes_on}")
+
+
+def test_teardown_of_nothing_and_its_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("cluster: c\ncontainer: {image: train}\nhosts: {gpu1: {}}\n")
+    plans = [Chain("gpu1", (), ())]
+
+    def stop(_teardown: flow.Teardown) -> Done:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(flow.Teardown, "look", lambda *_args: tuple(plans))
+    words = ("-i", str(file), "teardown", "--yes")
+    told = CliRunner().invoke(cli, (*words, "--json"))
+    assert (told.exit_code, json.loads(told.stdout)["hosts"][0]["state"]) == (0, "clear")
+    plans[:] = [Chain("gpu1", (Op("container", "remove it", "", ":"),), ())]
+    monkeypatch.setattr(flow.Teardown, "apply", stop)
+    stopped = CliRunner().invoke(cli, (*words, "--images", "--hosts", "gpu1"))
+    assert stopped.exit_code == 130
+    again = f"taco-launch -i {file} teardown --hosts gpu1 --images\n"
+    assert stopped.stderr.endswith(f"interrupted: a step that has begun is finished by its host; to go on: {again}")
+
+
+@pytest.mark.parametrize("verb", ["setup", "teardown"])
+def test_no_is_an_answer(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("cluster: c\ncontainer: {image: train}\nhosts: {gpu1: {}}\n")
+    plans = (Chain("gpu1", (Op("container", "change it", "", ":"),), ()),)
+    monkeypatch.setattr(flow.Teardown, "look", lambda *_args: plans)
+    monkeypatch.setattr(setup_flow.Setup, "look", lambda *_args: None)
+    monkeypatch.setattr(setup_flow.Setup, "plan", lambda *_args: plans)
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _self: True)
+    refused = CliRunner().invoke(cli, ("-i", str(file), verb), input="n\n")
+    assert refused.exit_code == 1
+    assert refused.stderr.endswith("nothing was done\n")
+
+
+def test_setup_goes_on_with_what_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("cluster: c\ncontainer: {image: train}\nhosts: {gpu1: {}}\n")
+
+    def stop(_setup: setup_flow.Setup) -> Done:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(setup_flow.Setup, "look", lambda *_args: None)
+    monkeypatch.setattr(
+        setup_flow.Setup, "plan", lambda *_args: (Chain("gpu1", (Op("image", "pull it", "", ":"),), ()),)
+    )
+    monkeypatch.setattr(setup_flow.Setup, "apply", stop)
+    words = ("--yes", "--only", "image", "--only", "docker", "--disrupt", "docker", "--pull")
+    stopped = CliRunner().invoke(cli, ("-i", str(file), "setup", *words))
+    assert stopped.exit_code == 130
+    assert stopped.stderr.endswith(
+        f"to go on: taco-launch -i {file} setup --only docker,image --disrupt docker --pull\n"
+    )

@@ -1,0 +1,134 @@
+"""What has changed between two looks at a host: all that a reboot should keep, and nothing that it may not."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taco_launch.facts.reports.changes import Change, changes, hosts_of
+from taco_launch.facts.reports.document import document
+from taco_launch.model.host.fact_value import NOT_ASKED, Absent
+from taco_launch.model.host.facts import HostFacts, Interface, Listener, Network, System
+from taco_launch.model.host.hardware import Gpus, Rdma
+from tests.facts.hosts import host
+
+
+def told(facts: HostFacts) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(document(facts)))
+    return found
+
+
+def differ(before: HostFacts, after: HostFacts) -> list[Change]:
+    return list(changes(told(before), told(after)))
+
+
+def parts() -> tuple[HostFacts, System, Network, Gpus, Rdma]:
+    facts = host("gpu1")
+    assert isinstance(facts.system, System)
+    assert isinstance(facts.network, Network)
+    assert isinstance(facts.gpu, Gpus)
+    assert isinstance(facts.rdma, Rdma)
+    return facts, facts.system, facts.network, facts.gpu, facts.rdma
+
+
+def test_a_reboot_is_no_change() -> None:
+    facts, system, network, gpu, _ = parts()
+    veth = Interface("veth12ab", "veth", "up", 1500, "02:00")
+    bridge = Interface("docker0", "bridge", "up", 1500, "02:01")
+    assert isinstance(network.interfaces, tuple)
+    before = replace(facts, network=replace(network, interfaces=(*network.interfaces, bridge, veth)))
+    assert isinstance(gpu.gpus, tuple)
+    busy = tuple(replace(each, memory_used=5, temperature=60, slowdowns=("SwPowerCap",)) for each in gpu.gpus)
+    after = replace(
+        facts,
+        system=replace(system, booted=5e8, clock_offset=0.9, clock_error=0.5),
+        network=replace(
+            network,
+            interfaces=(replace(bridge, mac="02:99"), *network.interfaces, replace(veth, name="veth99")),
+            listeners=(Listener("0.0.0.0", 40123, "rpc.statd"),),
+        ),
+        gpu=replace(gpu, gpus=busy, processes=()),
+    )
+    assert differ(before, after) == []
+
+
+def test_what_a_reboot_should_have_kept_is_named() -> None:
+    facts, system, network, gpu, rdma = parts()
+    assert isinstance(gpu.gpus, tuple)
+    assert isinstance(network.interfaces, tuple)
+    off = tuple(replace(each, persistence=each.index != 3) for each in gpu.gpus)
+    on = tuple(replace(each, persistence=True) for each in gpu.gpus)
+    before = replace(
+        facts,
+        gpu=replace(gpu, gpus=on),
+        rdma=replace(rdma, peer_memory=replace(rdma.peer_memory, loaded="nvidia_peermem")),
+    )
+    after = replace(
+        facts,
+        system=replace(system, kernel="3.10.0-1160.el7.x86_64"),
+        network=replace(network, interfaces=network.interfaces[:1]),
+        gpu=replace(gpu, gpus=off[:7]),
+        rdma=replace(rdma, peer_memory=replace(rdma.peer_memory, loaded=Absent("gone"))),
+    )
+    found = {each.where: (each.before, each.after) for each in differ(before, after)}
+    assert found["system.kernel"] == ("3.10.0-957.el7.x86_64", "3.10.0-1160.el7.x86_64")
+    assert found[f"gpu.gpus[{on[3].pci}].persistence"] == (True, False)
+    assert found["rdma.peer_memory.loaded"] == ("nvidia_peermem", None)
+    assert found[f"gpu.gpus[{on[7].pci}]"][1] is None
+    assert found["network.interfaces[bond0]"][1] is None
+    assert len(found) == 5
+
+
+def test_a_gpu_that_is_gone_renumbers_no_other() -> None:
+    facts, _, _, gpu, _ = parts()
+    assert isinstance(gpu.gpus, tuple)
+    left = tuple(replace(each, index=number) for number, each in enumerate(gpu.gpus[1:]))
+    (gone,) = differ(facts, replace(facts, gpu=replace(gpu, gpus=left)))
+    assert (gone.where, gone.after) == (f"gpu.gpus[{gpu.gpus[0].pci}]", None)
+
+
+def test_a_topology_of_fewer_gpus_is_told_by_those_alone() -> None:
+    def of(links: list[list[str]]) -> dict[str, Any]:
+        made = told(host("gpu1"))
+        cpus = ["0-7"] * len(links)
+        made["topology"] = {"gpus": [f"GPU{n}" for n in range(len(links))], "nics": [], "links": links, "cpus": cpus}
+        return {**made, "asked": [*made["asked"], "topology"]}
+
+    two = of([["X", "NV2"], ["NV2", "X"]])
+    assert [each.where for each in changes(two, of([["X"]]))] == ["topology.gpus"]
+    assert [each.where for each in changes(two, of([["X", "SYS"], ["SYS", "X"]]))] == ["topology.links"]
+
+
+def test_a_subject_that_was_not_asked_for_has_not_changed_and_one_that_is_gone_has() -> None:
+    facts = host("gpu1")
+    assert differ(replace(facts, gpu=NOT_ASKED), facts) == []
+    (gone,) = differ(facts, replace(facts, gpu=Absent("no driver")))
+    assert (gone.where, gone.after) == ("gpu", None)
+    old = told(facts)
+    del old["asked"]
+    assert [each.where for each in changes(old, told(replace(facts, gpu=Absent("no driver"))))] == ["gpu"]
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"hosts": [{"host": "gpu1"}]}', '{"hosts": 3}', '"x"', '{"host": 1}'])
+def test_what_is_no_document(text: str) -> None:
+    with pytest.raises(ValueError, match="is no document"):
+        hosts_of(json.loads(text))
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from("ab"),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "index", "x"]), inner, max_size=3)
+    ),
+)
+
+
+@given(_JSON, _JSON)
+def test_nothing_is_raised_and_both_ways_are_one(before: Any, after: Any) -> None:
+    base = told(host("gpu1"))
+    first, second = ({**base, "docker": {"config": value}} for value in (before, after))
+    assert changes(first, first) == ()
+    assert bool(changes(first, second)) == bool(changes(second, first))

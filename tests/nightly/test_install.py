@@ -1,0 +1,92 @@
+"""Who keeps a night, and what its user is told of clocks that change, of mail, and of a cron that is not there."""
+
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from taco_launch.errors import UsageError
+from taco_launch.nightly.install import carried, choose, keepers, program, remarks
+from taco_launch.nightly.install_plan import Change, Kept, Machine, Plan
+from taco_launch.nightly.installed import Night
+from taco_launch.nightly.schedule import Schedule
+from taco_launch.remote.local import Local
+
+HERE = Machine(1000, "ann", "/home/ann", "/run/user/1000", "", False, True, True, True)
+NO_SYSTEMD = replace(HERE, no_systemd="no systemd runs here")
+NEITHER = replace(NO_SYSTEMD, crontab=False)
+NIGHT = Night("n", Schedule(2, 30), "/", ("/t",))
+BEFORE = datetime(2027, 3, 1, tzinfo=ZoneInfo("Europe/Berlin"))
+
+
+def who(machine: Machine, word: str | None = None, mail: str | None = None, by: str | None = None) -> str:
+    kept = () if by is None else (Kept("n", by, None, ""),)
+    return choose(keepers(Local(), machine), machine, word, mail, kept).word
+
+
+def test_who_keeps_a_night() -> None:
+    assert (who(HERE), who(NO_SYSTEMD), who(HERE, mail="a@b")) == ("systemd", "cron", "cron")
+    assert (who(HERE, by="cron"), who(HERE, "cron", by="cron")) == ("cron", "cron"), "whoever has it keeps it"
+    assert who(replace(HERE, crontab=False)) == "systemd"
+
+
+@pytest.mark.parametrize(
+    ("machine", "word", "mail", "by", "message", "hint"),
+    [
+        (NEITHER, None, None, None, "no systemd runs here; there is no crontab here", "apt-get install cron"),
+        (NO_SYSTEMD, "systemd", None, None, "no systemd runs here", "--with cron would do"),
+        (replace(HERE, crontab=False), "cron", None, None, "there is no crontab here", "dnf install cronie"),
+        (HERE, "systemd", "a@b", None, "systemd mails nothing", "--with cron"),
+        (HERE, "systemd", None, "cron", "is kept by cron, and would run twice", "nightly uninstall n"),
+        (HERE, None, "a@b", "systemd", "is kept by systemd, and would run twice", "nightly uninstall n"),
+    ],
+)
+def test_who_cannot(
+    machine: Machine, word: str | None, mail: str | None, by: str | None, message: str, hint: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        who(machine, word, mail, by)
+    assert message in caught.value.message
+    assert hint in (caught.value.hint or "")
+
+
+def told(machine: Machine, word: str) -> list[str]:
+    keeper = choose(keepers(Local(), machine), machine, word, None, ())
+    return list(remarks(keeper, machine, NIGHT, BEFORE, "Europe/Berlin"))
+
+
+def test_what_is_said_of_a_night() -> None:
+    assert told(HERE, "cron") == [
+        "cron starts it at 02:30, by this machine's clock (Europe/Berlin): next Mon 2027-03-01 02:30",
+        "on 2027-03-28 there is no 02:30: cron starts it as soon as the clock was put forward",
+        "on 2027-10-31 there are two 02:30: cron starts it once",
+    ]
+    by_systemd = told(HERE, "systemd")
+    assert by_systemd[1] == "on 2027-03-28 there is no 02:30: systemd skips that night"
+    assert "(journalctl --user -u taco-launch-nightly-n)" in by_systemd[3]
+    assert "lingering is switched on" in by_systemd[4]
+    assert "no cron runs here" in told(replace(HERE, cron_runs=False), "cron")[3]
+    assert "there is none here: what the night prints is lost" in told(replace(HERE, mails=False), "cron")[3]
+
+
+def test_what_a_night_brings_along(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    environ = {"PATH": "bin:/usr/bin:bin", "SSH_AUTH_SOCK": "/s", "LANG": "", "TACO_LAUNCH_SUDO_PASSWORD": "secret"}
+    environ["TACO_LAUNCH_STATE"] = "/state"
+    assert carried(environ) == (("PATH", f"{tmp_path}/bin:/usr/bin"), ("TACO_LAUNCH_STATE", "/state"))
+    (tmp_path / "taco-launch").touch()
+    assert program("taco-launch") == (str(tmp_path / "taco-launch"),)
+    assert program("/x/taco_launch/__main__.py")[1:] == ("-m", "taco_launch")
+    with pytest.raises(UsageError, match="has to be a file"):
+        program("taco")
+
+
+def test_a_plan_as_it_is_shown() -> None:
+    plan = Plan((("loginctl", "enable-linger", "ann"),), (Change("/a b", None, "x\n\ny\n"), Change("/c", "x", None)))
+    assert plan.text() == (
+        "$ loginctl enable-linger ann\n"
+        "--- /dev/null\n+++ /a b\n@@ -0,0 +1,3 @@\n+x\n+\n+y\n"
+        "--- /c\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
+    )

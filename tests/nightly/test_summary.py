@@ -1,0 +1,112 @@
+"""What a night came to, in words: one line, Markdown, JSON, JUnit XML; whatever names and reasons hold."""
+
+import json
+import re
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("scipy")
+
+from taco_launch.bench.differences import Difference
+from taco_launch.bench.runs import Cell, Key
+from taco_launch.bench.stats.estimates import Interval
+from taco_launch.bench.stats.judge import Verdict, VerdictKind
+from taco_launch.nightly.junit import junit
+from taco_launch.nightly.summary import Judged, Outcome, Summary, line, markdown, to_json
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+START = 1_790_000_000.0
+
+
+def judged(kind: VerdictKind, change: float = 0.0, *, ranks: int = 16, why: str = "so it is") -> Judged:
+    key = Key(("gpu1", "gpu2"), "A100", "resnet50", "RDMA", ranks, "img/sec")
+    interval = Interval(change, change - 0.01, change + 0.01)
+    return Judged(Verdict(key, kind, interval, 0.001, why), 900 * (1 + change), 900.0, "img/sec")
+
+
+NIGHT = Summary("taco", "taco", "hcc", "taco-3fa2c1", START, START + 3600, logs="/state/ladders/taco-3fa2c1")
+SLOWER = replace(
+    NIGHT,
+    judged=(judged(VerdictKind.OK, 0.001), judged(VerdictKind.REGRESSION, -0.08, ranks=8)),
+    green="taco-111111",
+    differences=(Difference("NIC rate eth0", ("gpu2",), "100 Gbit/s", "25 Gbit/s"),),
+)
+
+
+def test_the_line_names_the_worst_and_what_changed() -> None:
+    assert line(SLOWER, "/n/x.md") == (
+        "nightly taco: REGRESSION: resnet50 RDMA at 8 ranks -8.0 % [-9.0, -7.0]; "
+        "changed since the last green night: gpu2: NIC rate eth0: 100 Gbit/s -> 25 Gbit/s; summary: /n/x.md"
+    )
+
+
+@pytest.mark.parametrize(
+    ("night", "outcome", "words"),
+    [
+        (
+            replace(NIGHT, judged=(judged(VerdictKind.OK), judged(VerdictKind.DRIFT, -0.05))),
+            "ok",
+            "1 drifting, 1 as before",
+        ),
+        (replace(NIGHT, judged=(judged(VerdictKind.NO_VERDICT_YET),)), "ok", "1 without a verdict yet"),
+        (replace(NIGHT, judged=(judged(VerdictKind.IMPROVEMENT, 0.2),)), "ok", "1 faster"),
+        (replace(NIGHT, judged=(judged(VerdictKind.NO_SAMPLE),)), "failed", "1 without a sample"),
+        (replace(NIGHT, unfit="gpu2: no route"), "cluster not fit", "gpu2: no route"),
+        (replace(NIGHT, broken="the head was lost"), "failed", "the head was lost"),
+        (
+            replace(NIGHT, failed=((Cell("a", "b", 1), "exit 3"), (Cell("a", "b", 2), "exit 4"))),
+            "failed",
+            "no sample of a b at 1 rank: exit 3 (and 1 more cell)",
+        ),
+        (replace(SLOWER, failed=((Cell("a", "b", 1), "exit 3"),)), "regression", "resnet50 RDMA at 8 ranks -8.0 %"),
+    ],
+)
+def test_outcomes(night: Summary, outcome: str, words: str) -> None:
+    assert night.outcome.value == outcome
+    assert line(night, "x").startswith(f"nightly taco: {outcome.upper()}: {words}")
+    assert night.outcome.exit_code == {"ok": 0, "regression": 6, "cluster not fit": 5, "failed": 1}[outcome]
+
+
+def test_the_summary_says_what_to_type_next() -> None:
+    text = markdown(SLOWER)
+    assert text.startswith("# Night taco: regression\n\nresnet50 RDMA at 8 ranks -8.0 %")
+    assert "| NIC rate eth0 | gpu2 | 100 Gbit/s | 25 Gbit/s |" in text
+    assert "`taco-launch bench diff taco-111111 taco-3fa2c1`" in text
+    assert "`taco-launch nightly baseline accept taco-3fa2c1`" in text
+    assert text.index("at 8 ranks | regression") < text.index("at 16 ranks | ok")
+
+
+@given(TEXT, TEXT, TEXT)
+def test_no_name_or_reason_breaks_what_is_written(name: str, why: str, host: str) -> None:
+    one = judged(VerdictKind.REGRESSION, -0.1, why=why)
+    key = replace(one.verdict.key, workload=name)
+    night = replace(
+        SLOWER,
+        judged=(replace(one, verdict=replace(one.verdict, key=key)),),
+        failed=((Cell(name, name, 2), why),),
+        differences=(Difference(name, (host,), why, host),),
+        notes=(why,),
+    )
+    assert len(line(night, "x").splitlines()) == 1
+    assert markdown(night).replace("\n", "").isprintable()  # L6 of the second attack: it is read on a terminal, too
+    rows = [row for row in markdown(night).split("\n") if row.startswith("|")]
+    columns = [len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) for row in rows]
+    assert columns == [5, 5, 5, 6, 6, 6]
+    assert json.loads(json.dumps(to_json(night)))["failed"][0]["why"] == why
+    suite = ET.fromstring(junit(night))
+    assert [case[0].tag for case in suite] == ["failure", "error"]
+
+
+def test_junit_counts() -> None:
+    suite = ET.fromstring(junit(replace(SLOWER, judged=(*SLOWER.judged, judged(VerdictKind.NO_VERDICT_YET, ranks=1)))))
+    assert {name: suite.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "3",
+        "failures": "1",
+        "errors": "0",
+        "skipped": "1",
+    }
+    assert Outcome.NOT_FIT.exit_code == 5

@@ -1,0 +1,143 @@
+"""Job files beyond the cases: the schema, lines of mpirun, and files that are anything but right."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taco_launch.errors import SpecError
+from taco_launch.request.documents.job_file import parse
+from taco_launch.request.documents.job_schema import json_schema
+from taco_launch.request.lines.mpirun_line import UnclearError, read
+
+TOP = {"name", "command", "np", "hosts", "slotsPerHost", "host", "env", "knobs", "mca", "allowUnknownKnobs", "profile"}
+TOP |= {"launcher", "perHost", "image", "transport", "interface", "gdr", "light", "logMaxBytes", "runPolicy"}
+POLICY = {"cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "restartPolicy", "backoffLimit"}
+POLICY |= {"backoffSeconds", "suspend", "gracePeriodSeconds", "hostLossTimeoutSeconds", "schedulingPolicy"}
+POLICY |= {"stallTimeoutSeconds"}
+TOP |= {"workers", "gpus", "procsPerGpu", "mps"}
+TOP |= {"gpuIds", "gpuModel", "exclude", "selector", "exclusive", "gpuTopology"}
+SCHEDULING = {"queue", "priority", "scheduleTimeoutSeconds"}
+MANIFEST = yaml.safe_load((Path(__file__).parents[1] / "jobs" / "good_mpijob.yaml").read_text())
+JOB = yaml.safe_load((Path(__file__).parents[1] / "jobs" / "good_all_of_a_job.yaml").read_text())
+
+
+def test_every_key_is_described_and_nothing_else_is_taken() -> None:
+    schema = json_schema()
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    parts = [schema, *schema["$defs"].values()]
+    keys = [(name, part) for section in parts for name, part in section["properties"].items()]
+    assert {name for name, _ in keys} == TOP | POLICY | SCHEDULING
+    assert [name for name, part in keys if not part.get("description")] == []
+    assert all(section["additionalProperties"] is False for section in parts)
+    assert "required" not in schema
+    times = schema["$defs"]["RunPolicy"]["properties"]["activeDeadlineSeconds"]["anyOf"]
+    assert [form["type"] for form in times] == ["integer", "string", "null"]
+
+
+VALUES = st.from_regex("[a-z0-9=./]{0,6}", fullmatch=True)
+NAMES = st.from_regex("[A-Z][A-Z0-9_]{0,5}", fullmatch=True)
+DASHES = st.sampled_from(["-", "--"])
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> tuple[list[str], dict[str, Any]]:
+    """A line of mpirun, and what it says."""
+    said: dict[str, Any] = {"np": None, "env": [], "mca": [], "unused": []}
+    words = [draw(st.sampled_from(["mpirun", "/usr/bin/mpirun", "mpiexec"]))]
+    for kind in draw(st.lists(st.sampled_from(["np", "x", "bare", "far", "mca", "host", "root"]), max_size=6)):
+        dash, name, value = draw(DASHES), draw(NAMES), draw(VALUES)
+        if kind == "np":
+            said["np"] = draw(st.integers(1, 999))
+            words += [dash + draw(st.sampled_from(["np", "n"])), str(said["np"])]
+        elif kind == "x":
+            said["env"].append((name, value))
+            words += ["-x", f"{name}={value}"]
+        elif kind == "bare":
+            said["env"].append(("known", "its value"))
+            words += ["-x", "known"]
+        elif kind == "far":
+            said["unused"].append("-x unknown")
+            words += ["-x", "unknown"]
+        elif kind == "mca":
+            said["mca"].append((name, value))
+            words += [dash + "mca", name, value]
+        elif kind == "host":
+            said["unused"].append(f"{dash}H {name}")
+            words += [dash + "H", name]
+        else:
+            words.append("--allow-run-as-root")
+    said["program"] = [draw(NAMES), *draw(st.lists(st.from_regex("-{0,2}[a-z]{1,4}", fullmatch=True), max_size=4))]
+    return words + said["program"], said
+
+
+@given(lines())
+def test_lines_of_mpirun(line: tuple[list[str], dict[str, Any]]) -> None:
+    words, said = line
+    found = read(words, {"known": "its value"})
+    assert words[found.program :] == said["program"]
+    assert (found.np and found.np[0]) == said["np"]
+    assert [(name, value) for name, value, _index in found.env] == said["env"]
+    assert [(name, value) for name, value, _index in found.mca] == said["mca"]
+    path = [f"path {words[0]}"] if "/" in words[0] else []
+    assert list(found.unused) == [*path, *said["unused"]]
+    for name, _value, index in (*found.env, *found.mca):
+        assert words[index].startswith(name)
+
+
+@given(st.lists(st.sampled_from(["mpirun", "-np", "2", "-x", "A", "--mca", "-", "--wdir", ":", "a"]), min_size=1))
+def test_a_line_is_read_or_its_word_in_doubt_named(words: list[str]) -> None:
+    try:
+        found = read(words, {})
+    except UnclearError as error:
+        words[error.index]  # there is such a word
+        return
+    assert not words[found.program].startswith("-")
+    assert ":" not in words[found.program :]
+
+
+def test_a_manifest_has_no_key_for_knobs_that_nobody_knows_but_the_command_line_has() -> None:
+    manifest = json.loads(json.dumps(MANIFEST))
+    launcher = manifest["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    launcher["command"] = ["mpirun", "-x", "NCCL_IB_GTD_INDEX=3", "true"]
+    launcher.pop("args", None)
+    data = json.dumps(manifest).encode()
+    with pytest.raises(SpecError, match="--allow-unknown-knobs lets it through"):
+        parse(data, "job.yaml", {})
+    assert ("NCCL_IB_GTD_INDEX", "3") in parse(data, "job.yaml", {}, allow_unknown=True).request.env
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in steps:
+        yield (*path, step)
+        yield from places(inner, (*path, step))
+
+
+ODD = st.sampled_from(
+    [None, True, -1, 0, 7, 0.5, "", "x", "a b", "None", "3h", [], ["x"], {}, {"x": 1}, [{"name": "y"}]]
+)
+
+
+@pytest.mark.parametrize("document", [MANIFEST, JOB], ids=["mpijob", "job"])
+@given(data=st.data())
+def test_a_file_with_anything_in_it_is_read_or_refused(document: dict[str, Any], data: st.DataObject) -> None:
+    """Some values of a right file are replaced: it is read, or refused by an error that says so."""
+    changed = json.loads(json.dumps(document))
+    for path in data.draw(st.lists(st.sampled_from(list(places(document))), min_size=1, max_size=3)):
+        section = changed
+        try:
+            for step in path[:-1]:
+                section = section[step]
+            section[path[-1]] = data.draw(ODD)
+        except (KeyError, IndexError, TypeError):
+            continue  # gone by an earlier change
+    text = yaml.safe_dump(changed).encode()
+    with contextlib.suppress(SpecError):
+        parse(text, "job.yaml", {"HOME": "/root"})

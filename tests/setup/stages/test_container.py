@@ -1,0 +1,433 @@
+"""The container stage: what a container is made of, when it is made anew, and what keeps it up."""
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Unknown
+from taco_launch.model.host.facts import ContainerState, Docker, HostFacts, Limit, Made, System
+from taco_launch.model.host.hardware import Gpus
+from taco_launch.setup import paths, scripts
+from taco_launch.setup.files.container_definition import Definition, define
+from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.stages import container as stage
+from tests.setup.training import TWO, bare, cluster, image, inventory, problem
+
+NAME = "taco-launch-hcc"
+RDMA = ("/dev/infiniband/issm0", "/dev/infiniband/rdma_cm", "/dev/infiniband/umad0", "/dev/infiniband/uverbs0")
+
+
+def ready(*, name: str = "gpu1", containers: Any = (), **of: Any) -> HostFacts:
+    """Give a host that has the image."""
+    return bare(name, image(), containers=containers, **of)
+
+
+def with_toolkit(facts: HostFacts) -> HostFacts:
+    assert isinstance(facts.docker, Docker)
+    return replace(facts, docker=replace(facts.docker, toolkit="1.17.0"))
+
+
+def plan(facts: HostFacts, **container: Any) -> list[Op | Problem]:
+    of = cluster(facts, container=container)
+    return list(stage.plan(of.host("gpu1"), facts, of))
+
+
+def ops(facts: HostFacts, **container: Any) -> list[Op]:
+    found = plan(facts, **container)
+    assert all(isinstance(each, Op) for each in found), found
+    return [each for each in found if isinstance(each, Op)]
+
+
+def after(facts: HostFacts, **container: Any) -> HostFacts:
+    for each in ops(facts, **container):
+        facts = each.expect(facts)
+    return facts
+
+
+def defined(facts: HostFacts, **container: Any) -> Definition:
+    of = inventory(["gpu1"], **container)
+    assert of.container is not None
+    found = define(of, of.container, facts)
+    assert found is not None
+    return found
+
+
+def options(facts: HostFacts, **container: Any) -> list[str]:
+    return [option for option in defined(facts, **container).options if not option.startswith(("--mount", "--env"))]
+
+
+# --- what it is made of
+
+
+def test_the_guides_options_with_the_least_privileges() -> None:
+    assert options(with_toolkit(ready(devices=(*RDMA, "/dev/nvidia0")))) == [
+        "--entrypoint=/bin/sh",
+        "--user=0",
+        "--network=host",
+        "--pid=host",
+        f"--shm-size={32 << 30}",
+        "--ulimit=memlock=-1:-1",
+        "--ulimit=stack=67108864:67108864",
+        "--gpus=all",
+        "--cap-add=IPC_LOCK",
+        "--device=/dev/infiniband/rdma_cm",
+        "--device=/dev/infiniband/uverbs0",
+        "--tmpfs=/run/taco-launch:mode=0700,size=16777216",
+        "--log-driver=local",
+    ]
+
+
+def test_the_arguments_end_with_the_image_and_our_main_process() -> None:
+    made = defined(ready())
+    assert made.argv[-2:] == ("train:1", "/var/lib/taco-launch/clusters/hcc/main.sh")
+    assert f"--label=taco-launch.definition={made.digest}" in made.argv
+    assert "--label=taco-launch.cluster=hcc" in made.argv
+    assert "--label=taco-launch.image=train:1" in made.argv
+
+
+def test_mounts_and_variables() -> None:
+    made = defined(
+        ready(), mounts=(("/data", "/data", "ro"), ('/a,"b', "/c", "rw")), env=(("HF_HOME", "/data/x y"), ("A", "b=#c"))
+    )
+    state = "/var/lib/taco-launch"
+    assert [option for option in made.options if option.startswith(("--mount", "--env"))] == [
+        f"--mount=type=bind,source={state}/containers/hcc,target={state}/containers/hcc",
+        f"--mount=type=bind,source={state}/agent,target={state}/agent,readonly",
+        f"--mount=type=bind,source={state}/clusters/hcc,target={state}/clusters/hcc,readonly",
+        "--mount=type=bind,source=/run/taco-launch/leases,target=/run/taco-launch/leases",
+        "--mount=type=bind,source=/var/lib/taco-launch/clusters/hcc/hosts,target=/etc/hosts,readonly",
+        "--mount=type=bind,source=/var/lib/taco-launch/clusters/hcc/ssh/ssh_config,target=/etc/ssh/ssh_config,readonly",
+        "--mount=type=bind,source=/data,target=/data,readonly",
+        '--mount=type=bind,"source=/a,""b",target=/c',
+        "--env=TACO_LAUNCH_CLUSTER=hcc",
+    ]
+    (file,) = made.files
+    assert (file.data, file.mode, file.secret) == (b"HF_HOME=/data/x y\nA=b=#c\n", 0o600, True)
+    assert f"--env-file={file.path}" in made.argv
+
+
+def test_privileged_is_there_and_said() -> None:
+    made = defined(ready(devices=RDMA), privileged=True)
+    assert "--privileged" in made.options
+    assert not [option for option in made.options if option.startswith(("--cap-add", "--device"))]
+    assert made.devices == ("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")
+    assert "privileged: it may do whatever the host's root may" in made.remarks
+
+
+def test_a_host_that_lacks_what_privileged_means_is_told_so() -> None:
+    found = problem(plan(ready(capabilities=("IPC_LOCK", "SYS_ADMIN", "SYS_MODULE", "SYS_RAWIO")), privileged=True))
+    assert found.message == f"{NAME}: a privileged container needs SYS_RESOURCE, which this host lacks itself"
+    assert "container.privileged" in found.hint
+
+
+def test_what_the_host_cannot_give_is_left_out_and_named() -> None:
+    facts = ready(capabilities=("SYS_PTRACE",), memlock=8 << 20)
+    made = defined(facts, sys_ptrace=True)
+    assert "--cap-add=SYS_PTRACE" in made.options
+    assert "--cap-add=IPC_LOCK" not in made.options
+    assert "--ulimit=stack=67108864:67108864" in made.options
+    assert not [option for option in made.options if "memlock" in option]
+    first, _second = ops(facts)
+    assert "without IPC_LOCK, which this host lacks itself" in first.why
+    assert "memlock stays at 8388608 instead of unlimited: this host lacks SYS_RESOURCE itself" in first.why
+
+
+@pytest.mark.parametrize(
+    ("hard", "limit", "given"),
+    [(None, -1, True), (100, 100, True), (100, 101, False), (100, -1, False), (100, 0, True)],
+)
+def test_a_limit_below_the_hosts_own_needs_no_capability(hard: int | None, limit: int, *, given: bool) -> None:
+    facts = ready(capabilities=(), memlock=hard)
+    assert (f"--ulimit=memlock={limit}:{limit}" in options(facts, ulimits=(("memlock", limit),))) is given
+
+
+def test_other_limits_are_compared_as_well() -> None:
+    facts = ready(capabilities=())
+    assert isinstance(facts.system, System)
+    facts = replace(facts, system=replace(facts.system, limits=(Limit("nofile", 1024, 4096),)))
+    assert not [option for option in options(facts, ulimits=(("nofile", 5000),)) if "nofile" in option]
+    assert "--ulimit=nofile=4096:4096" in options(facts, ulimits=(("nofile", 4096),))
+
+
+def test_unknown_capabilities_are_taken_to_be_there() -> None:
+    facts = ready(capabilities=Unknown("no"), memlock=8 << 20)
+    assert {"--cap-add=IPC_LOCK", "--ulimit=memlock=-1:-1"} <= set(options(facts))
+    assert not [each for each in plan(facts, privileged=True) if isinstance(each, Problem)]
+
+
+def test_selinux_does_not_confine_it_and_that_is_said() -> None:
+    facts = ready()
+    assert isinstance(facts.system, System)
+    facts = replace(facts, system=replace(facts.system, selinux="enforcing"))
+    assert "--security-opt=label=disable" in options(facts)
+    assert "SELinux does not confine it (label=disable)" in ops(facts)[0].why
+
+
+@pytest.mark.parametrize(
+    ("container", "security", "said"),
+    [
+        ({}, ("apparmor", "seccomp"), ""),
+        (
+            {},
+            ("seccomp",),
+            "who runs a rank on this host can signal any of its processes; container.pid: own prevents it",
+        ),
+        (
+            {"sys_ptrace": True},
+            ("seccomp",),
+            "can become its root (container.sys_ptrace); container.pid: own prevents it",
+        ),
+        ({"sys_ptrace": True}, ("apparmor",), ""),
+        ({"sys_ptrace": True, "pid": "own"}, ("seccomp",), ""),
+        ({}, Unknown("no answer"), ""),
+    ],
+)
+def test_what_a_rank_can_do_where_no_profile_confines_it(container: dict[str, Any], security: Any, said: str) -> None:
+    facts = ready()
+    assert isinstance(facts.docker, Docker)
+    made = defined(replace(facts, docker=replace(facts.docker, security=security)), **container)
+    remarks = [remark for remark in made.remarks if "AppArmor" in remark]
+    assert (bool(remarks), said in "".join(remarks)) == (bool(said), True)
+    assert ("--pid=host" in made.options) == (container.get("pid") != "own")
+    assert ("--cap-add=SYS_PTRACE" in made.options) == container.get("sys_ptrace", False)
+
+
+@pytest.mark.parametrize(
+    ("container", "names", "said"),
+    [
+        ({}, (), ""),
+        ({}, ("web", "db"), "can signal what runs in its other containers (db, web); container.pid: own prevents it"),
+        ({}, ("a", "b", "c", "d", "e"), "(a, b, c, d, ...)"),
+        ({"pid": "own"}, ("web",), ""),
+    ],
+)
+def test_what_a_rank_can_do_to_other_containers_is_said(
+    container: dict[str, Any], names: tuple[str, ...], said: str
+) -> None:
+    """H3 of the second attack: docker-default lets the processes that it confines signal each other."""
+    facts = ready()
+    assert isinstance(facts.docker, Docker)
+    ours = ContainerState(NAME, "train:1", "running", (("taco-launch.cluster", "hcc"),))
+    others = (ContainerState(name, "web:1", "running", ()) for name in names)
+    docker = replace(facts.docker, security=("apparmor", "seccomp"), containers=(ours, *others))
+    remarks = [each for each in defined(replace(facts, docker=docker), **container).remarks if "signal" in each]
+    assert (bool(remarks), said in "".join(remarks)) == (bool(said), True)
+
+
+def test_gpus_take_the_toolkit() -> None:
+    facts = ready(devices=("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"))
+    assert "--gpus=all" not in options(facts)
+    assert defined(facts).devices == ()
+    assert "without its 8 GPUs: docker has no NVIDIA container toolkit" in ops(facts)[0].why
+    assert isinstance(facts.docker, Docker)
+    cdi = {"toolkit": "1.17.0", "toolkit_programs": ("nvidia-ctk",), "cdi_folders": ("/etc/cdi",)}
+    for way, wanted in (
+        ({"toolkit": "1.17.0"}, ["--gpus=all"]),
+        ({"runtimes": ("nvidia", "runc")}, ["--runtime=nvidia", "--env=NVIDIA_VISIBLE_DEVICES=all"]),
+        (
+            {"toolkit": "1.17.0", "runtimes": ("nvidia", "runc")},
+            ["--runtime=nvidia", "--env=NVIDIA_VISIBLE_DEVICES=all"],
+        ),
+        ({**cdi, "runtimes": ("nvidia", "runc")}, ["--device=nvidia.com/gpu=all"]),
+        ({**cdi, "toolkit": "1.11.0"}, ["--gpus=all"]),
+        ({**cdi, "cdi_folders": ()}, ["--gpus=all"]),
+    ):
+        given = replace(facts, docker=replace(facts.docker, **way))
+        found = [option for option in defined(given).options if re.search("gpu|nvidia|NVIDIA", option)]
+        assert found == wanted, way
+        assert re.search("its 8 GPUs by (CDI|docker's hook|the runtime nvidia)", ops(given)[0].why)
+        assert defined(given).devices == ("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl")
+    none = replace(facts, gpu=Absent("none"), docker=replace(facts.docker, toolkit="1.17.0"))
+    assert "--gpus=all" not in options(none)
+
+
+# --- devices that cannot be read, or are not there now
+
+
+def with_gpus(gpus: Any, facts: HostFacts | None = None) -> HostFacts:
+    facts = facts or with_toolkit(ready())
+    assert isinstance(facts.gpu, Gpus)
+    return replace(facts, gpu=replace(facts.gpu, gpus=gpus))
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        (
+            with_gpus(Unknown("nvidia-smi: exit code 124")),
+            "GPUs of this host cannot be read: nvidia-smi: exit code 124",
+        ),
+        (replace(ready(), gpu=Unknown("cut off")), "the GPUs of this host cannot be read: cut off"),
+        (ready(devices=Unknown("ls: no")), "the devices of this host cannot be read: ls: no"),
+    ],
+)
+def test_what_cannot_be_read_is_not_taken_for_none(facts: HostFacts, message: str) -> None:
+    found = problem(plan(facts))
+    assert found.message.startswith(f"{NAME}: ")
+    assert message in found.message
+    assert "is the driver loaded?" in found.hint
+
+
+def test_a_toolkit_that_cannot_be_read_is_told_once_the_engine_is_there() -> None:
+    facts = ready()
+    assert isinstance(facts.docker, Docker)
+    unread = replace(facts, docker=replace(facts.docker, toolkit=Unknown("it hangs")))
+    assert "container toolkit cannot be read: it hangs" in problem(plan(unread)).message
+    assert isinstance(unread.docker, Docker)
+    assert len(ops(replace(unread, docker=replace(unread.docker, version=Absent("installed first"))))) == 2
+    assert len(ops(with_gpus((), unread))) == 2
+    assert "--runtime=nvidia" in options(replace(unread, docker=replace(unread.docker, runtimes=("nvidia",))))
+
+
+def test_what_nobody_asked_for_is_no_problem() -> None:
+    assert len(ops(replace(ready(), gpu=NOT_ASKED))) == 2
+
+
+# --- when it is made, and made anew
+
+
+def test_a_bare_host_gets_it_and_then_there_is_nothing_to_do() -> None:
+    create, start = ops(ready())
+    assert (create.name, create.disrupts) == (f"create {NAME} from train:1", "nothing")
+    assert create.args[:4] == (NAME, f"{NAME}.service", "hcc", paths.folder("hcc"))
+    assert create.args[4:6] == (paths.state("hcc"), paths.secrets_file("hcc"))
+    assert create.args[6:] == ("train:1", "mpirun", "0", *defined(ready()).argv)
+    mounted = ops(ready(), mounts=(("/a b", "/x", "ro"), ("/c", "/c", "rw")))[0].args
+    assert mounted[8:12] == ("2", "/a b", "/c", mounted[11])
+    assert start.name == f"start {NAME}.service"
+    assert [file.path for file in start.files] == [
+        "/var/lib/taco-launch/clusters/hcc/main.sh",
+        "/etc/taco-launch/hcc/wait.sh",
+        "/etc/taco-launch/hcc/unit.new",
+    ]
+    assert start.args == (NAME, f"{NAME}.service", f"/etc/systemd/system/{NAME}.service", start.files[2].path)
+    assert start.files[2].shown == start.args[2]
+    assert start.why == (
+        "to be written: main.sh, wait.sh, taco-launch-hcc.service; it does not start at boot; "
+        "the container does not run under it"
+    )
+    assert plan(after(ready())) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"shm_size": 1 << 30}, f"from now on with --shm-size={1 << 30}, no longer with --shm-size={32 << 30}"),
+        ({"env": (("TOKEN", "geheim"),)}, "from now on with --env=TOKEN"),
+        ({"mounts": (("/d", "/d", "ro"),)}, "from now on with --mount=type=bind,source=/d,target=/d,readonly"),
+        ({"image": "train:2"}, "it was made from train:1"),
+    ],
+)
+def test_another_definition_is_another_container(change: Any, why: str) -> None:
+    facts = after(ready())
+    assert isinstance(facts.docker, Docker)
+    facts = replace(facts, docker=replace(facts.docker, images=(image(), image("train:2", TWO))))
+    create, start = ops(facts, **change)
+    assert create.why.split("; ")[0] == why
+    assert (create.name.split()[0], create.disrupts) == ("recreate", "container")
+    assert start.files == ()
+    assert "geheim" not in create.why
+    assert plan(after(facts, **change), **change) == []
+
+
+def test_another_image_of_the_same_name_is_another_container() -> None:
+    facts = after(ready())
+    assert isinstance(facts.docker, Docker)
+    moved = replace(facts, docker=replace(facts.docker, images=(image(identity=TWO),)))
+    assert ops(moved)[0].why.startswith("its image or its main.sh has changed")
+
+
+def test_another_main_process_is_another_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = after(ready())
+    monkeypatch.setattr(scripts, "text", lambda name: f"another {name}")
+    create, start = ops(facts)
+    assert create.why.startswith("its image or its main.sh has changed")
+    assert [file.path.rpartition("/")[2] for file in start.files] == ["main.sh", "wait.sh"]
+
+
+def test_another_port_profile_or_host_is_the_same_container() -> None:
+    facts = after(ready())
+    assert plan(facts, ssh_port=2222, provides=("lightcc",)) == []
+    of = Cluster(inventory(("gpu1", "gpu2", "gpu3")), {"gpu1": facts})
+    assert list(stage.plan(of.host("gpu1"), facts, of)) == []
+
+
+def test_labels_that_cannot_be_read_mean_another_container() -> None:
+    for text in ("", "nonsense", "[1, null]", '"text"', "{}", "3"):
+        labels = {paths.CLUSTER_LABEL: "hcc", paths.IMAGE_LABEL: "train:1", "taco-launch.options": text}
+        there = ContainerState(NAME, "train:1", "running", tuple(labels.items()))
+        assert ops(ready(containers=[there]))[0].name.startswith("recreate")
+
+
+def test_the_options_are_kept_as_text_that_can_be_read() -> None:
+    made = defined(ready())
+    assert tuple(json.loads(dict(made.labels)["taco-launch.options"])) == made.options
+
+
+@pytest.mark.parametrize("labels", [(), ((paths.CLUSTER_LABEL, "other"),)])
+def test_a_container_of_somebody_else_is_never_touched(labels: Any) -> None:
+    found = problem(plan(ready(containers=[ContainerState(NAME, "web:1", "exited", labels)])))
+    assert found.message == f"a container {NAME} is there that taco-launch did not make (image web:1, exited)"
+    assert f"docker rename {NAME} NEW" in found.hint
+
+
+# --- what keeps it up
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"enabled": False}, "it does not start at boot"),
+        ({"unit": "failed"}, "the container does not run under it"),
+        ({"files": ()}, "to be written: main.sh, wait.sh, taco-launch-hcc.service"),
+    ],
+)
+def test_what_is_wrong_with_the_unit_is_put_right_without_a_new_container(change: Any, why: str) -> None:
+    facts = after(ready())
+    assert isinstance(facts.made, Made)
+    broken = replace(facts, made=replace(facts.made, **change))
+    (start,) = ops(broken)
+    assert (start.why, start.disrupts) == (why, "nothing")
+    assert plan(start.expect(broken)) == []
+
+
+def test_a_container_that_does_not_run_is_started() -> None:
+    facts = after(ready())
+    assert isinstance(facts.docker, Docker)
+    assert isinstance(facts.docker.containers, tuple)
+    stopped = tuple(replace(each, state="exited") for each in facts.docker.containers)
+    facts = replace(facts, docker=replace(facts.docker, containers=stopped))
+    assert [each.name for each in ops(facts)] == [f"start {NAME}.service"]
+
+
+def test_a_mode_that_was_changed_is_put_right() -> None:
+    facts = after(ready())
+    assert isinstance(facts.made, Made)
+    assert isinstance(facts.made.files, tuple)
+    loose = tuple(replace(file, mode=0o666) for file in facts.made.files)
+    assert len(ops(replace(facts, made=replace(facts.made, files=loose)))[0].files) == 3
+
+
+# --- what is not known
+
+
+def test_without_an_image_there_is_nothing_to_make() -> None:
+    assert "train:1 is not here" in problem(plan(bare())).message
+
+
+@pytest.mark.parametrize("subject", ["docker", "made", "containers"])
+def test_what_is_not_known_is_told(subject: str) -> None:
+    facts, why = ready(), Unknown("no such luck")
+    assert isinstance(facts.docker, Docker)
+    docker = replace(facts.docker, containers=why)
+    facts = replace(facts, docker=docker) if subject == "containers" else replace(facts, **{subject: why})  # type: ignore[arg-type]
+    assert "no such luck" in problem(plan(facts)).message
+
+
+def test_without_a_container_in_the_inventory_there_is_nothing_to_do() -> None:
+    of = cluster(ready())
+    of = replace(of, inventory=replace(of.inventory, container=None))
+    assert list(stage.plan(of.host("gpu1"), of.facts["gpu1"], of)) == []

@@ -1,0 +1,353 @@
+"""The docker stage's plans: from facts and an inventory to operations, or to why there is none."""
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from taco_launch.model.host.fact_value import Absent, Found, Unknown
+from taco_launch.model.host.facts import ContainerState, Disk, Docker, HostFacts, Made, MadeFile, Os, System
+from taco_launch.model.host.hosts import Engine, Host, Inventory
+from taco_launch.setup.diff import diffs
+from taco_launch.setup.ops import Cluster, Op, Problem
+from taco_launch.setup.stages.docker import plan
+from taco_launch.setup.stages.docker_settings import PROXY_VALUES, proxy_files
+from tests.facts.hosts import host
+
+CONFIG = "/etc/docker/daemon.json"
+DROP_IN = "/etc/systemd/system/docker.service.d/taco-launch.conf"
+DEBIAN = Os("debian", "12", "Debian GNU/Linux 12 (bookworm)")
+BUSY = ContainerState("busy", "image", "running", ())
+
+KEYS = "9DC858229FC7DD38854AE2D88D81803C0EBFCD88,060A61C51B558A7F742B77AAC52FEB6B621E9F35"
+
+
+def made(**fields: Any) -> Made:
+    nothing = Absent("not there")
+    found = Made((), (), (), None, nothing, nothing, nothing, nothing, nothing, "enabled", "active", "/usr/bin/dockerd -H fd://", nothing)  # fmt: skip
+    return replace(found, **fields)
+
+
+def facts(docker: Found[Docker] | None = None, of: dict[str, Any] | None = None, **fields: Any) -> HostFacts:
+    """Give a Debian host with an engine that is as it should be, but for what is said."""
+    found = host("gpu1", made=made(**fields))
+    system = found.system
+    assert isinstance(system, System)
+    system = replace(system, **{"os": DEBIAN, "package_manager": "apt-get", **(of or {})})
+    return replace(found, system=system, docker=found.docker if docker is None else docker)
+
+
+def engine(**fields: Any) -> Docker:
+    found = host("gpu1").docker
+    assert isinstance(found, Docker)
+    return replace(found, **fields)
+
+
+def bare(of: dict[str, Any] | None = None, **fields: Any) -> HostFacts:
+    none = Absent("no unit")
+    return facts(Absent("docker: not found"), of, engine_unit=none, engine_active=none, engine_command=none, **fields)
+
+
+def cluster(of: Engine, **fields: Any) -> Cluster:
+    hosts = (Host("gpu1", "10.0.0.1"),)
+    return Cluster(Inventory("c", "gpu1", hosts, engine=of), {}, **fields)
+
+
+def planned(found: HostFacts, of: Engine = Engine(), **fields: Any) -> list[Op | Problem]:  # noqa: B008 - frozen
+    whole = cluster(of, **fields)
+    return list(plan(whole.inventory.hosts[0], found, whole))
+
+
+def ops(found: HostFacts, of: Engine = Engine(), **fields: Any) -> list[Op]:  # noqa: B008 - frozen
+    todo = planned(found, of, **fields)
+    assert all(isinstance(each, Op) for each in todo), todo
+    return [each for each in todo if isinstance(each, Op)]
+
+
+def problem(found: HostFacts, of: Engine = Engine(), **fields: Any) -> str:  # noqa: B008 - frozen
+    """Give the only thing planned: why nothing can be."""
+    (only,) = planned(found, of, **fields)
+    assert isinstance(only, Problem)
+    assert only.hint
+    return only.message
+
+
+def file(op: Op, path: str) -> str:
+    return next(each.data.decode() for each in op.files if path in (each.path, each.shown))
+
+
+def test_an_engine_that_runs_is_right() -> None:
+    assert planned(facts()) == []
+    assert planned(facts(), Engine(source="none")) == []
+    assert planned(facts(engine(version="19.03.15"), engine_unit="static")) == []
+    assert planned(facts(engine_unit=Unknown("systemctl: no answer"))) == []
+
+
+def test_a_bare_host_gets_all_of_it_in_one_plan() -> None:
+    of = Engine(mirrors=("https://m",), data_root="/data", proxy=(("http", "http://p:1"),))
+    install, settings, start = ops(bare(), of)
+    assert (install.name, install.args) == ("install docker.io (distribution)", ("apt",))
+    assert settings.name == "proxy: set it in docker.service; daemon.json: add registry-mirrors, data-root (restart)"
+    assert (settings.disrupts, settings.args[0], settings.args[4]) == ("nothing", "restart", "absent")
+    assert settings.why == f"docker.service has not the inventory's proxy; {CONFIG} lacks registry-mirrors, data-root"
+    assert file(settings, CONFIG) == '{\n  "registry-mirrors": ["https://m"],\n  "data-root": "/data"\n}\n'
+    assert start.name == "start docker, now and at boot"
+    left = bare()
+    for op in (install, settings, start):
+        left = op.expect(left)
+    assert isinstance(left.docker, Docker)
+    assert (left.docker.containers, left.docker.images) == ((), ())
+    assert isinstance(left.made, Made)
+    assert (left.made.engine_unit, left.made.daemon_json) == ("enabled", file(settings, CONFIG))
+
+
+@pytest.mark.parametrize(
+    ("manager", "system", "args"),
+    [
+        ("apt-get", Os("ubuntu", "22.04", "Ubuntu 22.04"), ("apt",)),
+        ("dnf", Os("fedora", "40", "Fedora Linux 40"), ("rpm", "dnf", "moby-engine")),
+        ("yum", Os("amzn", "2", "Amazon Linux 2"), ("rpm", "yum", "docker")),
+        ("zypper", Os("opensuse-leap", "15.6", "openSUSE Leap 15.6"), ("rpm", "zypper", "docker")),
+    ],
+)
+def test_the_distributions_package(manager: str, system: Os, args: tuple[str, ...]) -> None:
+    install, start = ops(bare({"package_manager": manager, "os": system}))
+    assert install.args == args
+    assert start.name.startswith("start docker")
+
+
+@pytest.mark.parametrize(
+    ("manager", "args"),
+    [
+        ("apt-get", ("/etc/apt/sources.list.d/taco-launch-docker.list", "/etc/apt/keyrings/taco-launch-docker.asc")),
+        ("yum", ("/etc/yum.repos.d/taco-launch-docker.repo", "/etc/pki/rpm-gpg/taco-launch-docker.asc", "yum")),
+    ],
+)
+def test_dockers_own_repository(manager: str, args: tuple[str, ...]) -> None:
+    of = Engine(source="docker", url="https://mirror/docker/")
+    op = ops(bare({"package_manager": manager}), of)[0]
+    folder = "/var/lib/taco-launch/docker"
+    assert op.args[1:] == (f"{folder}/proxy", "https://mirror/docker", f"{folder}/source", *args[:2], KEYS, *args[2:])
+    own = replace(of, key_fingerprint="A" * 40)
+    assert ops(bare({"package_manager": manager}), own)[0].args[6] == "A" * 40
+    shown = "".join(diffs([op], {}))
+    assert f"+++ {args[0]}" in shown
+    assert f"{args[1]}" in shown
+    assert "https://mirror/docker/linux/DISTRIBUTION" in shown
+    assert ops(bare(), Engine(source="docker"))[0].args[2] == "https://download.docker.com"
+
+
+def test_a_script_is_fetched_by_the_proxy_whose_password_stands_in_no_argument() -> None:
+    of = Engine(
+        source="script", url="https://x/get.sh", sha256="a" * 64, proxy=(("https", "http://u:pw@p:1"), ("no", "a"))
+    )
+    install, settings, _ = ops(bare(), of)
+    assert install.args == ("script", "/var/lib/taco-launch/docker/proxy", "https://x/get.sh", "a" * 64)
+    assert [(each.data, each.mode, each.secret) for each in install.files] == [
+        (b"https_proxy=http://u:pw@p:1\nno_proxy=a\n", 0o600, True)
+    ]
+    assert [(each.shown, each.mode, each.secret) for each in settings.files] == [
+        (DROP_IN, 0o644, False),
+        (PROXY_VALUES, 0o600, True),
+    ]
+    assert "pw" not in "".join(diffs([settings], {}))
+    assert not [op for op in (install, settings) for word in (op.name, op.why, *op.args) if "pw" in word]
+
+
+def test_packages_of_the_controller() -> None:
+    of = Engine(source="packages", packages="/srv/docker")
+    given = (("docker.deb", b"d"), ("containerd.deb", b"c"), ("docker.rpm", b"r"))
+    install, _ = ops(bare(), of, packages=given)
+    folder = "/var/lib/taco-launch/docker/packages"
+    assert install.args == ("apt-packages", folder)
+    assert [(each.path, each.data) for each in install.files] == [
+        (f"{folder}/docker.deb", b"d"),
+        (f"{folder}/containerd.deb", b"c"),
+        (
+            f"{folder}/SHA256SUMS",
+            b"".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n".encode() for name, data in given[:2]),
+        ),
+    ]
+    install, _ = ops(bare({"package_manager": "zypper"}), of, packages=given)
+    assert (install.args, len(install.files)) == (("rpm-packages", folder, "zypper"), 2)
+    assert problem(bare(), of) == "docker is not installed, and /srv/docker holds no .deb file for apt-get"
+
+
+@pytest.mark.parametrize(
+    ("of", "system", "message"),
+    [
+        (Engine(source="none"), {}, "docker is not installed, and the inventory says that set-up does not install it"),
+        (Engine(), {"os": Os("centos", "7", "CentOS 7"), "package_manager": "yum"}, "docker is not installed, and no package of CentOS 7 is known that holds it"),
+        (Engine(), {"package_manager": Absent()}, "docker is not installed, and this host's package manager is none that set-up uses: none found"),
+        (Engine(), {"package_manager": "apk"}, "docker is not installed, and this host's package manager is none that set-up uses: apk"),
+        (Engine(source="docker"), {"package_manager": "zypper"}, "docker is not installed, and Docker has no repository for zypper"),
+        (Engine(source="script", url="https://x"), {}, "docker is not installed, and docker.source: script takes docker.url and docker.sha256"),
+        (Engine(), {"disks": (Disk("/", "ext4", 10 << 30, 100 << 20),)}, "/ has 100 MiB free, and installing docker takes 512 MiB"),
+        (Engine(), {"init": Absent("openrc")}, "process 1 of this host is not systemd"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_installed(of: Engine, system: dict[str, Any], message: str) -> None:
+    assert problem(bare(system), of).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (facts(engine(flavour="podman")), "the command docker is podman's here"),
+        (facts(engine(flavour="rootless", userns=True)), "the Docker Engine is rootless"),
+        (facts(engine(userns=True)), "the Docker Engine remaps users (userns-remap)"),
+        (facts(engine(version="18.09.9")), "Docker Engine 18.09.9 is too old: docker run --gpus takes 19.03"),
+        (facts(engine(version="1.13.1")), "Docker Engine 1.13.1 is too old"),
+        (facts(engine(version=Unknown("permission denied"))), "the Docker Engine cannot be asked: permission denied"),
+        (facts(engine_unit=Absent()), "Docker Engine 26.1.4 runs here, but not by docker.service"),
+        (facts(engine_unit="masked"), "docker.service is masked"),
+        (facts(daemon_json='{"userns-remap": "default"}'), f"{CONFIG}: userns-remap is set"),
+        (facts(Unknown("docker info: no answer in time")), "docker: docker info: no answer in time"),
+        (replace(facts(), made=Unknown("cut off")), "what set-up made: cut off"),
+        (replace(facts(), system=Unknown("cut off")), "the host's system: cut off"),
+    ],
+)
+def test_an_engine_that_does_not_fit_is_refused_and_left_alone(found: HostFacts, message: str) -> None:
+    assert problem(found).startswith(message)
+
+
+def test_an_engine_that_does_not_run_is_started() -> None:
+    down = engine(version=Absent("Cannot connect"), containers=Unknown("no answer"), images=Unknown("no answer"))
+    (start,) = ops(facts(down, engine_unit="disabled"))
+    assert (start.name, start.disrupts) == ("start docker, now and at boot", "nothing")
+    assert start.reveals == ("image", "container", "ssh_mesh")  # none of which is known to be missing
+    (start,) = ops(facts(engine_unit="disabled"))
+    assert (start.name, start.why) == ("start docker at boot", "docker.service is disabled")
+    assert start.reveals == ops(bare())[-1].reveals == ()
+    # a client without an engine, or an installation that was cut off
+    none: dict[str, Any] = {"engine_unit": Absent(), "engine_active": Absent(), "engine_command": Absent()}
+    assert [op.name for op in ops(facts(down, **none))] == [
+        "install docker.io (distribution)",
+        "start docker, now and at boot",
+    ]
+    settings, start = ops(facts(down), Engine(data_root="/data"))
+    assert (settings.disrupts, start.name) == ("nothing", "start docker, now and at boot")
+
+
+def test_what_can_be_reloaded_is_not_restarted() -> None:
+    of = Engine(mirrors=("https://m",), settings=(("live-restore", "true"),))
+    text = '{"data-root": "/data"}\n'
+    (op,) = ops(facts(engine(containers=(BUSY,)), daemon_json=text), of)
+    assert op.name == "daemon.json: add live-restore, registry-mirrors (reload)"
+    assert (op.disrupts, op.args[:2]) == ("nothing", ("reload", "no"))
+    assert op.args[4] == hashlib.sha256(text.encode()).hexdigest()
+    assert op.old[0] == (CONFIG, text)
+    assert file(op, CONFIG) == '{"data-root": "/data", "live-restore": true, "registry-mirrors": ["https://m"]}\n'
+    assert [each.path.rpartition("/")[2] for each in op.files] == ["adding", "daemon.json"]
+    assert op.args[7:] == ("adding", "daemon.json")
+    (op,) = ops(facts(), Engine(settings=(("features", '{"cdi": true}'),)))
+    assert op.name == "daemon.json: add features (restart)"
+
+
+@pytest.mark.parametrize(
+    ("before", "told", "after"),
+    [
+        ((), "true", ("/etc/cdi", "/var/run/cdi")),
+        (("/opt/cdi",), "true", ("/opt/cdi",)),
+        (("/opt/cdi",), "false", ()),
+        (("/opt/cdi",), None, ("/opt/cdi",)),
+        (Absent("before 25.0"), "true", Absent("before 25.0")),
+    ],
+)
+def test_later_stages_know_whether_the_engine_has_cdi_then(before: Any, told: str | None, after: Any) -> None:
+    found = facts(engine(cdi_folders=before))
+    feature = "{}" if told is None else f'{{"cdi": {told}}}'
+    (op,) = ops(found, Engine(settings=(("features", feature),)))
+    docker = op.expect(found).docker
+    assert isinstance(docker, Docker)
+    assert docker.cdi_folders == after
+
+
+@pytest.mark.parametrize("state", ["running", "paused", "restarting"])
+def test_a_restart_waits_for_leave_where_a_container_runs(state: str) -> None:
+    found = facts(engine(containers=(replace(BUSY, state=state),)))
+    of = Engine(data_root="/data", proxy=(("http", "http://p"),))
+    message = "docker has to be restarted for the proxy, data-root, and a container runs there: busy"
+    assert problem(found, of) == message
+    for leave in ("docker", "host"):
+        (op,) = ops(found, of, disrupt=leave)
+        assert (op.disrupts, op.args[:2]) == ("docker", ("restart", "yes"))
+
+
+def test_why_a_file_is_changed_says_what_differs() -> None:
+    of = Engine(mirrors=("https://m",), settings=(("debug", "true"),))
+    (op,) = ops(facts(daemon_json='{"debug": false}'), of)
+    assert op.name == "daemon.json: add registry-mirrors, change debug (reload)"
+    assert op.why == f"{CONFIG} lacks registry-mirrors and has another debug"
+
+
+def test_a_restart_where_nothing_runs() -> None:
+    found = facts(engine(containers=(replace(BUSY, state="exited"),)))
+    (op,) = ops(found, Engine(data_root="/data"))
+    assert (op.disrupts, op.args[:2]) == ("docker", ("restart", "no"))
+    assert op.why.endswith("; its images and containers stay in /var/lib/docker, where the engine no longer sees them")
+    (op,) = ops(facts(), Engine(data_root="/data"))
+    assert "images" not in op.why
+    (op,) = ops(found, Engine(settings=(("bip", '"10.9.0.1/24"'),)))
+    assert "images" not in op.why
+    unknown = facts(engine(containers=Unknown("docker ps: no answer in time")))
+    assert "what runs there is not known: docker ps: no answer" in problem(unknown, Engine(data_root="/data"))
+
+
+def test_an_engine_with_another_data_root_has_to_pull_anew() -> None:
+    (op,) = ops(facts(), Engine(data_root="/data"))
+    after = op.expect(facts()).docker
+    assert isinstance(after, Docker)
+    assert (after.root, after.images, after.containers) == ("/data", (), ())
+    (op,) = ops(facts(), Engine(data_root="/var/lib/docker"))
+    assert op.expect(facts()).docker == facts().docker
+    assert "no longer" not in op.why
+
+
+def test_the_proxy_comes_changes_and_goes() -> None:
+    of = Engine(proxy=(("http", "http://p:3128/%20"), ("no", "localhost,10.0.0.0/8")))
+    part, values = proxy_files(of)
+    assert (part.mode, part.data.decode().splitlines()[1:]) == (
+        0o644,
+        ["[Service]", f"EnvironmentFile=-{PROXY_VALUES}"],
+    )
+    assert (values.mode, values.secret) == (0o600, False)
+    assert values.data.decode() == 'HTTP_PROXY="http://p:3128/%20"\nNO_PROXY="localhost,10.0.0.0/8"\n'
+    there = tuple(MadeFile(file.shown, hashlib.sha256(file.data).hexdigest(), file.mode) for file in (part, values))
+    assert planned(facts(files=there), of) == []
+    assert [op.name for op in ops(facts(), of)] == ["proxy: set it in docker.service (restart)"]
+    for other in ((there[0],), (there[0], replace(there[1], sha256="0" * 64)), (replace(there[0], sha256="0" * 64),)):
+        assert [op.name for op in ops(facts(files=other), of)] == ["proxy: change it in docker.service (restart)"]
+    for left in (there, there[:1], there[1:]):
+        (op,) = ops(facts(files=left))
+        assert (op.name, op.args[5:]) == ("proxy: take it out of docker.service (restart)", (DROP_IN, "no"))
+
+
+def test_a_change_that_was_interrupted_is_finished() -> None:
+    marks = "/var/lib/taco-launch/docker"
+    pending = (MadeFile(f"{marks}/restart", "e" * 64, 0o600),)
+    (op,) = ops(facts(files=pending))
+    assert (op.name, op.disrupts) == ("daemon.json: have the engine take it (restart)", "docker")
+    (op,) = ops(facts(files=pending), Engine(mirrors=("https://m",)))
+    assert op.name == "daemon.json: add registry-mirrors (restart)"
+    message = "docker has to be restarted for changes of an earlier set-up, which was interrupted, and a container runs"
+    assert problem(facts(engine(containers=(BUSY,)), files=pending)).startswith(message)
+    (op,) = ops(facts(engine(containers=(BUSY,)), files=(MadeFile(f"{marks}/reload", "e" * 64, 0o600),)))
+    assert op.name == "daemon.json: have the engine take it (reload)"
+
+
+def test_what_the_file_has_and_the_engine_has_not() -> None:
+    of = Engine(mirrors=("https://m",), insecure_registries=("r:5000", "10.0.0.0/8"))
+    text = '{"registry-mirrors": ["https://m"], "insecure-registries": ["r:5000", "10.0.0.0/8"]}'
+    (op,) = ops(facts(daemon_json=text), of)
+    assert op.name == "daemon.json: have the engine take it (reload)"
+    assert op.why == "the engine that runs does not have registry-mirrors, insecure-registries of daemon.json"
+    taken = engine(mirrors=("https://m/",), insecure_registries=("10.0.0.0/8", "127.0.0.0/8", "r:5000"))
+    assert planned(facts(taken, daemon_json=text), of) == []
+
+
+def test_a_daemon_json_that_is_none_is_left_alone() -> None:
+    assert problem(facts(daemon_json='{\n  "debug": true,\n}\n')).startswith(f"{CONFIG}: line 3 column 1: ")
+    message = problem(facts(daemon_json='{"hosts": []}'), Engine(data_root="/data"))
+    assert message.startswith(f'{CONFIG}: line 1 column 2: the key "hosts" and dockerd\'s own flag -H set the same')

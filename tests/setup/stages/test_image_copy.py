@@ -1,0 +1,129 @@
+"""Who hands an image's stream on to whom: never in a circle, never past what a host can give, and one copy from the controller."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taco_launch.setup.stages.image_copy import CONTROLLER, FAN_OUT, Given, Seat, order, pays, source
+
+SIZE = 100
+
+
+def seated(seats: dict[str, Seat]) -> dict[str, Seat]:
+    """Seat all that are not yet, as a copy begins."""
+    for name in order(seats):
+        if seats[name].source is None and seats[name].has < SIZE:
+            seats[name] = replace(seats[name], source=source(name, seats, SIZE))
+    return seats
+
+
+def hosts(count: int, **of: int) -> dict[str, Seat]:
+    return {name: Seat(of.get(name, 0)) for name in (f"gpu{number}" for number in range(1, count + 1))}
+
+
+def sources(seats: dict[str, Seat]) -> dict[str, str | None]:
+    return {name: seat.source for name, seat in seats.items()}
+
+
+def depth(name: str, seats: dict[str, Seat]) -> int:
+    above = seats[name].source
+    return 1 + (depth(above, seats) if above else 0)
+
+
+def test_the_tree_is_binary_and_as_deep_as_the_logarithm() -> None:
+    seats = seated(hosts(7))
+    assert sources(seats) == {
+        "gpu1": CONTROLLER,
+        "gpu2": "gpu1",
+        "gpu3": "gpu1",
+        "gpu4": "gpu2",
+        "gpu5": "gpu2",
+        "gpu6": "gpu3",
+        "gpu7": "gpu3",
+    }
+    assert max(depth(name, many) for many in [seated(hosts(255))] for name in many) == 8
+
+
+def test_who_has_the_most_is_first_and_who_has_all_takes_nothing() -> None:
+    assert sources(seated(hosts(3, gpu3=40))) == {"gpu3": CONTROLLER, "gpu1": "gpu3", "gpu2": "gpu3"}
+    assert sources(seated(hosts(3, gpu2=SIZE))) == {"gpu1": "gpu2", "gpu2": None, "gpu3": "gpu2"}
+
+
+def test_who_has_lost_its_source_gets_another_that_does_not_depend_on_it() -> None:
+    seats = seated(hosts(5))
+    seats["gpu2"] = replace(seats["gpu2"], gone=True, source=None)
+    for lost in ("gpu4", "gpu5"):
+        seats[lost] = replace(seats[lost], has=30, source=None)
+    assert source("gpu4", seats, SIZE) == "gpu1"
+    seats = seated(hosts(5))
+    seats["gpu1"] = replace(seats["gpu1"], gone=True, source=None)
+    seats["gpu2"] = replace(seats["gpu2"], has=30, source=None)
+    assert source("gpu2", seats, SIZE) == CONTROLLER, "gpu3 has lost its own, gpu4 and gpu5 hang on gpu2"
+    seats["gpu2"] = replace(seats["gpu2"], source=CONTROLLER)
+    seats["gpu3"] = replace(seats["gpu3"], source=None)
+    assert source("gpu3", seats, SIZE) == "gpu4", "gpu2 gives to two already"
+
+
+def test_what_hangs_on_a_host_that_is_gone_is_no_source_although_that_had_all() -> None:
+    seats = hosts(3, gpu1=SIZE, gpu2=50)
+    seats["gpu1"] = replace(seats["gpu1"], gone=True)
+    seats["gpu2"] = replace(seats["gpu2"], source="gpu1")
+    assert source("gpu3", seats, SIZE) == CONTROLLER
+    whole = {"gpu1": Seat(SIZE)}
+    assert source("gpu1", {**whole, "gpu2": Seat()}, SIZE) == CONTROLLER, "nobody takes it from himself"
+
+
+def test_who_cannot_be_reached_is_not_asked_again_and_the_controller_gives_to_one_at_a_time() -> None:
+    seats = hosts(3)
+    seats["gpu1"] = replace(seats["gpu1"], source=CONTROLLER)
+    for name in ("gpu2", "gpu3"):
+        seats[name] = replace(seats[name], refused=frozenset(seats))
+    assert source("gpu2", seats, SIZE) is None
+    seats["gpu1"] = replace(seats["gpu1"], has=SIZE, source=None)
+    assert source("gpu2", seats, SIZE) == CONTROLLER
+    seats["gpu2"] = replace(seats["gpu2"], source=CONTROLLER)
+    assert source("gpu3", seats, SIZE) is None
+    silent = {name: replace(seat, serves=False) for name, seat in hosts(3).items()}
+    assert sources(seated(silent)) == {"gpu1": CONTROLLER, "gpu2": None, "gpu3": None}
+
+
+seat = st.builds(Seat, st.integers(0, SIZE), serves=st.booleans())
+
+
+@settings(deadline=None)
+@given(st.lists(seat, min_size=1, max_size=12), st.data())
+def test_whatever_fails_nobody_waits_for_himself_and_all_get_it(made: list[Seat], data: st.DataObject) -> None:
+    """Hosts go and lose their sources in any order: no circle, no host gives to more than it may."""
+    seats = seated({f"gpu{number}": each for number, each in enumerate(made, 1)})
+    for _step in range(data.draw(st.integers(0, 12))):
+        name = data.draw(st.sampled_from(sorted(seats)))
+        if data.draw(st.booleans()):
+            seats[name] = replace(seats[name], gone=True, source=None)
+        lost = [each for each, of in seats.items() if of.source and seats[of.source].gone and not of.gone]
+        for each in lost:
+            seats[each] = replace(seats[each], source=None)
+        for each in lost:
+            seats[each] = replace(seats[each], source=source(each, seats, SIZE))
+        taking = [of.source for of in seats.values() if of.source is not None and not of.gone and of.has < SIZE]
+        assert all(taking.count(other) <= (FAN_OUT if other else 1) for other in taking)
+        for each in seats:
+            path = [each]
+            while (above := seats[path[-1]].source) and seats[path[-1]].has < SIZE:
+                assert above not in path
+                path.append(above)
+    # with the controller free, the next that nobody feeds is fed
+    idle = [name for name, of in seats.items() if of.source is None and not of.gone and of.has < SIZE]
+    busy = any(of.source == CONTROLLER and not of.gone and of.has < SIZE for of in seats.values())
+    assert not idle or busy or source(idle[0], seats, SIZE) is not None
+
+
+@pytest.mark.parametrize(("rate", "better"), [(1e6, True), (20e6, True), (118e6, False), (1e9, False)])
+def test_packing_pays_on_slow_lines_only(rate: float, better: bool) -> None:
+    """What was measured of a training image: a third of it, at 100 MB a second."""
+    assert pays(100_000_000, 33_000_000, 1.0, rate) is better
+
+
+def test_a_host_has_room_for_the_stream_and_for_what_docker_makes_of_it() -> None:
+    assert Given("x", frozenset(), 10).space == 30

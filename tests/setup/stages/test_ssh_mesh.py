@@ -1,0 +1,387 @@
+"""SSH between containers, planned: what is done when, for whom, and that it comes to an end."""
+
+from dataclasses import replace
+
+import pytest
+
+from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown
+from taco_launch.model.host.facts import Address as Carried
+from taco_launch.model.host.facts import (
+    ContainerState,
+    Docker,
+    Firewall,
+    HostFacts,
+    Image,
+    Interface,
+    Listener,
+    Made,
+    Network,
+)
+from taco_launch.model.host.hosts import Host
+from taco_launch.setup import paths
+from taco_launch.setup.ops import Op, Problem
+from taco_launch.setup.stages import container, ssh_mesh
+from tests.setup.mesh import NAME, NOTHING, World, bare, inventory, with_listener
+
+
+def files(world: World, name: str) -> dict[str, str]:
+    """The texts that the next round would write on a host, by their last name."""
+    ops = [item for item in world.plan(name) if isinstance(item, Op)]
+    return {file.path.rpartition("/")[2]: file.data.decode() for op in ops for file in op.files}
+
+
+def test_two_hosts_become_a_mesh() -> None:
+    world = World(inventory())
+    assert world.converge() == [
+        {
+            "gpu1": (
+                "container's sshd: make its host key",
+                "cluster's key: make it",
+                "ssh files: write hosts, ssh_config",
+                "container's sshd: write session.sh",
+                "container's sshd: write its settings",
+            ),
+            "gpu2": (
+                "container's sshd: make its host key",
+                "ssh files: write hosts, ssh_config",
+                "container's sshd: write session.sh",
+                "container's sshd: write its settings",
+            ),
+        },
+        {
+            "gpu1": ("ssh files: write known_hosts, authorized_keys",),
+            "gpu2": ("ssh files: write known_hosts, authorized_keys", "cluster's key: copy it"),
+        },
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_any_number_of_hosts_takes_two_rounds(count: int) -> None:
+    assert len(World(inventory(count)).converge()) == 2
+
+
+def test_the_key_is_secret_and_private() -> None:
+    world = World(inventory())
+    world.round()
+    (op,) = [op for op in world.plan("gpu2") if isinstance(op, Op) and op.name == "cluster's key: copy it"]
+    private, public = op.files
+    assert (private.path, private.mode, private.secret) == (paths.key(NAME), 0o600, True)
+    assert private.data == b"private\n"
+    assert not public.secret
+    assert b"private" not in op.script.encode() + "".join(op.args).encode()
+
+
+def test_what_is_mounted_is_written_in_place_and_nothing_else() -> None:
+    world = World(inventory())
+    found = {}
+    for _ in range(2):
+        for name in world.facts:
+            for op in world.plan(name):
+                assert isinstance(op, Op)
+                found.update({file.path.rpartition("/")[2]: file.in_place for file in op.files})
+        world.round()
+    assert {name for name, in_place in found.items() if in_place} == {"hosts", "ssh_config"}
+    assert set(found) == {"hosts", "ssh_config", "known_hosts", "authorized_keys", "key", "key.pub", "session.sh", "sshd_config"}  # fmt: skip
+
+
+def test_a_new_host_disturbs_nobody() -> None:
+    world = World(inventory(2))
+    world.converge()
+    world.inventory = inventory(3)
+    world.facts["gpu3"] = bare("gpu3")
+    rounds = world.converge()
+    for name in ("gpu1", "gpu2"):
+        done = [op for each in rounds for op in each[name]]
+        assert done == ["ssh files: write hosts, ssh_config", "ssh files: write known_hosts"]
+    assert all(op.disrupts == "nothing" for name in world.facts for op in world.plan(name) if isinstance(op, Op))
+
+
+def test_a_host_that_leaves_is_forgotten() -> None:
+    world = World(inventory(3))
+    world.converge()
+    world.inventory = inventory(2)
+    del world.facts["gpu3"]
+    told = files(world, "gpu1")
+    assert set(told) == {"hosts", "ssh_config", "known_hosts"}
+    assert not any("gpu3" in text or "10.0.0.3" in text for text in told.values())
+
+
+def test_a_host_that_is_off_stays_a_member() -> None:
+    world = World(inventory(3))
+    world.converge()
+    silent = world.facts.pop("gpu3")
+    assert [world.plan(name) for name in ("gpu1", "gpu2")] == [(), ()]
+    world.facts["gpu3"] = silent
+    assert world.plan("gpu3") == ()
+
+
+def test_one_broken_host_keeps_no_other_from_the_mesh() -> None:
+    world = World(inventory(3), [bare("gpu1"), bare("gpu2")])
+    world.converge()
+    told = world.known_hosts
+    assert ("gpu1" in told, "gpu2" in told, "gpu3" in told) == (True, True, False)
+    world.facts["gpu3"] = bare("gpu3")
+    rounds = world.converge()
+    assert [each["gpu1"] for each in rounds if each["gpu1"]] == [("ssh files: write known_hosts",)]
+
+
+def test_the_head_did_not_answer() -> None:
+    world = World(inventory(2), [bare("gpu2")])
+    (problem,) = [item for item in world.plan("gpu2") if isinstance(item, Problem)]
+    assert problem.message == "the cluster's key is made on the head, gpu1, which did not answer"
+    assert "head: gpu2" in problem.hint
+
+
+def without_head(world: World, name: str) -> list[Problem]:
+    cluster = replace(world.cluster, with_head=False)
+    plan = ssh_mesh.plan(cluster.host(name), world.facts[name], cluster)
+    return [item for item in plan if isinstance(item, Problem)]
+
+
+def test_the_head_is_not_set_up() -> None:
+    world = World(inventory(2))
+    (problem,) = without_head(world, "gpu2")
+    assert problem.message == "the cluster's key is made on the head, gpu1, which is not set up"
+    assert problem.hint.startswith("set the head up first: taco-launch -i ")
+    assert problem.hint.endswith(" setup --hosts gpu1")
+    world.converge()
+    assert without_head(world, "gpu2") == []
+
+
+def test_a_head_that_lost_its_key_is_set_up_first() -> None:
+    world = World(inventory(2))
+    world.converge()
+    world.facts["gpu1"] = bare("gpu1")
+    (problem,) = without_head(world, "gpu2")
+    assert "which is not set up" in problem.message
+
+
+def test_members_that_have_not_heard_of_a_new_host() -> None:
+    world = World(inventory(2))
+    world.converge()
+    assert ssh_mesh.unaware(world.cluster) == ()
+    world.inventory = inventory(3)
+    world.facts["gpu3"] = bare("gpu3")
+    assert ssh_mesh.unaware(world.cluster) == ("gpu1", "gpu2"), "gpu3 is no member yet"
+    while world.plan("gpu3"):
+        for op in world.plan("gpu3"):
+            assert isinstance(op, Op)
+            world.apply("gpu3", op)
+    assert ssh_mesh.unaware(world.cluster) == ("gpu1", "gpu2")
+    world.converge()
+    assert ssh_mesh.unaware(world.cluster) == ()
+
+
+def test_a_member_goes_on_without_its_head() -> None:
+    world = World(inventory(2))
+    world.converge()
+    del world.facts["gpu1"]
+    assert world.plan("gpu2") == ()
+
+
+def test_without_a_container_there_is_nothing_to_do() -> None:
+    world = World(replace(inventory(), container=None))
+    assert world.plan("gpu1") == ()
+
+
+@pytest.mark.parametrize("made", [NOT_ASKED, Unknown("sudo: a password is required"), replace(NOTHING, files=Absent())])
+def test_what_is_there_cannot_be_read(made: Found[Made]) -> None:
+    world = World(inventory())
+    world.facts["gpu1"] = replace(world.facts["gpu1"], made=made)
+    (problem,) = world.plan("gpu1")
+    assert isinstance(problem, Problem)
+    assert "cannot be read" in problem.message
+
+
+# --- the address
+
+
+def carried(*addresses: tuple[str, str], name: str = "bond0") -> HostFacts:
+    facts = bare("gpu1")
+    assert isinstance(facts.network, Network)
+    one = Interface(name, "bond", "up", 1500, "aa", tuple(Carried(*each) for each in addresses))
+    return replace(facts, network=replace(facts.network, interfaces=(one,)))
+
+
+HOST = Host("gpu1", "10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("address", "facts", "wanted", "expected"),
+    [
+        ("10.0.0.1", carried(("10.0.0.1/24", "global")), "auto", "10.0.0.1"),
+        ("login.example.com", carried(("10.0.0.1/24", "global")), "bond0", "10.0.0.1"),
+        ("10.0.0.9", carried(("10.0.0.1/24", "global"), ("10.0.0.9/24", "global")), "auto", "10.0.0.9"),
+        ("192.0.2.7", carried(("10.0.0.1/24", "global")), "bond0", "10.0.0.1"),
+        ("fd00::1", carried(("fe80::1/64", "link"), ("fd00::1/64", "global")), "auto", "fd00::1"),
+        ("gpu1", carried(("fe80::1/64", "link"), ("fd00::1/64", "global")), "auto", "fd00::1"),
+        ("10.0.0.1", carried(("fe80::1/64", "link")), "auto", None),
+        ("10.0.0.1", carried(("10.0.0.1/24", "global")), "eth9", None),
+    ],
+)
+def test_address(address: str, facts: HostFacts, wanted: str, expected: str | None) -> None:
+    found = ssh_mesh.address(replace(HOST, address=address), facts, wanted)
+    assert found == expected if expected else isinstance(found, Unknown)
+
+
+def test_a_host_without_the_interface_is_told() -> None:
+    world = World(inventory(interface="ib0"))
+    (problem,) = world.plan("gpu1")
+    assert isinstance(problem, Problem)
+    assert "there is no interface ib0: there are lo, bond0" in problem.message
+    assert "network: {interface" in problem.hint
+
+
+def test_a_new_address_is_taken_everywhere_and_only_its_own_sshd_begins_anew() -> None:
+    world = World(inventory())
+    world.converge()
+    facts = world.facts["gpu2"]
+    assert isinstance(facts.network, Network)
+    moved = carried(("10.0.9.2/24", "global")).network
+    assert isinstance(moved, Network)
+    world.facts["gpu2"] = replace(facts, network=replace(moved, listeners=facts.network.listeners))
+    (first, *_) = world.converge()
+    assert first["gpu1"] == ("ssh files: write hosts, ssh_config, known_hosts",)
+    assert first["gpu2"][-1] == "container's sshd: write its settings"
+
+
+# --- the port
+
+
+@pytest.mark.parametrize(
+    "listener",
+    [
+        Listener("0.0.0.0", 12222, "sshd"),
+        Listener("*", 12222, None),
+        Listener("::", 12222, "nginx"),
+        Listener("10.0.0.1", 12222, "nginx"),
+    ],
+)
+def test_a_port_that_is_taken(listener: Listener) -> None:
+    world = World(inventory())
+    world.facts["gpu1"] = with_listener(bare("gpu1"), Listener("0.0.0.0", 22, "sshd"), listener)
+    (problem,) = world.plan("gpu1")
+    assert isinstance(problem, Problem)
+    assert f"is taken: {listener.process or 'a process'} listens on {listener.address}:12222" in problem.message
+    assert "ssh_port: 12223" in problem.hint
+
+
+def test_a_port_that_another_cluster_has() -> None:
+    world = World(inventory())
+    other = ContainerState("taco-launch-mine", "image", "running", ((paths.CLUSTER_LABEL, "mine"),))
+    taken = with_listener(bare("gpu1"), Listener("10.0.0.1", 12222, "sshd"))
+    assert isinstance(taken.docker, Docker)
+    world.facts["gpu1"] = replace(taken, docker=replace(taken.docker, containers=(other,)))
+    (problem,) = world.plan("gpu1")
+    assert isinstance(problem, Problem)
+    assert "is taken: the training container of cluster mine (taco-launch-mine) listens on 10.0.0.1" in problem.message
+    assert "container: {ssh_port: 12223}" in problem.hint
+    of = world.cluster
+    image = replace(taken.docker, containers=(other,), images=(Image("image:latest", "sha256:1", None, None),))
+    (early,) = container.plan(of.host("gpu1"), replace(taken, docker=image), of)
+    assert early == replace(problem, stage="container"), "no second container is made"
+    stopped = replace(taken.docker, containers=(replace(other, state="exited"),))
+    world.facts["gpu1"] = replace(taken, docker=stopped)
+    (problem,) = world.plan("gpu1")
+    assert isinstance(problem, Problem)
+    assert "is taken: sshd listens" in problem.message
+
+
+@pytest.mark.parametrize("listener", [Listener("127.0.0.1", 12222, "nginx"), Listener("0.0.0.0", 12223, "nginx")])
+def test_others_listen_elsewhere(listener: Listener) -> None:
+    world = World(inventory())
+    world.facts["gpu1"] = with_listener(bare("gpu1"), listener)
+    assert not any(isinstance(item, Problem) for item in world.plan("gpu1"))
+
+
+def test_a_stranger_takes_the_port_later() -> None:
+    world = World(inventory())
+    world.converge()
+    world.facts["gpu1"] = with_listener(world.facts["gpu1"], Listener("0.0.0.0", 12222, "nginx"))
+    (problem,) = world.plan("gpu1")
+    assert isinstance(problem, Problem)
+
+
+def test_an_sshd_that_is_gone_is_waited_for() -> None:
+    world = World(inventory())
+    world.converge()
+    world.facts["gpu1"] = with_listener(world.facts["gpu1"])
+    assert [op.name for op in world.plan("gpu1") if isinstance(op, Op)] == ["container's sshd: wait for it"]
+
+
+def test_a_host_key_that_is_gone_is_made_anew_and_taken() -> None:
+    world = World(inventory())
+    world.converge()
+    made = world.facts["gpu2"].made
+    assert isinstance(made, Made)
+    world.facts["gpu2"] = replace(world.facts["gpu2"], made=replace(made, host_key=Absent()))
+    assert [op.name for op in world.plan("gpu2") if isinstance(op, Op)] == [
+        "container's sshd: make its host key",
+        "container's sshd: take the new host key",
+    ]
+
+
+# --- the firewall
+
+DROPS = (Firewall("nftables", True, "nftables does not let everything in: policy drop"),)
+
+
+def behind(world: World, name: str, firewalls: tuple[Firewall, ...] = DROPS) -> None:
+    facts = world.facts[name]
+    assert isinstance(facts.network, Network)
+    world.facts[name] = replace(facts, network=replace(facts.network, firewalls=firewalls))
+
+
+def test_a_firewall_is_left_alone_unless_managed() -> None:
+    world = World(inventory())
+    behind(world, "gpu1")
+    assert not any("firewall" in op.name for op in world.plan("gpu1") if isinstance(op, Op))
+    world.converge()
+
+
+def test_a_firewall_is_opened_for_the_other_hosts() -> None:
+    world = World(inventory(3, firewall="manage", port_range=(40000, 61500)))
+    behind(world, "gpu1")
+    text = files(world, "gpu1")["firewall.new"]
+    assert text == "port 12222\nport 32768-61500\nhost 10.0.0.2\nhost 10.0.0.3\n"
+    assert "firewall.new" not in files(world, "gpu2")
+    world.converge()
+    world.inventory = inventory(2, firewall="manage", port_range=(40000, 61500))
+    assert files(world, "gpu1")["firewall.new"].endswith("61500\nhost 10.0.0.2\n")
+
+
+def test_what_was_opened_is_closed_again() -> None:
+    world = World(inventory(firewall="manage"))
+    behind(world, "gpu1")
+    world.converge()
+    world.inventory = inventory()
+    assert world.converge() == [{"gpu1": ("firewall: take our rules back",), "gpu2": ()}]
+
+
+def test_what_a_version_before_opened_is_closed_and_opened_anew() -> None:
+    world = World(inventory(firewall="manage"))
+    behind(world, "gpu1")
+    world.converge()
+    made = world.facts["gpu1"].made
+    assert isinstance(made, Made)
+    assert isinstance(made.files, tuple)
+    moved = tuple(
+        replace(file, path=file.path.replace(paths.host_folder(NAME), paths.folder(NAME)))
+        for file in made.files
+        if file.path != paths.firewall_unit_file(NAME)
+    )
+    world.facts["gpu1"] = replace(world.facts["gpu1"], made=replace(made, files=moved))
+    behind(world, "gpu1", ())  # by its rules nothing is stopped any more
+    both = ("firewall: take our rules back", "firewall: open it for the cluster's hosts")
+    assert world.converge() == [{"gpu1": both, "gpu2": ()}]
+    made = world.facts["gpu1"].made
+    assert isinstance(made, Made)
+    assert isinstance(made.files, tuple)
+    assert not [file.path for file in made.files if file.path.startswith(f"{paths.folder(NAME)}/firewall")]
+
+
+def test_a_host_alone_opens_nothing() -> None:
+    world = World(inventory(1, firewall="manage"))
+    behind(world, "gpu1")
+    world.converge()
+    assert not any("firewall" in op.name for op in world.plan("gpu1") if isinstance(op, Op))

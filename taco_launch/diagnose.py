@@ -2,19 +2,27 @@
 
 import functools
 import re
-from typing import Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch.model.jobs import Finding
 from taco_launch.signatures.entry import Kind, Signature
 from taco_launch.signatures.filling import MOST_SHOWN, filled, values_of
 from taco_launch.signatures.lines import LINE, SAID, around, clean, ended, label, says, with_following
+from taco_launch.signatures.match import (
+    ENTRIES,
+    OF_MPIRUN_AND_SSH,
+    OF_RANKS_ENDS,
+    RAISED,
+    SPEAK_LATE,
+    Match,
+    goes_with,
+    is_cause,
+    is_failure,
+    is_handled,
+    is_survived,
+    is_warning,
+)
 from taco_launch.signatures.table import TABLE
-from taco_launch.signatures.texts.mpirun import LAUNCHER, RANKS
-from taco_launch.signatures.texts.nccl import NCCL
-from taco_launch.signatures.texts.nccl_devices import NCCL_DEVICES
-from taco_launch.signatures.texts.slurm import SLURM
-from taco_launch.signatures.texts.ssh import SSH
-from taco_launch.signatures.texts.system import SYSTEM
 
 # Text is looked through in blocks of about this many characters: large enough that a search costs no more than reading.
 _BLOCK = 1 << 18
@@ -40,8 +48,7 @@ _MOST_RANKS = 4096
 # A cause that stands so many lines above the error that ends a rank's log was survived: tracebacks are shorter.
 _FAR = 200
 
-# What ends a program, whatever it says; and what says that one goes on.
-_RAISED = re.compile(r"(?:[\w.]*(?:Error|Exception): |[^\r\n]*error while loading shared libraries)")
+# What says that a program goes on.
 _GOES_ON = re.compile(r"(?i)warning\b|\b(?:re)?trying\b|\bwaiting\b")
 _HOST = re.compile(r"(?:.*@)?(?:\[(?P<quoted>[^\]]+)\](?::\d+)?|(?P<plain>[^\s\[\]]+?))[,:;.]?$")
 
@@ -65,15 +72,6 @@ def _parts_of() -> Dict[str, str]:
 @functools.lru_cache(maxsize=1)
 def _parts() -> FrozenSet[str]:
     return frozenset(_parts_of().values())
-
-
-class Match(NamedTuple):
-    """A finding, what kind of text it is, the line it was found in without the prefixes, and what labels its rank."""
-
-    finding: Finding
-    kind: Kind
-    text: str
-    label: str = ""
 
 
 class Scan:
@@ -131,22 +129,22 @@ class Scan:
         told = [
             match
             for log, match in self._found
-            if (not _handled(match) or id(match) in ends)
-            and _goes_with(_ENTRIES[match.finding.signature], names)
+            if (not is_handled(match) or id(match) in ends)
+            and goes_with(ENTRIES[match.finding.signature], names)
             and (match.finding.host or match.finding.signature not in with_host)
             # An error whose text is a known one need not be told twice.
             and not (match.kind is Kind.OUTCOME and (log, match.finding.line) in explained)
-            and not (_handled(match) and any(_tells(_ENTRIES[name], match.text) for name in names))
+            and not (is_handled(match) and any(is_cause(ENTRIES[name], match.text) for name in names))
         ]
-        failures = [(logs[id(match)], match) for match in told if _fails(match)]
+        failures = [(logs[id(match)], match) for match in told if is_failure(match)]
         known = self._failed or bool(failures)
         told = [
             match
             for match in told
-            if not _survived(match) or self._counts(logs[id(match)], match, failures, known=known)
+            if not is_survived(match) or self._counts(logs[id(match)], match, failures, known=known)
         ]
-        if not self._failed and not any(match.kind < Kind.NOTE and not _warns(match) for match in told):
-            told = [match for match in told if not _warns(match) or self._ends_with(match)]
+        if not self._failed and not any(match.kind < Kind.NOTE and not is_warning(match) for match in told):
+            told = [match for match in told if not is_warning(match) or self._ends_with(match)]
         if any(match.kind < Kind.FALLBACK for match in told):
             told = [match for match in told if match.kind is not Kind.FALLBACK]
         found = [(logs[id(match)], match) for match in told]
@@ -160,12 +158,12 @@ class Scan:
 
     def _ended(self) -> Set[int]:
         """Give the ids of the errors that ended a rank, which it did not survive: of each host the last, or the first that torch marks."""
-        failures = [(log, match) for log, match in self._found if _fails(match) and not _handled(match)]
+        failures = [(log, match) for log, match in self._found if is_failure(match) and not is_handled(match)]
         last: Dict[Tuple[int, str], Match] = {}
         for log, match in sorted(self._found, key=lambda entry: (entry[0], entry[1].finding.line)):
             known = last.get((log, match.finding.host))
             # After the first that is known to have ended its rank the others raise because they lost it.
-            if not _handled(match) or (known is not None and ended(known.label)):
+            if not is_handled(match) or (known is not None and ended(known.label)):
                 continue
             if match.label:
                 counts = self._since(log, match) <= (_LAST_OF_RANK if self._failed or failures else _LAST_LINES)
@@ -200,25 +198,25 @@ class Scan:
             ((other, one.finding.line), one.finding.signature)
             for other, one in found
             if one.kind is Kind.OUTCOME
-            and not _survived(one)
+            and not is_survived(one)
             and not self._since(other, one)
             and (other == log or (self._failed and other < log))
         ]
-        own = [place for place, other in outcomes if other not in _OF_RANKS_ENDS]
-        if _survived(match):
+        own = [place for place, other in outcomes if other not in OF_RANKS_ENDS]
+        if is_survived(match):
             later = any(place > at for place in own)
         elif match.kind is Kind.OUTCOME:
-            return match, any(self._since(log, match) > self._since(*other) for other in found if _handled(other[1]))
-        elif name in _OF_MPIRUN_AND_SSH:
+            return match, any(self._since(log, match) > self._since(*other) for other in found if is_handled(other[1]))
+        elif name in OF_MPIRUN_AND_SSH:
             later = any(place < at for place, _other in outcomes)
         else:
-            later = name not in _SPEAK_LATE and any(place < at for place in own)
+            later = name not in SPEAK_LATE and any(place < at for place in own)
             later = later or (self._failed and any(place[1] - at[1] > _FAR for place in own if place[0] == log))
         return (match._replace(kind=Kind.OUTCOME), True) if later else (match, False)
 
     def _ends_with(self, match: Match) -> bool:
         """Say whether the log ends where a warning stands: nothing came after it."""
-        return re.search(_ENTRIES[match.finding.signature].at_end, self.last_words) is not None
+        return re.search(ENTRIES[match.finding.signature].at_end, self.last_words) is not None
 
     def _examine(self, *, last: bool) -> None:
         """Look through what has come, but for the end, which what comes next may continue."""
@@ -300,7 +298,7 @@ class Scan:
             return
         if entry.more and int(match[entry.more[0]]) <= int(match[entry.more[1]]):
             return
-        if entry.survived and _GOES_ON.search(text) and not _RAISED.match(text):
+        if entry.survived and _GOES_ON.search(text) and not RAISED.match(text):
             return
         self._note(entry, match, host, rank, number, last_counts=last_counts)
 
@@ -334,20 +332,13 @@ class Scan:
 
     def _repeats(self, first: Match, match: Match) -> bool:
         """Say whether an earlier text counts more than a later one of its kind: it was raised, or is said by two ranks."""
-        if not _ENTRIES[match.finding.signature].survived:
+        if not ENTRIES[match.finding.signature].survived:
             return False
         near = match.finding.line - first.finding.line <= _SHORTLY
-        return not _survived(first) or (_survived(match) and near and match.text == first.text)
+        return not is_survived(first) or (is_survived(match) and near and match.text == first.text)
 
     def _named(self, host: str) -> str:
         return self._names.get(host, host)
-
-
-_ENTRIES = {entry.name: entry for entry in TABLE}
-_OF_RANKS_ENDS = {entry.name for entry in (*RANKS, *SLURM)}
-_OF_MPIRUN_AND_SSH = {entry.name for entry in (*LAUNCHER, *SSH)}
-_SPEAK_LATE = {entry.name for entry in (*NCCL, *NCCL_DEVICES, *SYSTEM, *SLURM) if "CANCELLED" not in entry.pattern}
-_SPEAK_LATE.add("ucx-cuda-context")  # said by the threads that a crash has not ended yet
 
 
 def explain(lines: Iterable[str]) -> Tuple[Finding, ...]:
@@ -375,32 +366,6 @@ def _cut(block: str) -> int:
             break
         at = newline
     return at + 1 if at < len(block) else len(block) - _OVERLAP
-
-
-def _goes_with(entry: Signature, names: Set[str]) -> bool:
-    """Say whether a text is to be told beside what else is found."""
-    return not names.intersection(entry.unless) and (not entry.only_with or bool(names.intersection(entry.only_with)))
-
-
-def _warns(match: Match) -> bool:
-    return bool(_ENTRIES[match.finding.signature].at_end)
-
-
-def _handled(match: Match) -> bool:
-    return _ENTRIES[match.finding.signature].handled
-
-
-def _tells(entry: Signature, text: str) -> bool:
-    """Say whether a text is the cause that an entry knows."""
-    return entry.kind is Kind.CAUSE and any(key in text for key in entry.keys) and bool(re.search(entry.pattern, text))
-
-
-def _fails(match: Match) -> bool:
-    return match.kind < Kind.NOTE and not _warns(match) and not _survived(match)
-
-
-def _survived(match: Match) -> bool:
-    return _ENTRIES[match.finding.signature].survived and not _RAISED.match(match.text)
 
 
 def _host(text: str) -> str:

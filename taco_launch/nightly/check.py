@@ -7,7 +7,7 @@ from taco_launch.backend import Backend
 from taco_launch.bench.history.history import open_history
 from taco_launch.errors import HostError
 
-# As remote/keys.py says it.
+# As remote/ssh/keys.py says it.
 _LOCKED = re.compile(r"not offered: (.+?) is encrypted")
 
 

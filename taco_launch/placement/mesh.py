@@ -8,7 +8,7 @@ from taco_launch.model.host.hardware import Topology
 from taco_launch.placement.bandwidth import Figures
 from taco_launch.placement.rings import Matrix, Rings, rings
 
-# How near an HCA is to a GPU, nearest first (facts/distance.py); what is farther counts for nothing.
+# How near an HCA is to a GPU, nearest first (facts/gpus/hca_distance.py); what is farther counts for nothing.
 NEAR = ("PIX", "PXB", "PHB", "NODE")
 
 

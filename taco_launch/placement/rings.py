@@ -7,7 +7,7 @@ set of a set of sets is a shift by 1 << 3. So it takes n ** 3 operations on numb
 
 A table is kept by its matrix for as long as a program runs, and what was chosen out of it by the free GPUs (gpus.py). It
 is not kept on disk: scripts/benchmarks/place.py took 1 ms for one of 8 GPUs and 0.1 s for one of 16, all pairs of which
-differ, and the machines that there are took less; what is kept of a host is the matrix (agent/topology.py), since it is
+differ, and the machines that there are took less; what is kept of a host is the matrix (agent/host/gpu_topology.py), since it is
 nvidia-smi that takes long.
 """
 

@@ -21,7 +21,7 @@ whole() { # a zip file ends with its directory's end, of 22 bytes: a disk that w
 }
 """
 _END_BYTES, _END = 22, b"PK"
-# $1 is the name of the agent's file, $2 the operation. The folder: see agent/folders.py, state_folder.
+# $1 is the name of the agent's file, $2 the operation. The folder: see agent/store/folders.py, state_folder.
 _ON_HOST = """state=${TACO_LAUNCH_STATE:-}
 if [ -z "$state" ]; then
   case $(id -u),${XDG_STATE_HOME:-} in

@@ -25,7 +25,7 @@ _CONTENTS = (
 )
 # A room of the agent's may have rooms of its own; nothing lies deeper.
 _SOURCES = ("*.py", "*.sh", "*/*.py")
-# The first lines are read by any Python; what they say, remote/seat.py understands.
+# The first lines are read by any Python; what they say, remote/agent_location.py understands.
 _MAIN = b"""import sys
 if sys.version_info < (3, 8):
     sys.stdout.write("unready python %s\\n" % sys.version.split()[0])

@@ -1,6 +1,6 @@
 """Facts and an inventory in, a plan of set-up out: pure, one file per stage.
 
-To add a stage, write a file of its name with a STAGE (stages.py), and name it below.
+To add a stage, write a file of its name with a STAGE (stages/), and name it below.
 """
 
 from typing import Literal, get_args

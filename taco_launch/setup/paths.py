@@ -2,7 +2,7 @@
 
 What the host's root runs or follows lies in /etc/taco-launch, of which no container gets anything: beside the units that
 name it, so wherever there may be a unit there may be this; /usr is read-only on image-based distributions (rpm-ostree,
-Flatcar), /usr/local with it on some. Of the state folder a container gets a state folder of its own to write to (agent/folders.py), and the agent and its own
+Flatcar), /usr/local with it on some. Of the state folder a container gets a state folder of its own to write to (agent/store/folders.py), and the agent and its own
 cluster's folder to read only. Leases are shared by all containers of a host, and theirs to write.
 """
 

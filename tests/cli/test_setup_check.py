@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from taco_launch.flows.setup import setup as flow
-from taco_launch.flows.setup.verify import Flaw
+from taco_launch.flows.setup.proof import Flaw
 from taco_launch.model.host.fact_value import Absent
 from taco_launch.model.host.facts import Docker, HostFacts
 from taco_launch.model.host.hardware import Gpus, Rdma
 from taco_launch.remote.fanout import Fanout
 from taco_launch.setup.ops import Problem
-from tests.cli import test_setup as simulated
+from tests.cli.cluster import test_setup as simulated
 from tests.cli.cluster.test_setup import INVENTORY, World, code, setup
 from tests.facts.hosts import host as facts_of
 

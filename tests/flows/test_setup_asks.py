@@ -16,7 +16,7 @@ from taco_launch.model.host.hosts import Host
 from taco_launch.setup import STAGES
 from taco_launch.setup.files.container_definition import unread
 from taco_launch.setup.ops import Cluster, Op, Problem, StageRules
-from tests.cli import test_setup as simulated
+from tests.cli.cluster import test_setup as simulated
 from tests.cli.cluster.test_setup import PASSWORD, World, code, setup
 from tests.facts.hosts import host
 from tests.setup.training import image

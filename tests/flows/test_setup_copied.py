@@ -8,7 +8,7 @@ from taco_launch.errors import HostError
 from taco_launch.flows.setup import image_copy, image_source, sources
 from taco_launch.flows.setup.apply import Step
 from taco_launch.setup.stages.image_copy import Given
-from tests.cli import test_setup as simulated
+from tests.cli.cluster import test_setup as simulated
 from tests.cli.cluster.test_setup import World, code, rows, setup
 
 world = simulated.world  # a fixture is found by its name here

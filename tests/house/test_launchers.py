@@ -19,7 +19,7 @@ def test_a_launcher_is_asked_for_what_it_does_and_not_for_its_name() -> None:
         if _ASKS.search(line)
     ]
     # Open MPI refuses to be started by itself.
-    assert [line.partition(":")[0] for line in asking] == ["cli/nested.py"] * 3 + [
+    assert [line.partition(":")[0] for line in asking] == ["cli/options/nested_launcher.py"] * 3 + [
         "launch/inner.py",
         "request/resolve.py",
     ]

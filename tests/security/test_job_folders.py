@@ -15,7 +15,7 @@ from taco_launch.agent.store.folders import JobFolder
 AGENT = Path(taco_launch.agent.__file__).parent
 # What is opened by name and is not in a folder that others may write: of the kernel, of this process, of the agent itself.
 OWN = {
-    "hosted.py: open(os.devnull, 'rb')",
+    "per_host_launch.py: open(os.devnull, 'rb')",
     "forked.py: open(2, 'w', buffering=1, encoding='utf-8', errors='backslashreplace', closefd=False)",
     "mps.py: open(f'{own[_LOGS]}/said', 'a+b')",
     "ssh.py: open(agent, 'rb')",
@@ -70,7 +70,7 @@ def test_the_last_line_of_a_file_of_any_size(tmp_path: Path) -> None:
 
 def test_the_agent_opens_files_in_one_way() -> None:
     found = set()
-    for file in sorted(AGENT.glob("*.py")):
+    for file in sorted(AGENT.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if not isinstance(node, ast.Call):
                 continue

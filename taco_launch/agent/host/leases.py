@@ -1,8 +1,8 @@
 """Leases: which job has the slots of this host, by the kernel's locks on one file a slot.
 
 The kernel frees a lock whatever dies, but processes may outlive it: who takes the lock first ends what its own user's
-job has left (leftovers.py), and sees that nothing is left of others, by a record of each user's last holder beside the
-file (holders.py: what is believed of it), and that nobody uses the GPU. A holder that ended in order leaves no record.
+job has left (slot_cleanup.py), and sees that nothing is left of others, by a record of each user's last holder beside the
+file (slot_holders.py: what is believed of it), and that nobody uses the GPU. A holder that ended in order leaves no record.
 Whoever may use the host may take its slots: the files are everybody's to lock, and their content is never read.
 """
 

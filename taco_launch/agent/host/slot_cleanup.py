@@ -1,7 +1,7 @@
 """What the last holders of a slot have left on this host: ended where it is this user's, reported where it is another's.
 
 Which of this user's jobs had a slot lies with these jobs, where no other user writes and no container of another cluster.
-The folder of the leases is everybody's, so what stands there ends nothing (holders.py).
+The folder of the leases is everybody's, so what stands there ends nothing (slot_holders.py).
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Who has a slot of this host, or had it last: a record beside the slot's lock, `SLOT.UID`, written by that user.
 
 Every user may write into the folder of the leases, and so may a rank, who is root in its container and may give a file to
-any user. So nothing is ended by the word of a record: leftovers.py has what this user's jobs had. What is believed:
+any user. So nothing is ended by the word of a record: slot_cleanup.py has what this user's jobs had. What is believed:
 
     that somebody has the slot   never: only the kernel's lock says that
     uid                          the owner of the file, which has to be the one in its name; what the content says of it

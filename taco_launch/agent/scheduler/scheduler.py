@@ -1,7 +1,7 @@
 """`agent schedule`: the queue of a state folder: starts supervisors for jobs that may begin, and keeps their times.
 
 It runs only while a job waits, or something is due within the hour, and keeps nothing that the jobs' folders do not say:
-whoever starts the next one goes on where it was. See wake.py for who does.
+whoever starts the next one goes on where it was. See scheduler_wakeup.py for who does.
 """
 
 import os

@@ -32,7 +32,7 @@ class Attempt(NamedTuple):
 
 
 def prepare(attempt: Attempt, gang: Guards, ranks: Ranks, umask: int, stall_after: float) -> None:
-    """Have every guard know what its ranks are given; `stall_after` is as in limits.py."""
+    """Have every guard know what its ranks are given; `stall_after` is as in deadlines.py."""
     spec = attempt.spec
     host_env = dict(attempt.launch.host_env)
     for link in gang.links:

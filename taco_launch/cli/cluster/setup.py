@@ -23,8 +23,8 @@ from taco_launch.errors import DRIFT, FAILED, HOST_FAILED, OK, UsageError
 from taco_launch.setup import STAGES, Stage
 
 if TYPE_CHECKING:
+    from taco_launch.flows.setup.proof import Flaw
     from taco_launch.flows.setup.setup import Setup
-    from taco_launch.flows.setup.verify import Flaw
     from taco_launch.model.host.hosts import Inventory
     from taco_launch.setup.chain import Chain
 

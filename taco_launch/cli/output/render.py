@@ -17,11 +17,11 @@ from taco_launch.command import as_typed
 from taco_launch.model.codec import to_json
 
 if TYPE_CHECKING:
-    from taco_launch.diagnose import Match
     from taco_launch.model.host.hosts import Container, Inventory
     from taco_launch.model.jobs import JobRecord
     from taco_launch.remote.answers import Job, Words
     from taco_launch.remote.terminal import Safe
+    from taco_launch.signatures.match import Match
 
 # Colours of ranks in a merged log, one after the other (ECMA-48, 8.3.117: cyan, yellow, green, magenta, blue).
 _RANK_COLOURS = (36, 33, 32, 35, 34)

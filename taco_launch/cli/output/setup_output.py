@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from taco_launch.facts.reports.compare import Folded
     from taco_launch.facts.reports.health import Verdict
     from taco_launch.flows.setup.apply import Step
+    from taco_launch.flows.setup.proof import Flaw
     from taco_launch.flows.setup.setup import Done
-    from taco_launch.flows.setup.verify import Flaw
     from taco_launch.model.host.facts import HostFacts
     from taco_launch.model.host.hosts import Inventory
     from taco_launch.setup.chain import Chain

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from taco_launch.command import Command
 from taco_launch.errors import HostError
-from taco_launch.flows.setup.verify import Flaw
+from taco_launch.flows.setup.proof import Flaw
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.model.host.facts import HostFacts

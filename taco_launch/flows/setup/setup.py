@@ -15,7 +15,8 @@ from taco_launch.flows.setup import image_copy, image_source, registry, sources
 from taco_launch.flows.setup.apply import Changes, Log, Step, apply
 from taco_launch.flows.setup.gpu_proof import same_gpus
 from taco_launch.flows.setup.plan_context import Shared
-from taco_launch.flows.setup.verify import Flaw, verify
+from taco_launch.flows.setup.proof import Flaw
+from taco_launch.flows.setup.verify import verify
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.ranges import fold
 from taco_launch.model.host.fact_value import asked

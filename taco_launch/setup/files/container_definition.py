@@ -29,7 +29,7 @@ _RDMA_DEVICE = re.compile(r"/dev/infiniband/(?:uverbs[0-9]+|rdma_cm)")
 _BY_CDI = "by CDI it keeps them: docker 28.2, or 25 and newer with docker.settings: {features: {cdi: true}}"
 _GPU_DEVICE = re.compile(r"/dev/nvidia(?:[0-9]+|ctl)")
 # Where a container of ours keeps its options, so that a plan can say which of them have changed. Beside it are the GPUs
-# that its host had then (facts/stops.py): `--device=nvidia.com/gpu=all` would take as many as are left.
+# that its host had then (facts/gpus/blocking_faults.py): `--device=nvidia.com/gpu=all` would take as many as are left.
 _OPTIONS_LABEL = "taco-launch.options"
 _ENV = "--env="
 # For the environment of the image, of which Linux lets a program have a few MiB at most (execve(2)).

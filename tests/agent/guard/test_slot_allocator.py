@@ -1,6 +1,6 @@
 """The GPUs of hosts that a gang takes: the best linked ones of those that are free, the same on all hosts where they can be.
 
-The hosts are those of test_gang.py; each has the eight V100s of a DGX-1.
+The hosts are those of test_allocation.py; each has the eight V100s of a DGX-1.
 """
 
 import json

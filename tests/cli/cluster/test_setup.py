@@ -16,7 +16,7 @@ from taco_launch.cli.options.common import Settings
 from taco_launch.command import Command
 from taco_launch.errors import HostError
 from taco_launch.flows.setup import setup as flow
-from taco_launch.flows.setup.verify import Flaw
+from taco_launch.flows.setup.proof import Flaw
 from taco_launch.model.host.fact_value import Absent
 from taco_launch.model.host.facts import Docker, HostFacts, Made, MadeFile
 from taco_launch.model.host.hardware import Gpus

@@ -18,8 +18,8 @@ from taco_launch.facts.reports.health import Verdict
 from taco_launch.flows.setup import setup as setup_flow
 from taco_launch.flows.setup import teardown as flow
 from taco_launch.flows.setup.apply import Step
+from taco_launch.flows.setup.proof import Flaw
 from taco_launch.flows.setup.setup import Done, Ready
-from taco_launch.flows.setup.verify import Flaw
 from taco_launch.inventory.load import load
 from taco_launch.setup.chain import Chain
 from taco_launch.setup.ops import Op

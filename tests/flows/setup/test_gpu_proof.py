@@ -8,7 +8,7 @@ import pytest
 from taco_launch.command import Command, Result
 from taco_launch.errors import HostError
 from taco_launch.flows.setup.gpu_proof import same_gpus
-from taco_launch.flows.setup.verify import Flaw
+from taco_launch.flows.setup.proof import Flaw
 from taco_launch.model.host.fact_value import Absent
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hosts import Container, Inventory

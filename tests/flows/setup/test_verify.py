@@ -14,7 +14,8 @@ import pytest
 from taco_launch.command import Command, Result
 from taco_launch.errors import HostError
 from taco_launch.flows.setup import peers
-from taco_launch.flows.setup.verify import Flaw, verify
+from taco_launch.flows.setup.proof import Flaw
+from taco_launch.flows.setup.verify import verify
 from taco_launch.inventory import profile
 from taco_launch.model.host.fact_value import Absent
 from taco_launch.model.host.facts import Firewall, HostFacts, Network

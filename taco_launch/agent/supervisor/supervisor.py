@@ -372,12 +372,12 @@ class _Supervisor:
         return ended and self._ranks.all_well and self._spec.policy.clean_up is CleanUp.NONE
 
     def _left_here(self) -> str:
-        if "ended" in self._gang.here.answers:
-            return recovery.left(self._gang.here.answers["ended"])
-        self._guard_process.kill()
-        known = [(int(pid), int(start)) for pid, start in (*self._orphans.found(), *self._ranks.roots)]
-        left = processes.end(self._id, known)
-        return recovery.left({"left": [entry.pid for entry in left.found], "unknown": left.unknown})
+        told = self._gang.here.answers.get("ended")
+        if told is None:
+            self._guard_process.kill()
+        elif self._leaves():
+            return recovery.left(told)
+        return recovery.left(teardown.end_here(self._id, told, self._orphans.found, self._ranks.roots))
 
     def _clear(self, links: Sequence[RemoteLink]) -> List[str]:
         """End the job on hosts whose guards are gone, as far as they can be reached."""

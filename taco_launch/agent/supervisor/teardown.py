@@ -1,8 +1,9 @@
 """The end of a gang: every guard ends what is the job's, and what it has of the logs comes over."""
 
 import time
-from typing import Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from taco_launch.agent.host import processes
 from taco_launch.agent.store import recovery
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.guard_connection import KILLED, Link, RemoteLink
@@ -58,6 +59,31 @@ def end_all(
                 stuck.append(remote.name)
         meanwhile()
     return [link.name for link in gang.links if link.name in stuck and "ended" in link.answers]
+
+
+def end_here(
+    mark: str,
+    told: Optional[Mapping[str, Any]],
+    adopted: Callable[[], Sequence[Sequence[int]]],
+    roots: Sequence[Sequence[int]],
+) -> Mapping[str, Any]:
+    """End what is the job's on this host after its guard, or without one, and return what is left as a guard says it.
+
+    `told` is the guard's answer, None where it gave none: then `roots` (pid, start) are ended here. `adopted` returns
+    the children that the job has left to us. A process whose parent ends between a look at our children and the scan of
+    their descendants is in neither, and is our child by then: so we look until nothing more has come.
+    """
+    known = set() if told is not None else {(int(pid), int(start)) for pid, start in roots}
+    answer = told or {}
+    while True:
+        late = {(int(pid), int(start)) for pid, start in adopted() if processes.lives(int(pid), int(start))} - known
+        late = {each for each in late if each[0] not in answer.get("left", ())}
+        if answer and not late:
+            return answer
+        known |= late
+        scan = processes.end(mark, known)
+        left = {*answer.get("left", ()), *(entry.pid for entry in scan.found)}
+        answer = {"left": sorted(left), "unknown": scan.unknown or answer.get("unknown", "")}
 
 
 def clear(links: Sequence[RemoteLink], agent: str, folder: JobFolder, mark: str) -> List[str]:

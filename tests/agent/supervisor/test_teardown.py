@@ -1,5 +1,8 @@
 """The end of a job over several hosts: logs are waited for as long as they come, and no longer."""
 
+import os
+import signal
+import subprocess
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -7,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from taco_launch.agent.host import processes
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor import teardown
 from taco_launch.agent.supervisor.guard_connection import Link, RemoteLink
@@ -60,3 +64,21 @@ def test_a_guard_that_never_tells_the_end_is_given_up(folder: JobFolder) -> None
     # Its job is ended without it then, which tells more than its logs.
     stuck, remote, _took = end(folder, 10, tells_end=False)
     assert (stuck, remote.gone) == ([], "")
+
+
+def test_what_comes_to_us_while_the_rest_is_ended_is_ended_as_well() -> None:
+    """Its parent ended between our look at our children and the scan of the parent's descendants: neither has found it."""
+    late = subprocess.Popen(["sleep", "60"], env={}, start_new_session=True)
+    start = processes.identify(late.pid)
+    assert start is not None
+    looks = iter([[], [[late.pid, start.start]], [[late.pid, start.start]]])
+    assert teardown.end_here("no such job", None, lambda: next(looks), []) == {"left": [], "unknown": ""}
+    assert late.wait(5) == -signal.SIGKILL
+
+
+def test_what_a_guard_could_not_end_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = processes.identify(os.getpid())
+    assert start is not None
+    monkeypatch.setattr(processes, "end", lambda *_: pytest.fail("it was tried"))
+    told = {"left": [os.getpid()], "unknown": ""}
+    assert teardown.end_here("job", told, lambda: [[os.getpid(), start.start]], []) == told

@@ -140,7 +140,7 @@ def test_did_you_mean() -> None:
     assert names.did_you_mean("GPU", ["Gpu", "gpu"]) == "did you mean 'Gpu'?"
 
 
-@pytest.mark.parametrize("module", ["names", "ranges", "select", "faults"])
+@pytest.mark.parametrize("module", ["names", "ranges", "select", "schema.faults"])
 def test_what_the_command_line_needs_costs_neither_pydantic_nor_yaml(module: str) -> None:
     code = (
         f"import sys, taco_launch.inventory.{module}; print({{'pydantic', 'yaml', 'ClusterShell'}} & set(sys.modules))"

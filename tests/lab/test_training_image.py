@@ -56,7 +56,7 @@ def test_a_lab_without_it(bare: Lab) -> None:
 def test_without_a_checkout_the_lab_is_up_all_the_same(bare: Lab, tmp_path: Path) -> None:
     """As installed from a wheel: the package alone, with nothing beside it."""
     code = (
-        "import sys; from pathlib import Path; from taco_launch.lab import training; "
+        "import sys; from pathlib import Path; from taco_launch.lab.images import training; "
         f"training.recipe.__defaults__ = (Path({str(tmp_path)!r}),); "
         "from taco_launch.cli.main import main; sys.argv[0] = 'taco-launch'; main()"
     )

@@ -97,7 +97,7 @@ code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *rule) for rule 
 program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(rules), ctypes.addressof(code)))
 libc.prctl(38, 1, 0, 0, 0)
 assert libc.prctl(22, 2, program) == 0
-from taco_launch.agent import facts, gpus
+from taco_launch.agent.host import facts, gpus
 print(facts.single_copy())
 """
 

@@ -209,7 +209,7 @@ def test_a_folder_that_may_not_be_entered_is_not_for_all(tmp_path: Path) -> None
     (tmp_path / "run" / "leases").mkdir(parents=True)
     (tmp_path / "run").chmod(0o700)
     script = (
-        "import os, sys; from pathlib import Path; from taco_launch.agent import leases; leases.FOLDER = sys.argv[1];"
+        "import os, sys; from pathlib import Path; from taco_launch.agent.host import leases; leases.FOLDER = sys.argv[1];"
         "os.setuid(65534); print(leases.place({}, Path('/state'), root=False))"
     )
     argv = (sys.executable, "-c", script, str(tmp_path / "run" / "leases"))

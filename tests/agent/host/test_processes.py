@@ -32,7 +32,7 @@ LEAVER = "import os\nif os.fork() == 0:\n    print(os.getpid(), flush=True)\n   
 DAEMON = """
 import os, sys, time
 sys.path.insert(0, sys.argv[1])
-from taco_launch.agent import processes
+from taco_launch.agent.host import processes
 processes.become_subreaper()
 if os.fork() == 0:
     os.setsid()

@@ -24,12 +24,12 @@ def content(stem: Path) -> str:
 def in_a_process(script: str, stem: Path) -> None:
     """Run a script with its own limits; it has `logs`, `limit(name, soft)` and a Writer of segments of 1000 bytes."""
     head = (
-        "import resource, sys\nfrom pathlib import Path\nfrom taco_launch.agent import logs\n"
+        "import resource, sys\nfrom pathlib import Path\nfrom taco_launch.agent.logs import segments\n"
         "def limit(name, soft):\n"
         "    number = getattr(resource, 'RLIMIT_' + name)\n"
         "    hard = resource.getrlimit(number)[1]\n"
         "    resource.setrlimit(number, (hard if soft is None else soft, hard))\n"
-        "logs._RETRY_SECONDS = 0\nwriter = logs.Writer(Path(sys.argv[1]), 2000)\n"
+        "segments._RETRY_SECONDS = 0\nwriter = segments.Writer(Path(sys.argv[1]), 2000)\n"
     )
     subprocess.run([sys.executable, "-c", head + script, str(stem)], check=True, timeout=30)
 

@@ -118,10 +118,10 @@ def test_a_full_disk_that_takes_half_an_entry(tmp_path: Path) -> None:
     script = """
 import resource, sys
 from pathlib import Path
-from taco_launch.agent import logs
+from taco_launch.agent.logs import segments
 def limit(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-writer = logs.Writer(Path(sys.argv[1]), 1 << 20)
+writer = segments.Writer(Path(sys.argv[1]), 1 << 20)
 for number in range(1, 5):
     writer.write(b"x", number * 10_000)
 limit(70)  # Python ignores SIGXFSZ: a write beyond is cut short

@@ -140,9 +140,9 @@ def test_two_who_remove_and_one_who_looks(jobs: Jobs) -> None:
     for number in range(40):
         submitted(jobs, f"j{number}", (state.PLACED, PLACED), SUCCEEDED)
     script = (
-        "import sys\nfrom pathlib import Path\nfrom taco_launch.agent import counts\n"
+        "import sys\nfrom pathlib import Path\nfrom taco_launch.agent.store import job_counters\n"
         "from taco_launch.agent.store.folders import Jobs\njobs = Jobs(Path(sys.argv[1]))\n"
-        "for name in sys.argv[2:]: counts.removed(jobs, jobs.get(name))"
+        "for name in sys.argv[2:]: job_counters.removed(jobs, jobs.get(name))"
     )
     halves = [[f"j{number}" for number in range(half, 40, 2)] for half in (0, 1)]
     removing = [subprocess.Popen([sys.executable, "-c", script, str(jobs.path.parent), *names]) for names in halves]

@@ -22,7 +22,7 @@ class UnknownModelError(Exception):
 
 
 def build(name: str) -> nn.Module:
-    """Give a model that maps a batch of images (N x 3 x S x S) to N x 1000 scores, with random weights.
+    """Return a model that maps a batch of images (N x 3 x S x S) to N x 1000 scores, with random weights.
 
     Raises:
         UnknownModelError: Neither torchvision (where it imports) nor this file has it.
@@ -38,7 +38,7 @@ def build(name: str) -> nn.Module:
 
 
 def _torchvision_models() -> dict[str, Callable[[], Any]]:
-    """Give torchvision's classification models, none where it does not import."""
+    """Return torchvision's classification models, none where it does not import."""
     try:
         models = importlib.import_module("torchvision.models")
     except (ImportError, OSError, RuntimeError):  # RuntimeError: a torchvision built for GPUs beside a CPU torch
@@ -51,7 +51,7 @@ def _torchvision_models() -> dict[str, Callable[[], Any]]:
 
 
 def _convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Sequential:
-    """Give a convolution with batch normalisation, which makes a bias useless."""
+    """Return a convolution with batch normalisation, which makes a bias useless."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, size, stride=stride, padding=size // 2, bias=False), nn.BatchNorm2d(outputs)
     )
@@ -76,7 +76,7 @@ def _basic(inputs: int, width: int, stride: int) -> _Residual:
 
 
 def _bottleneck(inputs: int, width: int, stride: int) -> _Residual:
-    """Give the block of the deep ResNets, its stride in the 3 x 3 convolution as torchvision has it."""
+    """Return the block of the deep ResNets, its stride in the 3 x 3 convolution as torchvision has it."""
     block = nn.Sequential(
         _convolution(inputs, width, 1),
         nn.ReLU(inplace=True),
@@ -115,7 +115,7 @@ def _vgg16() -> nn.Module:
 
 
 def _tiny() -> nn.Module:
-    """Give a network small enough for tests on a CPU."""
+    """Return a network small enough for tests on a CPU."""
     return nn.Sequential(
         nn.Conv2d(3, 16, 3, stride=4), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(256, CLASSES)
     )

@@ -49,10 +49,10 @@ class Comm(Protocol):
         """Meet the other ranks; the GPU is already chosen."""
 
     def distribute(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[nn.Module, torch.optim.Optimizer]:
-        """Give all ranks the state of rank 0, and a model and optimizer that average the gradients."""
+        """Return all ranks the state of rank 0, and a model and optimizer that average the gradients."""
 
     def exchange(self, gradients: list[torch.Tensor]) -> Callable[[], None]:
-        """Give a function that averages these over the ranks once."""
+        """Return a function that averages these over the ranks once."""
 
     def leave(self) -> None:
         """Part from the other ranks, after the last line is printed."""
@@ -67,11 +67,11 @@ class Alone:
         """Nobody to meet."""
 
     def distribute(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[nn.Module, torch.optim.Optimizer]:
-        """Give both back as they are."""
+        """Return both back as they are."""
         return model, optimizer
 
     def exchange(self, gradients: list[torch.Tensor]) -> Callable[[], None]:  # noqa: ARG002 - the others need them
-        """Give a function that has nobody to average with."""
+        """Return a function that has nobody to average with."""
         return _nothing
 
     def leave(self) -> None:
@@ -244,7 +244,7 @@ def _measure(
 
 
 def _repeat(step: Callable[[], None], times: int, settle: Callable[[], None]) -> float:
-    """Give the seconds that so many steps take."""
+    """Return the seconds that so many steps take."""
     begin = time.perf_counter()
     for _ in range(times):
         step()
@@ -253,7 +253,7 @@ def _repeat(step: Callable[[], None], times: int, settle: Callable[[], None]) ->
 
 
 def _buckets(gradients: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
-    """Give flat tensors of at most 25 MiB, of which the gradients become views; a larger gradient is one alone."""
+    """Yield flat tensors of at most 25 MiB, of which the gradients become views; a larger gradient is one alone."""
     begun: list[torch.Tensor] = []
     size = 0
     for gradient in gradients:

@@ -159,7 +159,7 @@ def _default_comm(environ: Mapping[str, str]) -> str:
 
 
 def _horovod_fault() -> str:
-    """Say why Horovod cannot be used, nothing where it can."""
+    """Return why Horovod cannot be used, nothing where it can."""
     try:
         importlib.import_module("horovod.torch")
     except (ImportError, OSError, RuntimeError, AttributeError) as error:  # not built for this torch, this MPI, ...
@@ -201,7 +201,7 @@ def _comm(name: str, asked: argparse.Namespace, environ: Mapping[str, str]) -> C
 
 
 def _place(environ: Mapping[str, str]) -> tuple[int, int, int] | None:
-    """Give rank, world size and local rank as the launcher says them, None where none does."""
+    """Return rank, world size and local rank as the launcher says them, None where none does."""
     for names in _RANK_NAMES:
         texts = [environ.get(name, "") for name in names]
         if texts[0] and texts[1]:

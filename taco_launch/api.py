@@ -290,7 +290,7 @@ class Job:
         return b"".join(pieces)
 
     def follow(self, output: Output, **query: Any) -> int:
-        """Give its log to `output` until it ends; return its exit code. `query` as in `logs`."""
+        """Return its log to `output` until it ends; return its exit code. `query` as in `logs`."""
         self._found = self._backend.follow(LogQuery(self.name, **query), output)
         return self.exit_code or 0
 

@@ -65,12 +65,12 @@ class Result:
 
 
 def shell(argv: Sequence[str]) -> str:
-    """Give one line that bash, zsh or ksh read back as exactly `argv`; without odd characters any POSIX shell does."""
+    """Return one line that bash, zsh or ksh read back as exactly `argv`; without odd characters any POSIX shell does."""
     return " ".join(_quote(word) for word in argv)
 
 
 def as_typed(text: str, typed: str) -> str:
-    """Give a message in which each `taco-launch VERB` or `taco-launch -i FILE VERB` is as it is `typed` here.
+    """Return a message in which each `taco-launch VERB` or `taco-launch -i FILE VERB` is as it is `typed` here.
 
     Where no inventory was named, the message stays as it is.
     """
@@ -78,12 +78,12 @@ def as_typed(text: str, typed: str) -> str:
 
 
 def words(argv: Sequence[str]) -> str:
-    """Give words of a POSIX shell's script that it reads as exactly `argv`; newlines stand in them as they are."""
+    """Return words of a POSIX shell's script that it reads as exactly `argv`; newlines stand in them as they are."""
     return " ".join(map(shlex.quote, argv))
 
 
 def ssh_line(login: Sequence[str], line: str, *options: str) -> str:
-    """Give what a person types to have `line` done on a host.
+    """Return what a person types to have `line` done on a host.
 
     `login` is what stands after `ssh` to get there (options, and the host last), empty for this machine; `options` of
     ssh go before it.
@@ -92,7 +92,7 @@ def ssh_line(login: Sequence[str], line: str, *options: str) -> str:
 
 
 def login_line(marker: str, *, sudo: bool = False, tty: bool = False) -> str:
-    """Give the line for a login shell: bash, dash, busybox, csh, tcsh, fish and zsh read it alike.
+    """Return the line for a login shell: bash, dash, busybox, csh, tcsh, fish and zsh read it alike.
 
     `marker` is random hexadecimal text. The shell that it starts prints `MARKER:start GROUP` (its process group) on
     stdout and on stderr, and then waits for `start_line`. With `sudo`, that asks for the password with
@@ -105,12 +105,12 @@ def login_line(marker: str, *, sudo: bool = False, tty: bool = False) -> str:
 
 
 def kill(group: int, *, sudo: bool = False) -> Command:
-    """Give the command that ends a process group: TERM, and KILL after two seconds; it returns when all have ended."""
+    """Return the command that ends a process group: TERM, and KILL after two seconds; it returns when all have ended."""
     return Command(("/bin/sh", "-c", _KILL, "kill", str(group)), sudo=sudo, timeout=10)
 
 
 def start_line(command: Command, *, whole: bool, tty: bool = False) -> bytes:
-    """Give the line of ASCII that starts the program; what follows it is the program's input.
+    """Return the line of ASCII that starts the program; what follows it is the program's input.
 
     With `whole`, `MARKER:end CODE` stands behind its stdout and behind its stderr, so that a part is never taken for
     the whole; with `tty`, stderr and `MARKER:err` follow after the end of stdout. Otherwise the program replaces the
@@ -177,7 +177,7 @@ def _escape(char: str) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """Give the bytes that `text` stands for: those that were no UTF-8 (surrogates) as they were."""
+    """Return the bytes that `text` stands for: those that were no UTF-8 (surrogates) as they were."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:  # half of a character beyond the 16-bit range, as JavaScript and JSON may have it

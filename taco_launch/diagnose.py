@@ -55,7 +55,7 @@ _HOST = re.compile(r"(?:.*@)?(?:\[(?P<quoted>[^\]]+)\](?::\d+)?|(?P<plain>[^\s\[
 
 @functools.lru_cache(maxsize=1)
 def _parts_of() -> Dict[str, str]:
-    """Give a part of each key, such that there are few parts in all: greedily, the one that most keys hold first."""
+    """Return a part of each key, such that there are few parts in all: greedily, the one that most keys hold first."""
     left = {key for entry in TABLE for key in entry.keys}
     held: Dict[str, Set[str]] = {}
     for key in left:
@@ -119,7 +119,7 @@ class Scan:
         self.lines, self._end = self.lines + lines, ""
 
     def matches(self) -> Tuple[Match, ...]:
-        """Give what was found: failures before what follows from them, before notes; then in the order of the lines."""
+        """Return what was found: failures before what follows from them, before notes; then in the order of the lines."""
         self._examine(last=True)
         logs = {id(match): log for log, match in self._found}
         names = {match.finding.signature for _log, match in self._found}
@@ -153,11 +153,11 @@ class Scan:
         return tuple(match for match, _later, _log in order[:_MOST_FINDINGS])
 
     def findings(self) -> Tuple[Finding, ...]:
-        """Give `matches` without the rest."""
+        """Return `matches` without the rest."""
         return tuple(match.finding for match in self.matches())
 
     def _ended(self) -> Set[int]:
-        """Give the ids of the errors that ended a rank, which it did not survive: of each host the last, or the first that torch marks."""
+        """Return the ids of the errors that ended a rank, which it did not survive: of each host the last, or the first that torch marks."""
         failures = [(log, match) for log, match in self._found if is_failure(match) and not is_handled(match)]
         last: Dict[Tuple[int, str], Match] = {}
         for log, match in sorted(self._found, key=lambda entry: (entry[0], entry[1].finding.line)):
@@ -174,11 +174,11 @@ class Scan:
         return {id(match) for match in list(last.values())[:_MOST_HOSTS]}
 
     def _since(self, log: int, match: Match) -> int:
-        """Give how many lines a rank has said since its error; none where the log does not tell ranks apart, or torch marks it."""
+        """Return how many lines a rank has said since its error; none where the log does not tell ranks apart, or torch marks it."""
         return self._after.get((log, match.label), (0, 0))[1]
 
     def _counts(self, log: int, match: Match, failures: Sequence[Tuple[int, Match]], *, known: bool) -> bool:
-        """Say whether a text that programs survive stands where one failed: at its log's end, or above a failure."""
+        """Return whether a text that programs survive stands where one failed: at its log's end, or above a failure."""
         line = match.finding.line
         below = [other.finding.line - line for place, other in failures if place == log]
         last_lines = _LAST_LINES if match.kind is Kind.CAUSE else 0
@@ -186,7 +186,7 @@ class Scan:
         return left <= (_SHORTLY if known else last_lines) or any(0 <= lines <= _SHORTLY for lines in below)
 
     def _ranked(self, log: int, match: Match, found: Sequence[Tuple[int, Match]]) -> Tuple[Match, bool]:
-        """Give a match as what it is among the others, and whether it comes after the outcome that it does not explain.
+        """Return a match as what it is among the others, and whether it comes after the outcome that it does not explain.
 
         What is said after a program's own error follows from it, unless NCCL or the kernel says it: they may speak late.
         What ssh and mpirun say after any outcome never explains it. What a program survived does not explain its end.
@@ -215,7 +215,7 @@ class Scan:
         return (match._replace(kind=Kind.OUTCOME), True) if later else (match, False)
 
     def _ends_with(self, match: Match) -> bool:
-        """Say whether the log ends where a warning stands: nothing came after it."""
+        """Return whether the log ends where a warning stands: nothing came after it."""
         return re.search(ENTRIES[match.finding.signature].at_end, self.last_words) is not None
 
     def _examine(self, *, last: bool) -> None:
@@ -255,7 +255,7 @@ class Scan:
                 self._after[rank] = (line, count + 1)
 
     def _hits(self, block: str, cut: int) -> List[Tuple[int, Signature, int]]:
-        """Give (where its line begins, the signature, where the key stands) of every key before `cut`, in order."""
+        """Return (where its line begins, the signature, where the key stands) of every key before `cut`, in order."""
         hits: Dict[Tuple[int, int], int] = {}
         # Within a line of many megabytes few parts of keys stand, and those are few: elsewhere nearly all of them do.
         absent = (
@@ -331,7 +331,7 @@ class Scan:
             self._found[place] = found
 
     def _repeats(self, first: Match, match: Match) -> bool:
-        """Say whether an earlier text counts more than a later one of its kind: it was raised, or is said by two ranks."""
+        """Return whether an earlier text counts more than a later one of its kind: it was raised, or is said by two ranks."""
         if not ENTRIES[match.finding.signature].survived:
             return False
         near = match.finding.line - first.finding.line <= _SHORTLY
@@ -342,7 +342,7 @@ class Scan:
 
 
 def explain(lines: Iterable[str]) -> Tuple[Finding, ...]:
-    """Give what a log's lines tell of a failure, the first failure first; lines may have their line ends or not."""
+    """Return what a log's lines tell of a failure, the first failure first; lines may have their line ends or not."""
     scan = Scan()
     for line in lines:
         scan.feed(line.rstrip("\r\n").replace("\n", " ") + "\n")
@@ -350,7 +350,7 @@ def explain(lines: Iterable[str]) -> Tuple[Finding, ...]:
 
 
 def is_consequence(last_words: str) -> bool:
-    """Say whether the end of a failed rank's log blames another rank, and tells of no failure of its own."""
+    """Return whether the end of a failed rank's log blames another rank, and tells of no failure of its own."""
     scan = Scan(failed=True)
     scan.feed(last_words)
     found = scan.matches()
@@ -358,7 +358,7 @@ def is_consequence(last_words: str) -> bool:
 
 
 def _cut(block: str) -> int:
-    """Say where the end of a block begins that is looked through with the next one."""
+    """Return where the end of a block begins that is looked through with the next one."""
     at = len(block)
     for _line in range(_AHEAD_LINES + 1):
         newline = block.rfind("\n", max(len(block) - _AHEAD, 0), at)

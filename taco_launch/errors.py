@@ -27,7 +27,7 @@ INTERRUPTED = SIGNAL_BASE + 2
 
 
 def quoted(program: str) -> str:
-    """Say what to do where a program's name holds blanks, and there is no such program: it was typed in quotes."""
+    """Return what to do where a program's name holds blanks, and there is no such program: it was typed in quotes."""
     if "$" in program:  # without the quotes the shell that it is typed into would put the values in
         return "all of it is taken for one name; a shell in each rank puts its values in: bash -c '...'"
     return "all of it is taken for one name: leave the quotes out, or: sh -c '...'"
@@ -67,7 +67,7 @@ class Fault(NamedTuple):
     hint: str = ""
 
     def __str__(self) -> str:
-        """Give one line: path, value, problem, hint."""
+        """Return one line: path, value, problem, hint."""
         shown = ": ".join(part for part in (self.path, self.value, self.problem) if part)
         return f"{shown} ({self.hint})" if self.hint else shown
 

@@ -57,7 +57,7 @@ class Waiting:
 
 
 def order(jobs: Iterable[Waiting]) -> List[Waiting]:
-    """Give the jobs in the order in which they begin: the higher priority first, then who came first."""
+    """Return the jobs in the order in which they begin: the higher priority first, then who came first."""
     return sorted(jobs, key=lambda job: (-job.priority, job.came, job.name))
 
 
@@ -107,7 +107,7 @@ def begin(
 
 
 def may_pass(taken: Taken, job: Waiting, before: Sequence[Waiting], rooms: Rooms) -> bool:
-    """Say whether a job that would take these slots delays none of those before it, whoever of the holders ends first.
+    """Return whether a job that would take these slots delays none of those before it, whoever of the holders ends first.
 
     Let one of those want n slots of its hosts, of which f are free and the job would take b. With the slots s of the
     holders that have ended meanwhile, and t slots of those before it that have begun, it begins when f + s - t >= n. Only
@@ -122,7 +122,7 @@ def may_pass(taken: Taken, job: Waiting, before: Sequence[Waiting], rooms: Rooms
 
 
 def _delays(taken: Taken, other: Waiting, earlier: Sequence[Waiting], rooms: Rooms) -> bool:
-    """Say whether a job that takes these slots may delay another, which waits behind `earlier`."""
+    """Return whether a job that takes these slots may delay another, which waits behind `earlier`."""
     ours = sum(len(taken.get(host, ())) for host, _most in other.hosts)
     if not ours:
         return False
@@ -152,7 +152,7 @@ def _delays(taken: Taken, other: Waiting, earlier: Sequence[Waiting], rooms: Roo
 
 
 def _begun(job: Waiting, earlier: Sequence[Waiting], most: int) -> int:
-    """Give the bits of how many of a job's slots those before it may have, once some of them have begun."""
+    """Return the bits of how many of a job's slots those before it may have, once some of them have begun."""
     sums = 1
     for other in earlier:
         np = _ranks(other.wanted)
@@ -167,7 +167,7 @@ def _begun(job: Waiting, earlier: Sequence[Waiting], most: int) -> int:
 
 
 def _ranks(wanted: Wanted) -> Optional[int]:
-    """Give how many slots of its hosts a job wants, None where not any so many will do: it counts hosts or workers, or wants all."""
+    """Return how many slots of its hosts a job wants, None where not any so many will do: it counts hosts or workers, or wants all."""
     counted = wanted.hosts is not None or wanted.slots_per_host is not None or wanted.most_per_host is not None
     return wanted.np if not counted and not wanted.exclusive and wanted.unit == 1 else None
 
@@ -177,12 +177,12 @@ def _wants_every_host(wanted: Wanted) -> bool:
 
 
 def _is_plain(room: Room, most: Optional[int], np: int) -> bool:
-    """Say whether all free slots of a host count for a job, which takes `most` of it: so it is where those are enough."""
+    """Return whether all free slots of a host count for a job, which takes `most` of it: so it is where those are enough."""
     return most is None or most >= min(len(room.holders), np)
 
 
 def _takes_any(job: Waiting, rooms: Rooms) -> bool:
-    """Say whether any slots of its hosts will do for a job, of one number: it may have all, and they are of one model."""
+    """Return whether any slots of its hosts will do for a job, of one number: it may have all, and they are of one model."""
     terms = dict(job.terms)
     models: Set[str] = set()
     for host, _most in job.hosts:
@@ -195,7 +195,7 @@ def _takes_any(job: Waiting, rooms: Rooms) -> bool:
 
 
 def _view(job: Waiting, rooms: Rooms, model: str = "") -> List[HostSlots]:
-    """Give what a job may take of the hosts whose slots are known, where it takes GPUs of that model."""
+    """Return what a job may take of the hosts whose slots are known, where it takes GPUs of that model."""
     found = []
     terms, leaves = dict(job.terms), dict(job.leaves)
     for host, most in job.hosts:
@@ -212,7 +212,7 @@ def _view(job: Waiting, rooms: Rooms, model: str = "") -> List[HostSlots]:
 
 
 def _numbers(room: Room, terms: Terms, model: str = "") -> Tuple[int, ...]:
-    """Give the slots of a host that a job may have, where it takes GPUs of that model."""
+    """Return the slots of a host that a job may have, where it takes GPUs of that model."""
     found = numbers(terms, len(room.holders), room.models)
     if not model or not any(room.models):
         return found
@@ -236,7 +236,7 @@ def _placed(job: Waiting, rooms: Rooms, view: Callable[[str], Sequence[HostSlots
 
 
 def _fit(job: Waiting, rooms: Rooms) -> Optional[Taken]:
-    """Give the slots that a job would take now, None where it finds no place."""
+    """Return the slots that a job would take now, None where it finds no place."""
     view = _view(job, rooms)
     if (_ranks(job.wanted) or 0) > sum(entry.slots for entry in view):
         return None
@@ -256,7 +256,7 @@ def _fit(job: Waiting, rooms: Rooms) -> Optional[Taken]:
 
 
 def _never_fits(job: Waiting, rooms: Rooms) -> bool:
-    """Say whether there are too few slots even if nobody had any of them; not where that is not known of a host."""
+    """Return whether there are too few slots even if nobody had any of them; not where that is not known of a host."""
     if any(most is None and host not in rooms for host, most in job.hosts):
         return False
     terms = dict(job.terms)
@@ -276,7 +276,7 @@ def _never_fits(job: Waiting, rooms: Rooms) -> bool:
 
 
 def _keeps_nobody(job: Waiting, rooms: Rooms, down: AbstractSet[str]) -> bool:
-    """Say whether a job cannot begin before a host comes back that does not answer."""
+    """Return whether a job cannot begin before a host comes back that does not answer."""
     if down.isdisjoint(host for host, _most in job.hosts):
         return False
     if any(host not in rooms and host not in down for host, _most in job.hosts):
@@ -305,7 +305,7 @@ class Limit(NamedTuple):
 
 
 def limit(policy: Policy, record: JobRecord) -> Optional[Limit]:
-    """Give the end of a waiting job's time: of that for waiting, or of that for all its attempts; None: there is none.
+    """Return the end of a waiting job's time: of that for waiting, or of that for all its attempts; None: there is none.
 
     The time for waiting begins with the submission, the last resumption, or when the next attempt may begin. Times are
     seconds since the epoch.
@@ -326,7 +326,7 @@ def limit(policy: Policy, record: JobRecord) -> Optional[Limit]:
 
 
 def waits_since(record: JobRecord) -> Optional[float]:
-    """Give since when a job has waited for its slots; None where it does not, or waits for something else."""
+    """Return since when a job has waited for its slots; None where it does not, or waits for something else."""
     if record.state not in (JobState.QUEUED, JobState.RESTARTING):
         return None
     if record.state is JobState.RESTARTING:
@@ -335,7 +335,7 @@ def waits_since(record: JobRecord) -> Optional[float]:
 
 
 def came(record: JobRecord) -> float:
-    """Give when a job came into the queue: when it was submitted, or resumed for the last time; seconds since the epoch."""
+    """Return when a job came into the queue: when it was submitted, or resumed for the last time; seconds since the epoch."""
     changes = record.transitions
     resumed = [
         after.time
@@ -346,7 +346,7 @@ def came(record: JobRecord) -> float:
 
 
 def why(record: JobRecord, name: str) -> Tuple[Tuple[str, str], ...]:
-    """Say what a job waits for: (host, why), what concerns no single host under "".
+    """Return what a job waits for: (host, why), what concerns no single host under "".
 
     Nothing where it does not wait, or its hosts have not been looked at yet.
     """
@@ -359,7 +359,7 @@ def why(record: JobRecord, name: str) -> Tuple[Tuple[str, str], ...]:
 
 
 def removal(policy: Policy, record: JobRecord) -> Optional[float]:
-    """Give when the record of a job that has ended is to be removed; None: it stays."""
+    """Return when the record of a job that has ended is to be removed; None: it stays."""
     if policy.ttl is None or record.ended is None:
         return None
     return record.ended + policy.ttl

@@ -189,12 +189,12 @@ _STEPS: Mapping[str, Callable[[JobRecord, Event], JobRecord]] = {
 
 
 def mark(job_id: str, attempt: int) -> str:
-    """Give the id by which the processes of an attempt are known: what an earlier one left is never taken for it."""
+    """Return the id by which the processes of an attempt are known: what an earlier one left is never taken for it."""
     return job_id if attempt == 1 else f"{job_id}.{attempt}"
 
 
 def marks_same_job(one: str, other: str) -> bool:
-    """Say whether two marks are of attempts of the same job."""
+    """Return whether two marks are of attempts of the same job."""
     return one.partition(".")[0] == other.partition(".")[0]
 
 
@@ -208,7 +208,7 @@ class Retry(NamedTuple):
 def retry(
     policy: Policy, record: JobRecord, end: JobState, exit_code: int, host: str, *, hung: bool = False
 ) -> Optional[Retry]:
-    """Say whether a job whose attempt ended so is tried again; `host` is the one to blame, "" where none is.
+    """Return whether a job whose attempt ended so is tried again; `host` is the one to blame, "" where none is.
 
     After a loss always, as far as `backoff_limit` goes; after a failure by `restart`. Never where no rank could start,
     or the time of the job is over; a job that was ended because it `hung` has failed. The hosts that earlier attempts failed on stay left out;
@@ -237,7 +237,7 @@ class Past(NamedTuple):
 
 
 def past(record: JobRecord) -> Tuple[Past, ...]:
-    """Give the attempts of a job after which it waited, the first first; one that failed may have been suspended then."""
+    """Return the attempts of a job after which it waited, the first first; one that failed may have been suspended then."""
     found, number = [], 0
     for change in record.transitions:
         number += change.state is JobState.STARTING
@@ -247,13 +247,13 @@ def past(record: JobRecord) -> Tuple[Past, ...]:
 
 
 def suspension(record: JobRecord, attempt: int) -> str:
-    """Say in one line why the job was suspended before this attempt; "" where it was not."""
+    """State in one line why the job was suspended before this attempt; "" where it was not."""
     before = [entry for entry in past(record) if entry.attempt == attempt - 1 and entry.state is JobState.SUSPENDED]
     return " ".join(before[-1].reason.split()) if before else ""
 
 
 def most_attempts(policy: Policy, record: JobRecord) -> int:
-    """Say how many attempts of a job there may be as it stands, counted as its log does.
+    """Return how many attempts of a job there may be as it stands, counted as its log does.
 
     One that was suspended is none of the failures that `backoff_limit` counts: there may be one more.
     """
@@ -269,7 +269,7 @@ def _failures(record: JobRecord) -> int:
 
 
 def culprit(failures: Sequence[RankEnd], launcher_code: int) -> Optional[RankEnd]:
-    """Say which of the ranks that failed, in the order in which they did, is the reason of the others' failure.
+    """Return which of the ranks that failed, in the order in which they did, is the reason of the others' failure.
 
     Not one whose own last words blame another, where there is another; and not one that ended by TERM, which is how
     mpirun ends the rest, unless mpirun says the same of the job (143).
@@ -320,7 +320,7 @@ def verdict(
 
 
 def explained(reason: str, started: int, findings: Sequence[Finding], last_words: str) -> str:
-    """Give a failed job's reason: where none of its ranks started, the cause that the launcher's log tells of.
+    """Return a failed job's reason: where none of its ranks started, the cause that the launcher's log tells of.
 
     Where nothing known explains the failure, what the rank to blame wrote last is added.
     """
@@ -335,7 +335,7 @@ def numbered(rank: int, processes: int) -> str:
 
 
 def ending(exit_code: int) -> str:
-    """Say in words what a shell's exit code means."""
+    """State in words what a shell's exit code means."""
     if SIGNAL_BASE < exit_code <= SIGNAL_BASE + _LAST_SIGNAL:
         return f"was ended by {_signal(exit_code - SIGNAL_BASE)}"
     return f"exited with code {exit_code}"

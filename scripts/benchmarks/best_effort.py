@@ -34,7 +34,7 @@ class BestEffort:
         self._pairs = [[0 if one == other else _score(mesh, one, other) for other in every] for one in every]
 
     def allocate(self, free: Sequence[int], count: int) -> _Set:
-        """Give the set of `count` free GPUs."""
+        """Return the set of `count` free GPUs."""
         if count == 1:
             return (free[0],)
         division = _Division(self._pairs, count, -len(free) % count)
@@ -53,7 +53,7 @@ class _Division:
         self._scores: dict[_Set, int] = {}
 
     def best(self, left: _Set, *, padded: bool) -> tuple[int, tuple[_Set, ...]]:
-        """Give the total and the sets of the best division, of equals the first; `padded`: the smaller set is taken."""
+        """Return the total and the sets of the best division, of equals the first; `padded`: the smaller set is taken."""
         if left not in self._kept:
             found: tuple[int, tuple[_Set, ...]] = (-1, ())
             for chosen in self._sets(left, padded=padded):
@@ -66,13 +66,13 @@ class _Division:
         return self._kept[left]
 
     def score(self, gpus: _Set) -> int:
-        """Give the sum of the scores of all pairs."""
+        """Return the sum of the scores of all pairs."""
         if gpus not in self._scores:
             self._scores[gpus] = sum(self._pairs[one][other] for one, other in combinations(gpus, 2))
         return self._scores[gpus]
 
     def _sets(self, left: _Set, *, padded: bool) -> Iterator[_Set]:
-        """Give the sets that the first GPU may be in, by indices, padding being behind every GPU."""
+        """Yield the sets that the first GPU may be in, by indices, padding being behind every GPU."""
         full = combinations(left[1:], self._count - 1)
         less = () if padded or self._even else combinations(left[1:], self._less - 1)
         for others in merge(full, less, key=lambda others: (*others, _BEHIND)):

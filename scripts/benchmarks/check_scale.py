@@ -156,7 +156,7 @@ def _answers(folder: Path, count: int) -> tuple[str, ...]:
 
 
 def _whole() -> str:
-    """Give the answer of a host that is all right, but not set up yet."""
+    """Return the answer of a host that is all right, but not set up yet."""
     system = _case("centos76_guide").partition(f"{_MARK} done")[0]
     made = _case("centos76_other_cluster")
     made = made[made.index(f"{_MARK} begin made.files") :]

@@ -110,7 +110,7 @@ def _measured(
 
 
 def _raw(probe: str) -> str:
-    """Give the script as ansible takes it: no templates, as one command."""
+    """Return the script as ansible takes it: no templates, as one command."""
     return (
         "/bin/sh -c " + "'" + ("{% raw %}" + probe + "{% endraw %}").replace("'", "'\\''") + f"' - {_PROBE} </dev/null"
     )

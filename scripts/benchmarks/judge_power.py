@@ -178,7 +178,7 @@ def _night(
 
 
 def _heavy(chance: np.random.Generator, tails: int, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
-    """Give random numbers with a standard deviation of 1."""
+    """Return random numbers with a standard deviation of 1."""
     if not tails:
         return chance.standard_normal(shape)
     drawn: npt.NDArray[np.float64] = chance.standard_t(tails, shape)
@@ -186,7 +186,7 @@ def _heavy(chance: np.random.Generator, tails: int, shape: tuple[int, ...]) -> n
 
 
 def _below(count: int, of: int) -> float:
-    """Give Clopper and Pearson's upper 95 % bound (one-sided) of a probability that was met `count` times of `of`."""
+    """Return Clopper and Pearson's upper 95 % bound (one-sided) of a probability that was met `count` times of `of`."""
     return 1.0 if count == of else float(betaincinv(count + 1, of - count, 0.95))
 
 

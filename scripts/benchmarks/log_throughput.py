@@ -91,7 +91,7 @@ def _blocks(megabytes: int) -> int:
 
 
 def _whole(entry: pairing.Measured, megabytes: int) -> pairing.Measured:
-    """Give a measurement as it is when every run gave every line: what loses output has no speed."""
+    """Return a measurement as it is when every run gave every line: what loses output has no speed."""
     expected = _RANKS * _blocks(megabytes) * _BLOCK
     wrong = [sample.lines for sample in entry.samples if sample.lines != expected]
     if not wrong:
@@ -100,7 +100,7 @@ def _whole(entry: pairing.Measured, megabytes: int) -> pairing.Measured:
 
 
 def _peaks(contender: pairing.Contender, environ: Mapping[str, str], timeout: float) -> dict[str, int]:
-    """Give the peak memory of each kind of process, in bytes; none when the run failed, which is told."""
+    """Return the peak memory of each kind of process, in bytes; none when the run failed, which is told."""
     watch = peaks.Watch(f"TACO_LAUNCH_STATE={environ['TACO_LAUNCH_STATE']}")
     try:
         with watch as seen:

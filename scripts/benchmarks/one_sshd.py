@@ -31,7 +31,7 @@ SetEnv PATH=/usr/local/bin:/usr/bin:/bin SHLVL=2
 
 
 def addresses(count: int) -> tuple[str, ...]:
-    """Give so many addresses of the loopback interface."""
+    """Return so many addresses of the loopback interface."""
     return tuple(f"127.1.{number >> 8}.{number & 255}" for number in range(1, count + 1))
 
 

@@ -74,7 +74,7 @@ class FailedError(Exception):
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """Give this process's environment with the programs beside this Python first, and no inventory of the user's.
+    """Return this process's environment with the programs beside this Python first, and no inventory of the user's.
 
     Compiled code may be written, as it is where a package was installed.
     """
@@ -85,7 +85,7 @@ def environment(**settings: str) -> dict[str, str]:
 
 
 def find(program: str, environ: Mapping[str, str]) -> str | None:
-    """Give the path of a program that `environ` finds, else None."""
+    """Return the path of a program that `environ` finds, else None."""
     return shutil.which(program, path=environ["PATH"])
 
 
@@ -189,12 +189,12 @@ def clear_up(contender: Contender, environ: Mapping[str, str], timeout: float) -
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Give median, least and largest of at least one value."""
+    """Return median, least and largest of at least one value."""
     return Spread(statistics.median(values), min(values), max(values))
 
 
 def paired(first: Measured, second: Measured, of: Callable[[Sample, Sample], float]) -> Spread | None:
-    """Give the spread of `of` over the rounds, each of which ran both; None when one could not be run."""
+    """Return the spread of `of` over the rounds, each of which ran both; None when one could not be run."""
     values = [of(*pair) for pair in zip(first.samples, second.samples, strict=False)]
     return spread(values) if values else None
 

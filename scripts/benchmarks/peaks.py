@@ -61,7 +61,7 @@ class Watch:
 
 
 def _role(argv: list[bytes]) -> str:
-    """Say what a process is by how its command line begins: the rest may name the others."""
+    """Return what a process is by how its command line begins: the rest may name the others."""
     words = [PurePath(os.fsdecode(word)).name for word in argv[:5]]
     if len(words) == 5 and words[3].endswith(".pyz"):
         return _AGENTS.get(words[4], f"agent {words[4]}")
@@ -75,7 +75,7 @@ def _pids() -> list[str]:
 
 
 def _peak(status: str) -> int:
-    """Give VmHWM (proc(5), in kB) in bytes; 0 for a process that has given its memory back."""
+    """Return VmHWM (proc(5), in kB) in bytes; 0 for a process that has given its memory back."""
     for line in status.splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024

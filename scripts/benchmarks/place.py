@@ -62,7 +62,7 @@ class _Compared:
             self.ratio, self.largest = other.ratio, other.largest
 
     def cells(self) -> tuple[str, ...]:
-        """Give the row of a table."""
+        """Return the row of a table."""
         return str(self.above), str(self.equal), str(len(self.below)), f"{self.ratio:.2f}", self.largest or "-"
 
 
@@ -140,7 +140,7 @@ def _compare(name: str, topology: Topology, figures: Figures, drawn: int) -> dic
 
 
 def _cases(gpus: int, drawn: int) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Give sets of free GPUs, and how many of them are wanted."""
+    """Yield sets of free GPUs, and how many of them are wanted."""
     every = range(gpus)
     if gpus <= _ALL:
         for size in range(2, gpus + 1):
@@ -195,7 +195,7 @@ def _different(size: int) -> Matrix:
 
 
 def _slowest(matrices: Sequence[Matrix]) -> float:
-    """Give the seconds of the table that takes longest, each worked out anew."""
+    """Return the seconds of the table that takes longest, each worked out anew."""
     return max(_timed(rings.__wrapped__, matrix) for matrix in matrices)
 
 
@@ -212,7 +212,7 @@ def _timed(act: Callable[..., object], *arguments: Any) -> float:
 
 
 def _rounds(act: Callable[[], float], runs: int) -> list[float]:
-    """Give the seconds of each of `runs` calls after one to warm up."""
+    """Return the seconds of each of `runs` calls after one to warm up."""
     return [act() for _number in range(runs + 1)][1:]
 
 

@@ -76,7 +76,7 @@ def _horovod(names: Sequence[str], slots: int, runs: int) -> tuple[list[float], 
 
 
 def _rounds(act: Callable[[], object], runs: int) -> list[float]:
-    """Give the seconds of each of `runs` calls after one to warm up."""
+    """Return the seconds of each of `runs` calls after one to warm up."""
     samples = []
     for _number in range(runs + 1):
         begin = time.perf_counter()

@@ -97,7 +97,7 @@ def _submit(agent: Path, name: str, *command: str) -> None:
 
 
 def _measure(agent: Path, seconds: float) -> tuple[list[Process], list[Process], float]:
-    """Give the processes of the agent before and after some seconds, and how many those were."""
+    """Return the processes of the agent before and after some seconds, and how many those were."""
     begin, before = time.monotonic(), _processes(agent)
     time.sleep(seconds)
     return before, _processes(agent), time.monotonic() - begin

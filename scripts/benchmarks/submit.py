@@ -59,7 +59,7 @@ def _asked(arguments: list[str]) -> argparse.Namespace:
 
 
 def _contenders(lab: str, environ: Mapping[str, str], scratch: Path) -> tuple[pairing.Contender, ...]:
-    """Give the three commands; `OMPI_COMM_WORLD_RANK` is what every one of them tells its ranks.
+    """Return the three commands; `OMPI_COMM_WORLD_RANK` is what every one of them tells its ranks.
 
     The lab's inventory is written to a file, as a cluster has one: `-i lab` asks the engine each time.
     """
@@ -86,7 +86,7 @@ def _contenders(lab: str, environ: Mapping[str, str], scratch: Path) -> tuple[pa
 
 
 def _folder(environ: Mapping[str, str]) -> Path:
-    """Give this user's state folder, in which `lab up` has left the keys."""
+    """Return this user's state folder, in which `lab up` has left the keys."""
     from taco_launch.lab import access  # noqa: PLC0415 - the package beside which this script lies
 
     return access.access(environ, os.geteuid(), "lab").folder.parent.parent

@@ -31,13 +31,13 @@ class Verdict:
 
     @property
     def within(self) -> bool | None:
-        """Say whether the median keeps the bar; None without one."""
+        """Return whether the median keeps the bar; None without one."""
         if self.value is None:
             return None
         return self.value.median >= self.bar if self.at_least else self.value.median <= self.bar
 
     def line(self) -> str:
-        """Give the verdict in words."""
+        """Return the verdict in words."""
         bar = f"bar {'at least ' if self.at_least else ''}{self.bar:g}"
         if self.value is None:
             return f"{self.name}: not measured ({self.missing}), {bar}"
@@ -119,7 +119,7 @@ def finish(report: Report, *, as_json: bool, strict: bool) -> int:
 
 
 def commands(found: Mapping[str, pairing.Measured]) -> list[dict[str, object]]:
-    """Give what was measured as JSON values, every sample too."""
+    """Return what was measured as JSON values, every sample too."""
     return [
         {
             "name": name,
@@ -132,7 +132,7 @@ def commands(found: Mapping[str, pairing.Measured]) -> list[dict[str, object]]:
 
 
 def seconds(value: pairing.Spread) -> tuple[str, str]:
-    """Give the median and the range of seconds as two cells."""
+    """Return the median and the range of seconds as two cells."""
     return f"{value.median:.3f}", f"{value.least:.3f}..{value.most:.3f}"
 
 
@@ -177,7 +177,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 def rows(
     found: Mapping[str, pairing.Measured], header: tuple[str, ...], compared: Callable[[str], tuple[str, ...]]
 ) -> list[tuple[str, ...]]:
-    """Give the table of the commands: wall and CPU seconds, then what `compared` gives of each under `header`."""
+    """Return the table of the commands: wall and CPU seconds, then what `compared` gives of each under `header`."""
     made: list[tuple[str, ...]] = [("command", "wall s", "min..max", "CPU s", *header)]
     for name, entry in found.items():
         if entry.missing:

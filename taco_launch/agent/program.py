@@ -12,12 +12,12 @@ Process = Union["subprocess.Popen[bytes]", forked.Child]
 
 
 def argv(agent: str, *arguments: str) -> Tuple[str, ...]:
-    """Give the argv of an agent process; -I and -S let nothing but the standard library be imported."""
+    """Return the argv of an agent process; -I and -S let nothing but the standard library be imported."""
     return (sys.executable, "-I", "-S", agent, *arguments)
 
 
 def wrapper(folder: JobFolder, op: str) -> Tuple[str, ...]:
-    """Give what stands before a command on every host of a job: the agent there, by the link in the job's folder."""
+    """Return what stands before a command on every host of a job: the agent there, by the link in the job's folder."""
     return argv(str(folder.agent), op, str(folder.path), "--")
 
 

@@ -13,12 +13,12 @@ END = {"end": True}  # the last frame of an answer: without it, the answer broke
 
 
 def dump(message: Any) -> bytes:
-    """Give one JSON line. Bytes that are no UTF-8 travel as lone surrogates, so nothing is lost."""
+    """Return one JSON line. Bytes that are no UTF-8 travel as lone surrogates, so nothing is lost."""
     return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
 
 
 def header(op: str, agent: str) -> Dict[str, Any]:
-    """Give the first line of every call and of every answer."""
+    """Return the first line of every call and of every answer."""
     return {"protocol": VERSION, "agent": agent, "op": op}
 
 
@@ -64,7 +64,7 @@ def check(first: Optional[Dict[str, Any]], ours: str, theirs_is: str) -> None:
 
 
 def error_message(error: TacoLaunchError) -> Dict[str, Any]:
-    """Give an error as a message."""
+    """Return an error as a message."""
     return {"error": {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}}
 
 
@@ -120,7 +120,7 @@ class Line:
             self.flush()
 
     def receive(self) -> Optional[List[Dict[str, Any]]]:
-        """Give the messages that have come, None when the other side is gone. Call it when the socket is readable.
+        """Return the messages that have come, None when the other side is gone. Call it when the socket is readable.
 
         What follows a message with `bytes` is its `data`. A line that is no message (what a login script says) is one
         of op `noise`. Who sends a line without an end is taken to be gone.

@@ -91,7 +91,7 @@ def ensure(jobs: Jobs, agent: str) -> None:
 
 
 def needs_one(folder: JobFolder) -> bool:
-    """Say whether a job waits, and is not being tried at this moment, or its record is to be removed."""
+    """Return whether a job waits, and is not being tried at this moment, or its record is to be removed."""
     try:
         record = records.record(folder)
         if record.state.is_terminal:
@@ -103,12 +103,12 @@ def needs_one(folder: JobFolder) -> bool:
 
 
 def awaits_its_turn(record: JobRecord) -> bool:
-    """Say whether a job waits for slots or a time, and not for somebody's word."""
+    """Return whether a job waits for slots or a time, and not for somebody's word."""
     return bool(record.id) and record.state.waits and record.state is not JobState.SUSPENDED
 
 
 def is_locked(folder: JobFolder) -> bool:
-    """Say whether somebody has a job's lock: its supervisor, or who writes its events for a moment."""
+    """Return whether somebody has a job's lock: its supervisor, or who writes its events for a moment."""
     try:
         descriptor = untrusted.open_regular(folder.lock)
     except OSError:
@@ -123,7 +123,7 @@ def is_locked(folder: JobFolder) -> bool:
 
 
 def environment() -> Dict[str, str]:
-    """Give what a process of ours is started with that outlives this one, which may be a job's."""
+    """Return what a process of ours is started with that outlives this one, which may be a job's."""
     return {**{name: value for name, value in os.environ.items() if name not in (JOB_ID, JOB_NAME)}, SERVICE: "1"}
 
 

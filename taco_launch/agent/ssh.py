@@ -28,12 +28,12 @@ _NO_AGENT = ("can't open file", "SyntaxError")
 
 
 def argv(host: str, agent: str, *words: str) -> Tuple[str, ...]:
-    """Give the command that runs an operation of the agent on a host."""
+    """Return the command that runs an operation of the agent on a host."""
     return ("ssh", *_OPTIONS, host, shell(("/bin/sh", "-c", _RUN, "agent", agent, _brought(agent), *words)))
 
 
 def _brought(agent: str) -> str:
-    """Say where another host has an agent that was brought there: beside its jobs, by the same name."""
+    """Return where another host has an agent that was brought there: beside its jobs, by the same name."""
     return str(Jobs(state_folder(os.environ, os.geteuid())).path / ".agents" / Path(agent).name)
 
 
@@ -64,7 +64,7 @@ def lacks_agent(said: str) -> bool:
 
 
 def last_line(said: bytes) -> str:
-    """Give the last words of a program."""
+    """Return the last words of a program."""
     lines = said.decode("utf-8", "replace").strip().splitlines()
     return lines[-1].strip() if lines else ""
 
@@ -79,7 +79,7 @@ class Errors:
         self.file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the connection
 
     def last_line(self) -> str:
-        """Give its last words."""
+        """Return its last words."""
         self.file.seek(0)
         return last_line(self.file.read(1 << 16))
 
@@ -110,7 +110,7 @@ class Put:
         self.pid = self._process.pid
 
     def problem(self) -> Optional[str]:
-        """Say why it failed, empty where it did not; None as long as it goes on."""
+        """Return why it failed, empty where it did not; None as long as it goes on."""
         code = self._process.poll()
         if code is None:
             return f"not within {_PUT_SECONDS:g} s" if time.monotonic() > self._until else None

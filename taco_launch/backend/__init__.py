@@ -117,7 +117,7 @@ class Backend(Protocol):
         """Return a row of every job, the newest first, and warnings about records that could not be read."""
 
     def follow(self, query: LogQuery, output: Output, watch: Watch = ...) -> "Job":
-        """Give a job's log to `output` as it comes; return the job as it stands then."""
+        """Return a job's log to `output` as it comes; return the job as it stands then."""
 
     def stop(self, name: str, by: str, number: int, grace: float | None = None) -> "Job":
         """Ask a job to end by a signal, and by KILL after its grace time or `grace` seconds if that is less."""

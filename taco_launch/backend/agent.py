@@ -76,7 +76,7 @@ class AgentBackend:
         return _rows(self._head.call("list"))
 
     def follow(self, query: LogQuery, output: Output, watch: Watch = _NOBODY) -> Job:
-        """Give a job's log to `output`; a connection that is lost is made again for as long as it takes."""
+        """Return a job's log to `output`; a connection that is lost is made again for as long as it takes."""
         from taco_launch.backend.log_follower import LogFollower  # noqa: PLC0415 - see above
 
         return LogFollower(self._head, query, output, watch, patience=math.inf).to_end()

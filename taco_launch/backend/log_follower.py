@@ -17,7 +17,7 @@ class LogFollower:
     """Follows one job."""
 
     def __init__(self, head: Head, query: LogQuery, output: Output, watch: Watch, *, patience: float) -> None:
-        """Give the log to `output`. A connection that was lost is given up after `patience` seconds."""
+        """Return the log to `output`. A connection that was lost is given up after `patience` seconds."""
         self._head = head
         self._what = query
         self._output = output

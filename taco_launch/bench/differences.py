@@ -42,12 +42,12 @@ def differences(before: Circumstances, after: Circumstances) -> tuple[Difference
 
 
 def order(difference: Difference) -> tuple[int, str, tuple[str, ...]]:
-    """Give what differences are sorted by: the largest suspects first."""
+    """Return what differences are sorted by: the largest suspects first."""
     return _place(difference.what), difference.what, difference.hosts
 
 
 def merged(of_runs: Iterable[Circumstances]) -> Circumstances:
-    """Give the circumstances of several runs as one; where they differ among themselves all values stand: `A / B`."""
+    """Return the circumstances of several runs as one; where they differ among themselves all values stand: `A / B`."""
     values: dict[tuple[str, str], dict[str, None]] = {}
     for one in of_runs:
         for host, what, value in one.facts:

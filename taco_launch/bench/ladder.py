@@ -25,7 +25,7 @@ class Step:
 
 
 def order(cells: Sequence[Cell], repeats: int, warm_ups: int, seed: int) -> tuple[Step, ...]:
-    """Give the runs of a ladder: the blocks of warm-ups, then those that count, each block with each cell once.
+    """Return the runs of a ladder: the blocks of warm-ups, then those that count, each block with each cell once.
 
     Within a block cells are shuffled by `seed`, the same on each machine and with each Python, and anew in each block:
     what drifts while a ladder is measured (heat, a busy network) so meets all of them alike. With seed 0 they stay as
@@ -35,7 +35,7 @@ def order(cells: Sequence[Cell], repeats: int, warm_ups: int, seed: int) -> tupl
 
 
 def again(steps: Sequence[Step], cells: Collection[Cell], repeats: int, seed: int) -> tuple[Step, ...]:
-    """Give further runs of some cells, without warm-ups, to stand behind `steps`: in blocks and shuffled as there."""
+    """Return further runs of some cells, without warm-ups, to stand behind `steps`: in blocks and shuffled as there."""
     blocks = max((step.block for step in steps), default=-1) + 1
     made = {cell: sum(step.cell == cell and not step.warm_up for step in steps) for cell in cells}
     return tuple(
@@ -69,19 +69,19 @@ def _shuffled(cells: Sequence[Cell], seed: int, block: int) -> Sequence[Cell]:
 
 
 def left(steps: Iterable[Step], done: Collection[int]) -> tuple[Step, ...]:
-    """Give the runs that are still to be made, in their order; `done` are the positions of those that were."""
+    """Return the runs that are still to be made, in their order; `done` are the positions of those that were."""
     return tuple(step for step in steps if step.position not in done)
 
 
 def whole_blocks(steps: Sequence[Step], done: Collection[int]) -> frozenset[int]:
-    """Give the positions of the runs in blocks that were made to their end: none of these has one cell more than another."""
+    """Return the positions of the runs in blocks that were made to their end: none of these has one cell more than another."""
     blocks = groupby(sorted(steps, key=lambda step: step.position), lambda step: step.block)
     whole = ([step.position for step in block] for _, block in blocks)
     return frozenset(position for block in whole if set(block) <= set(done) for position in block)
 
 
 def seconds_left(steps: Iterable[Step], seen: Mapping[Cell, Sequence[float]]) -> float | None:
-    """Say how many seconds some runs will take, by the medians of those `seen` of their cells.
+    """Return how many seconds some runs will take, by the medians of those `seen` of their cells.
 
     A cell that was never seen counts as the median of all that were; None before any was.
     """

@@ -62,7 +62,7 @@ class Part:
     sizes: tuple[Size, ...] = ()
 
     def holds(self, workload: str, variant: str, size: Size) -> bool:
-        """Say whether a cell is one of them."""
+        """Return whether a cell is one of them."""
         return (
             workload in (self.workloads or (workload,))
             and variant in (self.variants or (variant,))
@@ -93,11 +93,11 @@ class Matrix:
     digest: str = ""
 
     def workload(self, name: str) -> Workload:
-        """Give the workload of that name."""
+        """Return the workload of that name."""
         return next(workload for workload in self.workloads if workload.name == name)
 
     def variant(self, name: str) -> Variant:
-        """Give the variant of that name."""
+        """Return the variant of that name."""
         return next(variant for variant in self.variants if variant.name == name)
 
 
@@ -110,7 +110,7 @@ class Cells:
 
 
 def cells(matrix: Matrix, slots: Mapping[str, int]) -> Cells:
-    """Give the cells of a matrix, each once, where the hosts of each variant (by its name) have so many slots.
+    """Return the cells of a matrix, each once, where the hosts of each variant (by its name) have so many slots.
 
     Raises:
         SpecError: none is left, since all sizes are larger than the hosts.

@@ -45,7 +45,7 @@ class Table:
     entries: tuple[Entry, ...]
 
     def entry(self, variant: str, ranks: int) -> Entry | None:
-        """Give a cell's entry, None without a sample."""
+        """Return a cell's entry, None without a sample."""
         return next((each for each in self.entries if (each.cell.variant, each.cell.ranks) == (variant, ranks)), None)
 
 
@@ -70,7 +70,7 @@ class Grid:
 
 
 def tables(cells: Sequence[Cell], runs: Sequence[Run]) -> tuple[Table, ...]:
-    """Give a table for each metric of each workload, in the order of `cells`; warm-ups do not count."""
+    """Return a table for each metric of each workload, in the order of `cells`; warm-ups do not count."""
     found: dict[tuple[str, Metric], dict[Cell, list[float]]] = {}
     for workload in dict.fromkeys(cell.workload for cell in cells):
         for run in runs:
@@ -112,7 +112,7 @@ def _scaled(found: Interval, factor: float) -> Interval:
 
 
 def missing(cells: Sequence[Cell], runs: Sequence[Run]) -> tuple[Missing, ...]:
-    """Give the cells that have no sample, or not of all their runs; warm-ups do not count, one never run has 0 runs."""
+    """Return the cells that have no sample, or not of all their runs; warm-ups do not count, one never run has 0 runs."""
     found = []
     for cell in cells:
         mine = [run for run in runs if run.cell == cell and not run.warm_up]
@@ -123,7 +123,7 @@ def missing(cells: Sequence[Cell], runs: Sequence[Run]) -> tuple[Missing, ...]:
 
 
 def grids(found: Sequence[Table], noun: str) -> tuple[Grid, ...]:
-    """Give the tables of each workload as text: the rates, then the ratios to the first variant.
+    """Return the tables of each workload as text: the rates, then the ratios to the first variant.
 
     `noun` is what ranks are called: `GPUs` or `ranks`.
     """
@@ -131,7 +131,7 @@ def grids(found: Sequence[Table], noun: str) -> tuple[Grid, ...]:
 
 
 def sentences(found: Sequence[Table], noun: str) -> tuple[str, ...]:
-    """Say of each layer what it did to the rate at each size: each variant against the one before it.
+    """State of each layer what it did to the rate at each size: each variant against the one before it.
 
     Of a workload with several metrics this is the first one's, which stands for it.
     """
@@ -144,7 +144,7 @@ def sentences(found: Sequence[Table], noun: str) -> tuple[str, ...]:
 
 
 def legend(found: Sequence[Table]) -> str:
-    """Say what the intervals of some tables are, where there are none, and what linear speedups refer to."""
+    """Return what the intervals of some tables are, where there are none, and what linear speedups refer to."""
     counts = sorted({len(entry.values) for table in found for entry in table.entries})
     repeats = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     if counts[-1] < 2:
@@ -164,7 +164,7 @@ def _borrowed(table: Table) -> Iterator[str]:
 
 
 def to_json(found: Sequence[Table]) -> list[dict[str, Any]]:
-    """Give the tables as JSON values, each cell with its values and what they amount to."""
+    """Return the tables as JSON values, each cell with its values and what they amount to."""
     return [
         {
             "workload": table.workload,
@@ -188,13 +188,13 @@ def to_json(found: Sequence[Table]) -> list[dict[str, Any]]:
 
 
 def row(entry: Entry) -> tuple[str, ...]:
-    """Give one size of one program as text: ranks, rate, rate of each rank, linear speedup."""
+    """Return one size of one program as text: ranks, rate, rate of each rank, linear speedup."""
     ranks = entry.cell.ranks
     return str(ranks), _rate(entry.rate), _rate(_scaled(entry.rate, 1 / ranks)), _linear(entry)
 
 
 def row_data(entry: Entry) -> dict[str, Any]:
-    """Give the same as JSON values; bounds are there where several runs were made."""
+    """Return the same as JSON values; bounds are there where several runs were made."""
     linear = entry.linear or (Interval(1.0, None, None) if entry.cell.ranks == 1 else None)
     data = {
         "np": entry.cell.ranks,
@@ -209,18 +209,18 @@ def row_data(entry: Entry) -> dict[str, Any]:
 
 
 def change(found: Interval) -> str:
-    """Give a ratio as a change: `+31.2 % [28.4, 34.1]`."""
+    """Return a ratio as a change: `+31.2 % [28.4, 34.1]`."""
     low, high = (bound if bound is None else bound - 1 for bound in (found.low, found.high))
     return percent(Interval(found.value - 1, low, high))
 
 
 def shows(found: Interval) -> bool:
-    """Say whether a ratio's interval carries that there is a difference."""
+    """Return whether a ratio's interval carries that there is a difference."""
     return found.low is not None and found.high is not None and not found.low <= 1 <= found.high
 
 
 def number(value: float) -> str:
-    """Give a rate with as many digits as are worth reading."""
+    """Return a rate with as many digits as are worth reading."""
     return f"{value:.{_decimals(value)}f}"
 
 
@@ -269,7 +269,7 @@ def _ratios(mine: Sequence[Table], noun: str) -> Iterator[Grid]:
 
 
 def _layer(table: Table, variant: str, noun: str, *, alone: bool) -> Iterator[str]:
-    """Give the sentence of one variant; variants that it follows may differ by size, where one has no sample."""
+    """Yield the sentence of one variant; variants that it follows may differ by size, where one has no sample."""
     found = [entry for entry in (table.entry(variant, ranks) for ranks in table.ranks) if entry and entry.to_before]
     for before in dict.fromkeys(entry.before for entry in found):
         parts = []

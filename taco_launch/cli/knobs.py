@@ -71,7 +71,7 @@ def _matching(name: str) -> "tuple[Knob, ...]":
 
 
 def _data(knob: "Knob") -> dict[str, Any]:
-    """Give a knob as JSON values: its name and library first."""
+    """Return a knob as JSON values: its name and library first."""
     from taco_launch.model.codec import to_json
 
     values = to_json(knob)
@@ -103,7 +103,7 @@ def _print_entry(knob: "Knob") -> None:
 
 
 def _given(knob: "Knob") -> str:
-    """Say how a knob is given, nothing for one that no version reads any more."""
+    """Return how a knob is given, nothing for one that no version reads any more."""
     if knob.instead or knob.given:
         return knob.given
     value = knob.example
@@ -128,7 +128,7 @@ def _wide(knob: "Knob") -> list[str]:
 
 
 def _clause(text: str) -> str:
-    """Give the first clause of a sentence."""
+    """Return the first clause of a sentence."""
     return _CLAUSE_END.split(text, maxsplit=1)[0]
 
 

@@ -185,7 +185,7 @@ def _guarded() -> int:
 
 
 def _nobody_reads() -> bool:
-    """Say whether standard output is a pipe whose other end is closed (poll(2))."""
+    """Return whether standard output is a pipe whose other end is closed (poll(2))."""
     import select
 
     try:

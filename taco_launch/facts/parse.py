@@ -40,7 +40,7 @@ def parse(host: str, output: bytes, sent: float, received: float, cut: str = "")
 
 
 def only(facts: HostFacts, subjects: Sequence[str]) -> HostFacts:
-    """Give these subjects of a host; the others were not asked for."""
+    """Return these subjects of a host; the others were not asked for."""
     others: Dict[str, Any] = dict.fromkeys({*SUBJECTS, MADE} - set(subjects), NOT_ASKED)
     return replace(facts, **others)
 

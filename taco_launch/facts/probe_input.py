@@ -7,7 +7,7 @@ from typing import Optional
 def feed(
     script: bytes, container: Optional[str] = None, cluster: Optional[str] = None, data_root: Optional[str] = None
 ) -> bytes:
-    """Give the text of probe.sh as a host is to read it.
+    """Return the text of probe.sh as a host is to read it.
 
     With `container`, the probe's subject `image` looks into that container of the host's engine, by feeding the same
     text to a shell in there; so the text comes as a value. `cluster` is whose set-up the subject `made` looks for; `data_root` is

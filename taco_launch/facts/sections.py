@@ -33,7 +33,7 @@ Failure = Union[Absent, Unknown]
 
 
 def read(output: bytes, why: str = "") -> Dict[str, Section]:
-    """Give the sections of an answer by name; `why` says what cut it off, where that is known.
+    """Return the sections of an answer by name; `why` says what cut it off, where that is known.
 
     What stands before the first marker (a message of the day, a noisy .bashrc) is passed over. Bytes that are no UTF-8
     become backslash escapes. Without any marker there is no section at all.
@@ -112,7 +112,7 @@ class _Frame:
 
 
 def unasked(sections: Sections, subject: str) -> Optional[Unknown]:
-    """Give why nothing is known of a subject: nobody asked for it, or the answer ends before; None if it is there."""
+    """Return why nothing is known of a subject: nobody asked for it, or the answer ends before; None if it is there."""
     if any(name.startswith(f"{subject}.") for name in sections):
         return None
     probe = sections.get(PROBE)
@@ -122,7 +122,7 @@ def unasked(sections: Sections, subject: str) -> Optional[Unknown]:
 
 
 def failure(sections: Sections, name: str) -> Optional[Failure]:
-    """Give why a section holds no answer, in the tool's own words; None where its command succeeded.
+    """Return why a section holds no answer, in the tool's own words; None where its command succeeded.
 
     Absent: the tool is not there, or the only thing it complains about is that there is no such file.
     """
@@ -147,17 +147,17 @@ def failure(sections: Sections, name: str) -> Optional[Failure]:
 
 
 def _cut_by(sections: Sections) -> str:
-    """Give what cut off the answer as a whole; empty where nobody said, or it is whole."""
+    """Return what cut off the answer as a whole; empty where nobody said, or it is whole."""
     return sections[PROBE].stderr if PROBE in sections else ""
 
 
 def answer(sections: Sections, name: str) -> Found[str]:
-    """Give what a command said, or why there is no answer (see `failure`)."""
+    """Return what a command said, or why there is no answer (see `failure`)."""
     return failure(sections, name) or sections[name].stdout
 
 
 def said(section: Section) -> str:
-    """Give a section's complaints, or else its output, as one short line."""
+    """Return a section's complaints, or else its output, as one short line."""
     lines = (section.stderr if section.stderr.strip() else section.stdout).split("\n")
     text = "; ".join(dict.fromkeys(line.strip() for line in lines if line.strip()))
     text = "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
@@ -174,7 +174,7 @@ class Files:
     failed: Optional[Failure]
 
     def text(self, path: str) -> Found[str]:
-        """Give a file's text, lines joined by newlines; Absent where there is no such file."""
+        """Return a file's text, lines joined by newlines; Absent where there is no such file."""
         if self.failed is not None:
             return self.failed
         if path in self.texts and path != self.cut:
@@ -185,7 +185,7 @@ class Files:
         return "" if self.cut is None else Unknown(f"{path}: the answer was cut off")
 
     def below(self, folder: str) -> Tuple[Tuple[str, str], ...]:
-        """Give (path below `folder`, text) of all files in it that are there, in the order of the answer."""
+        """Return (path below `folder`, text) of all files in it that are there, in the order of the answer."""
         return tuple(
             (path[len(folder) + 1 :], text)
             for path, text in self.texts.items()

@@ -17,7 +17,7 @@ _WRITER_SECONDS = 10.0
 
 
 def read(paths: Sequence[Path], stdin: IO[bytes]) -> tuple[tuple[tuple[str, bytes], ...], tuple[tuple[str, str], ...]]:
-    """Give (path below what was named, content) of all files in `paths`, and (path, why not) of those left out.
+    """Return (path below what was named, content) of all files in `paths`, and (path, why not) of those left out.
 
     Only files in folders are left out. `-` is `stdin`; a pipe, as `<(...)` is, is read to its end. Symbolic links inside a folder are
     followed to files only, so that a copy of sysfs cannot lead round in a circle.

@@ -35,7 +35,7 @@ def gather(
     cluster: str | None = None,
     data_root: str | None = None,
 ) -> tuple[Answer[HostFacts], ...]:
-    """Give the facts of every host, in inventory order; `report` is called as each has answered.
+    """Return the facts of every host, in inventory order; `report` is called as each has answered.
 
     A host whose answer was cut short has both: the facts that came, and the error. The subject `image` looks into
     `container` of each host's engine, or without one at the host itself; `made` looks for the set-up of `cluster`, and
@@ -77,7 +77,7 @@ def _told(answer: Answer[tuple[HostFacts, HostError | None]]) -> Answer[HostFact
 
 
 def declared(facts: HostFacts, host: Host) -> HostFacts:
-    """Give what is known of a host where the inventory has the last word: a host without GPUs has none."""
+    """Return what is known of a host where the inventory has the last word: a host without GPUs has none."""
     gone = host.gpus == "none" and asked(facts.gpu)
     return replace(facts, gpu=Absent("the inventory says so: gpus: none")) if gone else facts
 
@@ -85,7 +85,7 @@ def declared(facts: HostFacts, host: Host) -> HostFacts:
 def job_hosts(
     inventory: Inventory, hosts: tuple[Host, ...], access: Access, *, topology: bool = False
 ) -> tuple[tuple[HostFacts, ...], tuple[str, ...]]:
-    """Give the facts of a job's hosts, as far as its line depends on them, and with `topology` how GPUs are linked.
+    """Return the facts of a job's hosts, as far as its line depends on them, and with `topology` how GPUs are linked.
 
     The second value says what is wrong with the hosts that are silent, or gave only a part.
     """

@@ -116,7 +116,7 @@ def slots(spec: JobSpec, facts: Sequence[HostFacts]) -> int:
 
 
 def digest(kind: LadderKind, matrix: Matrix, specs: Mapping[Cell, JobSpec]) -> str:
-    """Give what stands for a ladder: the same text, the same numbers, and the same job in each cell (SHA-256)."""
+    """Return what stands for a ladder: the same text, the same numbers, and the same job in each cell (SHA-256)."""
     cells = [[*astuple(cell), to_json(spec)] for cell, spec in specs.items()]
     text = json.dumps([kind.value, matrix.digest, matrix.repeats, matrix.warm_ups, matrix.seed, cells], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -128,7 +128,7 @@ def ladder_id(name: str, letters: str) -> str:
 
 
 def job_name(ladder: Ladder, position: int) -> str:
-    """Give the name of the job of a run: by it the jobs of a ladder that broke off are found."""
+    """Return the name of the job of a run: by it the jobs of a ladder that broke off are found."""
     return f"{ladder.id}-r{position + 1}"
 
 
@@ -333,7 +333,7 @@ def _readings(read: Reader, cell: Cell, job: Job, text: str) -> tuple[Reading, .
 
 
 def _evidence(text: str) -> tuple[str, ...]:
-    """Give the last lines of a log; what the launcher says of a rank's failure only where no rank said anything."""
+    """Return the last lines of a log; what the launcher says of a rank's failure only where no rank said anything."""
     lines = text.rstrip().splitlines()
     own = [line for line in lines if not _OF_LAUNCHER.match(line)]
     return tuple((own or lines)[-_EVIDENCE_LINES:])

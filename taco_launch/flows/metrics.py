@@ -18,7 +18,7 @@ _PATIENCE_SECONDS = 5.0
 
 
 def collect(backend: Backend, inventory: Inventory) -> tuple[bytes, tuple[str, ...]]:
-    """Give the metrics as Prometheus reads them, and warnings: records and hosts of which nothing is known.
+    """Return the metrics as Prometheus reads them, and warnings: records and hosts of which nothing is known.
 
     Raises:
         HostError: the head cannot be reached.
@@ -40,7 +40,7 @@ class Collector:
         self._looking: threading.Thread | None = None
 
     def collect(self) -> tuple[bytes, tuple[str, ...]]:
-        """Give what `collect` does, and raise as that; not for two threads at once."""
+        """Return what `collect` does, and raise as that; not for two threads at once."""
         if self._looking is None or not self._looking.is_alive():
             self._looking = threading.Thread(target=self._look, daemon=True)
             self._looking.start()

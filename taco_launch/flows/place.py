@@ -95,7 +95,7 @@ def _refuse_mig(name: str, chosen: Sequence[int], mig: frozenset[int]) -> None:
 
 
 def _figures(name: str, found: str | None, asked: str | None) -> tuple[Figures, str]:
-    """Give what links carry, and a warning where that is not known of these GPUs."""
+    """Return what links carry, and a warning where that is not known of these GPUs."""
     figures = figures_of(found or asked or "")
     if figures is not None:
         return figures, ""
@@ -134,7 +134,7 @@ def _read(name: str, source: Path, stdin: IO[bytes]) -> _Machine:
 
 
 def _document(content: bytes) -> Any:
-    """Give a JSON object, None where it is none."""
+    """Return a JSON object, None where it is none."""
     try:
         found = codec.load(content)
     except ValueError:

@@ -138,7 +138,7 @@ def dry_run(
 
 
 def may_choose(spec: JobSpec) -> bool:
-    """Say whether a job may take some of a host's GPUs, and leave others of them: then its line hangs on how they are linked."""
+    """Return whether a job may take some of a host's GPUs, and leave others of them: then its line hangs on how they are linked."""
     return not spec.exclusive and (spec.np is not None or spec.slots_per_host is not None)
 
 
@@ -147,14 +147,14 @@ def _by_name(spec: JobSpec, known: JobFacts) -> dict[str, Occupancy]:
 
 
 def _takes_some(placed: Placement, found: Mapping[str, Occupancy]) -> bool:
-    """Say whether a job takes some slots of a host, and not all."""
+    """Return whether a job takes some slots of a host, and not all."""
     return any(share.ranks < len(found[share.host].slots) for share in placed.shares)
 
 
 def _pinned(
     spec: JobSpec, placed: Placement, found: Mapping[str, Occupancy]
 ) -> tuple[tuple[tuple[str, tuple[int, ...]], ...], tuple[str, ...]]:
-    """Give the GPUs of hosts of which a job may have some, and has all of these; and the hosts where it has some of them."""
+    """Return the GPUs of hosts of which a job may have some, and has all of these; and the hosts where it has some of them."""
     terms = {host.name: host.terms for host in spec.hosts}
     pinned, chosen = list[tuple[str, tuple[int, ...]]](), list[str]()
     for share in placed.shares:
@@ -179,7 +179,7 @@ def _meshes(known: JobFacts, links: Mapping[str, Topology]) -> dict[str, Mesh | 
 def _near(
     spec: JobSpec, shares: Sequence[Share], found: Mapping[str, Occupancy], links: Mapping[str, Topology]
 ) -> tuple[tuple[str, Near], ...]:
-    """Give the HCAs near the GPUs that a job would have, as its guards would: of hosts some of whose GPUs it leaves."""
+    """Return the HCAs near the GPUs that a job would have, as its guards would: of hosts some of whose GPUs it leaves."""
     terms = {host.name: host.terms for host in spec.hosts if host.terms.topology and not spec.exclusive}
     near = list[tuple[str, Near]]()
     for share in shares:
@@ -199,7 +199,7 @@ def _nearest(
     known: JobFacts,
     links: Mapping[str, Topology],
 ) -> Iterator[tuple[str, tuple[NearHcas, ...]]]:
-    """Give the HCAs nearest to each local rank's GPU, on hosts of which that is known.
+    """Yield the HCAs nearest to each local rank's GPU, on hosts of which that is known.
 
     No rank is kept to them: NCCL itself takes the nearest for each GPU, and ranks see all GPUs of their job.
     """
@@ -217,7 +217,7 @@ def _nearest(
 
 
 def _of_gpus(spec: JobSpec, made: LaunchPlan, known: JobFacts, chosen: Sequence[str]) -> Iterator[str]:
-    """Say which GPUs of the job its line does not name, where it is not the user who says which ranks see."""
+    """Yield which GPUs of the job its line does not name, where it is not the user who says which ranks see."""
     if VISIBLE_GPUS in {**dict(spec.env), **dict(known.environment or ())}:
         return
     first = "pasted as it is, its ranks see all of a host's GPUs, and take the first"
@@ -236,7 +236,7 @@ def _of_gpus(spec: JobSpec, made: LaunchPlan, known: JobFacts, chosen: Sequence[
 
 
 def _notes(spec: JobSpec, placement: Placement, made: LaunchPlan, known: JobFacts, *, asked: bool) -> Iterator[str]:
-    """Say what of the line is only known when the job starts."""
+    """Yield what of the line is only known when the job starts."""
     values = [name for _host, pairs in made.host_env for name, _value in pairs]
     told = _HCAS in values or any(
         token.text.startswith(f"{_HCAS}=") and token.source == "fact" for token in made.tokens

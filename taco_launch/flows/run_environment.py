@@ -61,11 +61,11 @@ class Surroundings:
                 self._facts[host.name] = found if before is None else replace(before, **changed)
 
     def gpu(self, job: Job) -> str:
-        """Give the model of the GPUs of a job's hosts, "" without any or where they differ."""
+        """Return the model of the GPUs of a job's hosts, "" without any or where they differ."""
         return gpu_model(self._of(job))
 
     def circumstances(self, spec: JobSpec, job: Job | None) -> Circumstances:
-        """Give what a run was made on; nothing of one that never had a place."""
+        """Return what a run was made on; nothing of one that never had a place."""
         if job is None:
             return Circumstances()
         return of_run(self._of(job), spec, job.record, commit=self._commit)
@@ -75,7 +75,7 @@ class Surroundings:
 
 
 def _commit(folder: str) -> str:
-    """Give the commit of a folder's files, `-dirty` behind it where they differ from it; "" where it has none."""
+    """Return the commit of a folder's files, `-dirty` behind it where they differ from it; "" where it has none."""
     line = ("git", "--no-optional-locks", "-C", folder, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
     try:
         told = subprocess.run(line, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False)

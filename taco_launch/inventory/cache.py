@@ -21,7 +21,7 @@ _MOST_KEPT = 32
 
 
 def through(kind: type[T], text: bytes, source: str, environ: Mapping[str, str], read: Callable[[bytes, str], T]) -> T:
-    """Give what is kept for a text of `source`, else what `read(text, source)` gives, which is kept then."""
+    """Return what is kept for a text of `source`, else what `read(text, source)` gives, which is kept then."""
     file = _place(kind, text, source, environ)
     if file is None:
         return read(text, source)

@@ -10,7 +10,7 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_duration(text: str) -> float:
-    """Give the seconds that a text stands for.
+    """Return the seconds that a text stands for.
 
     Raises:
         ValueError: it stands for none, or for more than MOST_SECONDS; says what is allowed.

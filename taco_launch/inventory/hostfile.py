@@ -31,7 +31,7 @@ _STRAY_SLOTS = re.compile(r"(?:slots?)?[\s:=]*([0-9]{1,9})", re.IGNORECASE)
 
 
 def parse(text: str, source: str, local_names: frozenset[str] = frozenset()) -> Inventory:
-    """Give the inventory that a hostfile amounts to: its first host is the head, its name that of the cluster.
+    """Return the inventory that a hostfile amounts to: its first host is the head, its name that of the cluster.
 
     A host without slots has those of its facts.
 
@@ -129,7 +129,7 @@ def _entry(line: str, number: int, faults: Faults) -> _Entry | None:
 
 
 def _names(host: str, written: str, number: int, column: int, faults: Faults) -> tuple[str, ...]:
-    """Give the hosts that the first word of a line stands for; what is wrong is noted, and then nothing is given."""
+    """Return the hosts that the first word of a line stands for; what is wrong is noted, and then nothing is given."""
     if ipv6 := select.IPV6.fullmatch(host):
         found: tuple[str, ...] = (ipv6[1],)
         if ipv6[2] is not None:
@@ -225,7 +225,7 @@ def _add_again(name: str, first: _Entry, entries: list[_Entry], faults: Faults) 
 
 
 def _is_host(text: str) -> bool:
-    """Say whether a text has the form of a host or a range of hosts, without making all of its names."""
+    """Return whether a text has the form of a host or a range of hosts, without making all of its names."""
     try:
         names.address(_RANGE.sub("1", text))
     except SpecError:

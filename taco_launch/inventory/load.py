@@ -41,7 +41,7 @@ def load(
 
 
 def parse(data: bytes, source: str, local_names: Callable[[], frozenset[str]] = frozenset) -> Inventory:
-    """Give the inventory that the bytes of a file describe; `source` names it in messages and in the result.
+    """Return the inventory that the bytes of a file describe; `source` names it in messages and in the result.
 
     Raises:
         SpecError: something in it is wrong: all faults, each with its place and value.
@@ -61,7 +61,7 @@ def parse(data: bytes, source: str, local_names: Callable[[], frozenset[str]] = 
 
 
 def read_file(path: str, option: str, missing: str = "") -> bytes:
-    """Give the bytes of a regular file of at most MAX_BYTES; nothing else is opened, nothing is waited for.
+    """Return the bytes of a regular file of at most MAX_BYTES; nothing else is opened, nothing is waited for.
 
     Raises:
         SpecError: it cannot be read; `option` is what named it, `missing` what to do where there is no such file.
@@ -99,7 +99,7 @@ def _inventory_file(path: str, option: str) -> bytes:
 
 
 def _yaml_hint(text: str, source: str) -> tuple[str, ...]:
-    """Give the hint for whoever may have meant a hostfile; none where both name and text say YAML."""
+    """Return the hint for whoever may have meant a hostfile; none where both name and text say YAML."""
     if not begins_as_yaml(text):
         return ("it was read as YAML because of its name; a hostfile needs another name, such as hosts.txt",)
     if has_yaml_name(source):

@@ -172,12 +172,12 @@ def env(name: str, value: str | None, path: str = "-x", source: str = COMMAND_LI
 
 
 def is_profile_path(text: str) -> bool:
-    """Say whether a profile is given by the path of its file, not by its name."""
+    """Return whether a profile is given by the path of its file, not by its name."""
     return "/" in text or text.endswith(".yaml")
 
 
 def shown(value: object) -> str:
-    """Give a value for a message: one short line, quoted where it is text, nothing in it that a terminal obeys."""
+    """Return a value for a message: one short line, quoted where it is text, nothing in it that a terminal obeys."""
     if isinstance(value, str):
         cut = value[:_SHOWN_CHARACTERS]
         while len(repr(cut)) > _SHOWN_WIDTH:
@@ -193,12 +193,12 @@ def shown(value: object) -> str:
 
 
 def plain(text: str, most: int = _SHOWN_WIDTH) -> str:
-    """Give a word for a message: as it is where it is harmless and has at most `most` characters, else as `shown`."""
+    """Return a word for a message: as it is where it is harmless and has at most `most` characters, else as `shown`."""
     return text if text and text.isprintable() and len(text) <= most else shown(text)
 
 
 def did_you_mean(text: str, known: Iterable[str]) -> str:
-    """Give `did you mean 'slots'?` for the known word nearest to `text` in any case, or nothing where none is near."""
+    """Return `did you mean 'slots'?` for the known word nearest to `text` in any case, or nothing where none is near."""
     folded = {word.lower(): word for word in reversed(tuple(known))}
     near = difflib.get_close_matches(text[:_SHOWN_CHARACTERS].lower(), folded, n=1)
     return f"did you mean {shown(folded[near[0]])}?" if near else ""

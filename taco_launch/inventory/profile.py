@@ -65,12 +65,12 @@ def load(name: str, beside: str, environ: Mapping[str, str]) -> Profile:
 
 
 def known_names(beside: str, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Give the names of all profiles that `load` finds by name, sorted."""
+    """Return the names of all profiles that `load` finds by name, sorted."""
     return tuple(sorted({file.stem for folder in _folders(beside, environ) for file in folder.glob(f"*{_SUFFIX}")}))
 
 
 def parse(text: bytes, source: str) -> Profile:
-    """Give the profile that the bytes of a file describe; `source` names it in messages and in the result.
+    """Return the profile that the bytes of a file describe; `source` names it in messages and in the result.
 
     Raises:
         SpecError: something in it is wrong: all faults, each with its path, line and value.
@@ -97,7 +97,7 @@ def _option(words: tuple[str, ...]) -> Option:
 
 
 def _whole(words: tuple[str, ...]) -> bool:
-    """Say whether an option has as many words as it should; of one that is not known here nobody can tell."""
+    """Return whether an option has as many words as it should; of one that is not known here nobody can tell."""
     return len(words) == WORDS.get(words[0].lstrip("-"), len(words))
 
 

@@ -19,7 +19,7 @@ _NUMBERS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?:/([0-9]{1,9}))?)?")
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """Give the names that `text` stands for: itself, or with ranges every combination, the last range fastest.
+    """Return the names that `text` stands for: itself, or with ranges every combination, the last range fastest.
 
     `gpu[1-3,7]`, `gpu[01-16]` (leading zeros are kept), `gpu[0-8/2]` (every second), `r[1-2]n[1-4]`.
 
@@ -49,7 +49,7 @@ def expand(text: str) -> tuple[str, ...]:
 
 
 def fold(names: Iterable[str]) -> str:
-    """Give names in ClusterShell's short form, sorted: `gpu[1-3,7],head`."""
+    """Return names in ClusterShell's short form, sorted: `gpu[1-3,7],head`."""
     # 20 ms that only messages need; ClusterShell has no type hints
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet  # type: ignore[import-untyped] # noqa: PLC0415
 

@@ -25,7 +25,7 @@ _TOOLKITS = {"url": ("nvidia",), "key": ("nvidia",), "key_fingerprint": ("nvidia
 
 
 def resolve(file: InventoryFile, faults: Faults) -> Inventory:
-    """Give the inventory that `file` describes.
+    """Return the inventory that `file` describes.
 
     Raises:
         SpecError: there are faults, found here or before: all of them.
@@ -77,7 +77,7 @@ class _Entry:
 
 
 def _entries(file: InventoryFile, faults: Faults) -> tuple[dict[str, _Entry], bool]:
-    """Give what `hosts` says of every host, by name, in the order written; and whether all names are known."""
+    """Return what `hosts` says of every host, by name, in the order written; and whether all names are known."""
     entries: dict[str, _Entry] = {}
     complete = bool(file.hosts)
     if not complete:
@@ -119,7 +119,7 @@ def _expanded(text: str, loc: Loc, faults: Faults) -> tuple[str, ...]:
 def _groups(
     file: InventoryFile, entries: dict[str, _Entry], complete: bool, faults: Faults
 ) -> dict[str, tuple[str, ...]]:
-    """Give the members of every group."""
+    """Return the members of every group."""
     groups: dict[str, tuple[str, ...]] = {}
     room = MAX_MEMBERS
     for group, written in file.groups.items():
@@ -145,7 +145,7 @@ def _groups(
 def _hosts(
     file: InventoryFile, entries: dict[str, _Entry], groups: dict[str, tuple[str, ...]], faults: Faults
 ) -> tuple[Host, ...]:
-    """Give the hosts with all their values; where two groups disagree on one, that is noted."""
+    """Return the hosts with all their values; where two groups disagree on one, that is noted."""
     layers: dict[str, list[tuple[str, HostDefaults]]] = {name: [] for name in entries}
     for group, members in groups.items():
         keys = file.groups[group]
@@ -181,7 +181,7 @@ def _hosts(
 def _values(
     name: str, entry: _Entry, groups: list[tuple[str, HostDefaults]], file: InventoryFile, faults: Faults
 ) -> dict[tuple[str, ...], Any]:
-    """Give what is set for a host, by path: its own, else what its groups say, else the defaults."""
+    """Return what is set for a host, by path: its own, else what its groups say, else the defaults."""
     own = _set(entry.keys)
     shared: dict[tuple[str, ...], Any] = {}
     origin: dict[tuple[str, ...], str] = {}
@@ -200,7 +200,7 @@ def _values(
 
 
 def _set(keys: HostDefaults) -> dict[tuple[str, ...], Any]:
-    """Give the keys that are set, by path: each label counts on its own."""
+    """Return the keys that are set, by path: each label counts on its own."""
     values: dict[tuple[str, ...], Any] = {("labels", label): value for label, value in (keys.labels or {}).items()}
     for key in ("port", "user", "identity_file", "slots", "max_slots", "gpus", "topology", "connection"):
         if (value := getattr(keys, key)) is not None:

@@ -32,7 +32,7 @@ def parse_hosts(text: str) -> tuple[tuple[str, int | None], ...]:
 
 
 def choose(inventory: Inventory, text: str) -> tuple[Host, ...]:
-    """Give the hosts of the inventory that `text` names, in its order; slots it gives go before the host's own.
+    """Return the hosts of the inventory that `text` names, in its order; slots it gives go before the host's own.
 
     The name of a group, where no host has it too, stands for the group's hosts, and slots behind it are those of each.
     More slots than the host has are allowed, up to its `max_slots`: the user says what the host can take.
@@ -60,7 +60,7 @@ def choose(inventory: Inventory, text: str) -> tuple[Host, ...]:
 
 
 def named(inventory: Inventory, words: Sequence[str]) -> tuple[Host, ...]:
-    """Give the hosts that `words` name, in inventory order: names, ranges (`gpu[1-4]`) and groups; all for no words.
+    """Return the hosts that `words` name, in inventory order: names, ranges (`gpu[1-4]`) and groups; all for no words.
 
     Raises:
         SpecError: a word names no host of the inventory.
@@ -73,7 +73,7 @@ def named(inventory: Inventory, words: Sequence[str]) -> tuple[Host, ...]:
 
 
 def hosts_of(text: str, local_names: frozenset[str] = frozenset()) -> tuple[Host, ...]:
-    """Give the hosts that `text` names, without an inventory: each one's address is its name.
+    """Return the hosts that `text` names, without an inventory: each one's address is its name.
 
     Args:
         text: as for `parse_hosts`.
@@ -96,7 +96,7 @@ def hosts_of(text: str, local_names: frozenset[str] = frozenset()) -> tuple[Host
 
 
 def names_of_this_machine(known: frozenset[str]) -> frozenset[str]:
-    """Give the `known` names in lower case, and those that every machine has."""
+    """Return the `known` names in lower case, and those that every machine has."""
     return _LOCAL | {name.lower() for name in known}
 
 
@@ -132,7 +132,7 @@ def _wishes(text: str, groups: Mapping[str, tuple[str, ...]] = _NO_GROUPS) -> tu
 
 
 def _items(text: str) -> Iterator[tuple[int, str]]:
-    """Give (column, item) between the commas that are not inside of brackets."""
+    """Yield (column, item) between the commas that are not inside of brackets."""
     start = depth = 0
     for index, character in enumerate(text):
         if character == "[":
@@ -188,7 +188,7 @@ def _refused(column: int, item: str, problem: str, hint: str = "") -> SpecError:
 
 
 def _over(wish: _Wish, host: Host, inventory: Inventory) -> Fault:
-    """Say that more is asked of a host than its inventory allows."""
+    """State that more is asked of a host than its inventory allows."""
     written = f"[{host.name}]" if ":" in host.name else host.name
     problem = (
         f"{wish.slots} slots are asked for, and max_slots of {host.name} is {host.max_slots} in {inventory.source}"
@@ -198,7 +198,7 @@ def _over(wish: _Wish, host: Host, inventory: Inventory) -> Fault:
 
 
 def _stranger(wish: _Wish, inventory: Inventory) -> Fault:
-    """Say that a host is unknown; host24 may be meant as host2:4, and an address is known by its host's name."""
+    """State that a host is unknown; host24 may be meant as host2:4, and an address is known by its host's name."""
     name = wish.host
     hosts = [host.name for host in inventory.hosts]
     known = [*hosts, *dict(inventory.groups)]
@@ -216,13 +216,13 @@ def _stranger(wish: _Wish, inventory: Inventory) -> Fault:
 
 
 def _some(hosts: Sequence[str]) -> str:
-    """Give hosts in short, the beginning where they are many."""
+    """Return hosts in short, the beginning where they are many."""
     folded = ranges.fold(hosts)
     return folded if len(folded) <= _MOST_SHOWN else f"{folded[:_MOST_SHOWN]}... ({len(hosts)} hosts)"
 
 
 def _typed(hosts: Sequence[str], slots: int | None) -> str:
-    """Say how to ask for hosts, each with these slots."""
+    """Return how to ask for hosts, each with these slots."""
     plain = [host for host in hosts if ":" not in host]
     items = [item for _column, item in _items(ranges.fold(plain))] if plain else []
     items += [f"[{host}]" for host in hosts if ":" in host]

@@ -13,7 +13,7 @@ LET_THROUGH = "--allow-unknown-knobs lets it through"
 
 
 def env_fault(name: str, value: str | None, *, allow_unknown: bool = False) -> tuple[str, str]:
-    """Give what is wrong with the name of a variable for `-x`, as (problem, hint), two empty texts where nothing is.
+    """Return what is wrong with the name of a variable for `-x`, as (problem, hint), two empty texts where nothing is.
 
     `name` is that of an environment variable (`names.env_name`), and `value` goes into a hint where it may be shown.
     """
@@ -30,7 +30,7 @@ def env_fault(name: str, value: str | None, *, allow_unknown: bool = False) -> t
 
 
 def mca_fault(name: str, value: str, *, allow_unknown: bool = False) -> tuple[str, str]:
-    """Give what is wrong with the name of an MCA parameter, as `env_fault` does; a value is wrong where it is none."""
+    """Return what is wrong with the name of an MCA parameter, as `env_fault` does; a value is wrong where it is none."""
     knob = knobs.find(name)
     if (bare := knobs.parameter(name)) != name and MCA_NAME.fullmatch(bare):
         return prefixed(name, bare), f"write --mca {bare} {shown_value(bare, value)}"
@@ -65,7 +65,7 @@ def prefixed(name: str, bare: str) -> str:
 
 
 def shown_value(name: str, value: str) -> str:
-    """Give a value as a message may show it: that of a known name, harmless and no secret, else the word VALUE."""
+    """Return a value as a message may show it: that of a known name, harmless and no secret, else the word VALUE."""
     knob = knobs.find(name)
     harmless = bool(value) and names.plain(value) == value and not any(map(str.isspace, value))
     return value if knob and not knob.secret and harmless else "VALUE"

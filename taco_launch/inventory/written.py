@@ -14,7 +14,7 @@ _SSH = "host_keys", "known_hosts", "connect_timeout"
 
 
 def document(found: Inventory) -> dict[str, Any]:
-    """Give the keys of a file that describes an inventory; what has its default is left out.
+    """Return the keys of a file that describes an inventory; what has its default is left out.
 
     Of ranges, groups' keys and defaults only that is left which comes of them; keys that all hosts share stand in
     `defaults`. A profile that is a path counts from where the file lies.
@@ -47,7 +47,7 @@ def document(found: Inventory) -> dict[str, Any]:
 
 
 def _changed(value: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
-    """Give those values of a dataclass that are not their defaults."""
+    """Return those values of a dataclass that are not their defaults."""
     found = {}
     for entry in fields(value):
         held = getattr(value, entry.name)
@@ -64,7 +64,7 @@ def _host(host: Host) -> dict[str, Any]:
 
 
 def _shared(hosts: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Give the keys with values that every host has, of those that may stand in `defaults`."""
+    """Return the keys with values that every host has, of those that may stand in `defaults`."""
     first, *others = hosts
     keys = (key for key in first if key != "address" and all(key in other for other in others))
     return {key: first[key] for key in keys if others and all(other[key] == first[key] for other in others)}

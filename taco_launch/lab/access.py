@@ -18,7 +18,7 @@ USER = "root"
 
 
 def root_folder(environ: Mapping[str, str], uid: int) -> Path:
-    """Give the folder of all labs."""
+    """Return the folder of all labs."""
     return state_folder(environ, uid) / "lab"
 
 
@@ -64,7 +64,7 @@ class Access:
         return self.folder / "training-image"
 
     def make_key(self) -> str:
-        """Give the public key; the pair is made where either half is missing.
+        """Return the public key; the pair is made where either half is missing.
 
         Raises:
             TacoLaunchError: ssh-keygen is missing or failed.
@@ -100,7 +100,7 @@ class Access:
 
 
 def access(environ: Mapping[str, str], uid: int, lab: str) -> Access:
-    """Give the files of a lab; nothing is touched.
+    """Return the files of a lab; nothing is touched.
 
     Raises:
         UsageError: no lab may have this name.
@@ -110,7 +110,7 @@ def access(environ: Mapping[str, str], uid: int, lab: str) -> Access:
 
 
 def known_hosts(keys: Iterable[tuple[LabHost, str]]) -> str:
-    """Give a known_hosts file for hosts and their public keys (one a line, as in ssh_host_*_key.pub)."""
+    """Return a known_hosts file for hosts and their public keys (one a line, as in ssh_host_*_key.pub)."""
     lines = []
     for host, text in keys:
         for line in sorted(text.splitlines()):
@@ -120,7 +120,7 @@ def known_hosts(keys: Iterable[tuple[LabHost, str]]) -> str:
 
 
 def ssh_config(hosts: Iterable[LabHost], files: Access) -> str:
-    """Give an ssh configuration that knows every host by its name."""
+    """Return an ssh configuration that knows every host by its name."""
     lines = [f"Host {host.name}\n  HostName {host.address}\n" for host in hosts]
     lines.append(
         f"Host *\n  User {USER}\n  IdentityFile {files.key}\n  IdentitiesOnly yes\n"

@@ -24,7 +24,7 @@ _START_SECONDS = 30
 
 
 def ready(environ: Mapping[str, str], folder: Path, talk: Talk) -> engine.Engine:
-    """Give an engine that answers: the machine's own, or one that is installed and started here.
+    """Return an engine that answers: the machine's own, or one that is installed and started here.
 
     An engine started here carries the label `taco-launch.lab=engine`, and its log lies in `folder`.
 

@@ -57,7 +57,7 @@ def down(lab: str | None, environ: Mapping[str, str], talk: Talk, *, images: boo
 
 
 def _names() -> tuple[str, ...]:
-    """Give the names of all labs, also of those that were cut short before they had a host."""
+    """Return the names of all labs, also of those that were cut short before they had a host."""
     shown = f'{{{{.Label "{KEY}"}}}}'
     found: set[str] = set()
     for kind in (("ps", "--all"), ("volume", "ls"), ("network", "ls")):

@@ -175,7 +175,7 @@ def lacking_capabilities(status: str) -> tuple[str, ...]:
 
 
 def machine_lacks() -> tuple[str, ...]:
-    """Give the capabilities that this machine does not have."""
+    """Return the capabilities that this machine does not have."""
     return lacking_capabilities(Path("/proc/self/status").read_text("utf-8"))
 
 

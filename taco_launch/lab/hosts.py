@@ -66,7 +66,7 @@ def find(lab: str | None = None) -> tuple[Found, ...]:
 
 
 def state_word(state: str) -> str:
-    """Give a container's state in the lab's words: on, off, paused, or docker's where it is neither."""
+    """Return a container's state in the lab's words: on, off, paused, or docker's where it is neither."""
     return {"running": "on", "exited": "off", "created": "off", "dead": "off"}.get(state, state)
 
 
@@ -102,7 +102,7 @@ def network(lab: str) -> str:
 
 
 def create_argv(host: LabHost, lab: Sequence[LabHost], engine: Engine, lacking: Iterable[str], image: str) -> list[str]:
-    """Give the arguments of `docker` that make a host; `lab` is all hosts of its lab, `lacking` the machine's own lack.
+    """Return the arguments of `docker` that make a host; `lab` is all hosts of its lab, `lacking` the machine's own lack.
 
     The host is given every capability but those that would reach beyond it, instead of --privileged, which would let it
     have them all, and the machine's devices.
@@ -138,7 +138,7 @@ def create_argv(host: LabHost, lab: Sequence[LabHost], engine: Engine, lacking: 
 
 
 def script(name: str) -> str:
-    """Give the text of a shell script of this package."""
+    """Return the text of a shell script of this package."""
     return resources.files("taco_launch.lab").joinpath(name).read_text("utf-8")
 
 
@@ -162,7 +162,7 @@ def create(host: LabHost, lab: Sequence[LabHost], engine: Engine, lacking: Itera
 
 
 def packed(files: Iterable[tuple[str, int, bytes]]) -> bytes:
-    """Give a tar of (absolute path, mode, content); with the mode of a symbolic link the content is what it points to."""
+    """Return a tar of (absolute path, mode, content); with the mode of a symbolic link the content is what it points to."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
         for path, mode, content in files:
@@ -211,7 +211,7 @@ def _systemd(container: str) -> str:
 
 
 def _banner(address: str) -> str:
-    """Give what sshd says first (RFC 4253, 4.2)."""
+    """Return what sshd says first (RFC 4253, 4.2)."""
     try:
         with socket.create_connection((address, 22), timeout=2) as connection:
             said = connection.recv(8)
@@ -221,7 +221,7 @@ def _banner(address: str) -> str:
 
 
 def _inotify_used_up(proc: Path) -> str:
-    """Say that this machine has no inotify instance left (inotify(7)), if so: each lab host takes about seven of them.
+    """State that this machine has no inotify instance left (inotify(7)), if so: each lab host takes about seven of them.
 
     Those of processes that this user may not look into are not counted.
     """

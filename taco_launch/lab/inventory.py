@@ -15,7 +15,7 @@ _SHM_BYTES = 1 << 30  # hosts are small
 
 
 def words() -> tuple[str, ...]:
-    """Give what `-i` takes besides files: `lab`, and `lab:NAME` for every other lab that is up."""
+    """Return what `-i` takes besides files: `lab`, and `lab:NAME` for every other lab that is up."""
     try:
         names = sorted({each.host.lab for each in hosts.find()})
     except TacoLaunchError:
@@ -24,7 +24,7 @@ def words() -> tuple[str, ...]:
 
 
 def load(source: str, environ: Mapping[str, str]) -> Inventory:
-    """Give the hosts of the lab that `source` names (`lab`, `lab:NAME`); those that are off are in it as well.
+    """Return the hosts of the lab that `source` names (`lab`, `lab:NAME`); those that are off are in it as well.
 
     Raises:
         UsageError: there is no such lab, or its keys are not here.
@@ -75,7 +75,7 @@ def _toolkit(files: access.Access) -> Toolkit:
 
 
 def _container(files: access.Access) -> Container | None:
-    """Give the training container; None for a lab whose registry has no training image."""
+    """Return the training container; None for a lab whose registry has no training image."""
     if not files.image.is_file():
         return None
     return Container(

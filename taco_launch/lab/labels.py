@@ -47,12 +47,12 @@ class LabHost:
 
 
 def option_of(lab: str) -> str:
-    """Give what a command line needs to mean this lab, with a space before it: nothing for the default one."""
+    """Return what a command line needs to mean this lab, with a space before it: nothing for the default one."""
     return "" if lab == DEFAULT_NAME else f" --name {lab}"
 
 
 def is_lab_name(text: str) -> bool:
-    """Say whether a lab may have this name: it is part of names of containers, networks and host certificates."""
+    """Return whether a lab may have this name: it is part of names of containers, networks and host certificates."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -69,7 +69,7 @@ def check_lab_name(text: str) -> None:
 
 
 def to_labels(host: LabHost) -> tuple[tuple[str, str], ...]:
-    """Give the labels of a host's container."""
+    """Return the labels of a host's container."""
     return (
         (KEY, host.lab),
         (f"{KEY}.host", host.name),
@@ -101,6 +101,6 @@ def from_labels(labels: Mapping[str, str]) -> LabHost | None:
 
 
 def order(host: LabHost) -> tuple[str, bool, int]:
-    """Give the key by which hosts are sorted: gpu2 before gpu10, the registry last."""
+    """Return the key by which hosts are sorted: gpu2 before gpu10, the registry last."""
     number = _DIGITS.search(host.name)
     return host.lab, host.is_registry, int(number[0]) if number else 0

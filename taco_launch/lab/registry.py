@@ -47,7 +47,7 @@ def make_volume() -> None:
 
 
 def kept() -> tuple[tuple[str, str], ...]:
-    """Give that volume, where it is there: (its name, what it is)."""
+    """Return that volume, where it is there: (its name, what it is)."""
     found = docker("volume", "ls", "--quiet", "--filter", f"name=^{hosts.REGISTRY_VOLUME}$")
     return ((found, "(the registry's images)"),) if found else ()
 
@@ -59,7 +59,7 @@ def remove_volume() -> bool:
 
 
 def name_of(image: str) -> str:
-    """Give the name that an image of this machine gets in a lab's registry: its own, without another registry's address.
+    """Return the name that an image of this machine gets in a lab's registry: its own, without another registry's address.
 
     Raises:
         UsageError: it has none (an id, a digest), or one that docker would not take.
@@ -76,7 +76,7 @@ def name_of(image: str) -> str:
 
 
 def has(container: str, name: str) -> bool:
-    """Say whether the registry has an image, `NAME:TAG`."""
+    """Return whether the registry has an image, `NAME:TAG`."""
     return not execute(container, "test", "-s", _TAG.format(*name.rsplit(":", 1))).code
 
 

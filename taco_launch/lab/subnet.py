@@ -13,7 +13,7 @@ _FIRST_HOST = 11
 
 
 def free(taken: Iterable[IPv4Network]) -> IPv4Network:
-    """Give a /24 that overlaps with none of the networks in `taken`.
+    """Return a /24 that overlaps with none of the networks in `taken`.
 
     Raises:
         TacoLaunchError: there is none.
@@ -42,10 +42,10 @@ def routed(table: str) -> tuple[IPv4Network, ...]:
 
 
 def registry(subnet: IPv4Network) -> str:
-    """Give the registry's address."""
+    """Return the registry's address."""
     return str(subnet[_REGISTRY])
 
 
 def host(subnet: IPv4Network, number: int) -> str:
-    """Give the address of host `number`, which begins with 1."""
+    """Return the address of host `number`, which begins with 1."""
     return str(subnet[_FIRST_HOST + number - 1])

@@ -133,7 +133,7 @@ def settled(wanted: Wanted, there: Sequence[LabHost], own: str) -> Wanted:
 
 
 def _slots(gpus: str | None) -> int:
-    """Give the slots of a host of this kind: its GPUs, as an inventory of real hosts would have it."""
+    """Return the slots of a host of this kind: its GPUs, as an inventory of real hosts would have it."""
     return next((len(machine.gpus) for machine in machines.ALL if machine.name == gpus), _DEFAULT_SLOTS)
 
 
@@ -156,7 +156,7 @@ def one_at_a_time(talk: Talk) -> Iterator[None]:
 
 
 def planned(wanted: Wanted, net: IPv4Network) -> tuple[LabHost, ...]:
-    """Give all hosts of a lab, the registry last."""
+    """Return all hosts of a lab, the registry last."""
     size = wanted.size or 0
     shared = (size, wanted.slots or 0, wanted.gpus or NO_GPUS, wanted.release or "", bool(wanted.docker))
     hosts_ = (LabHost(wanted.lab, f"gpu{number}", subnet.host(net, number), *shared) for number in range(1, size + 1))
@@ -276,7 +276,7 @@ def _train(lab: Lab, files: access.Access, environ: Mapping[str, str], talk: Tal
 
 
 def _network(lab: str) -> tuple[IPv4Network, bool]:
-    """Give the lab's network, and whether it was made just now."""
+    """Return the lab's network, and whether it was made just now."""
     name = hosts.network(lab)
     answer = ask("network", "inspect", name)
     if not answer.code:

@@ -4,7 +4,7 @@ _LOOK_ALIKE = (frozenset("1il"), frozenset("0o"))
 
 
 def one_slip(one: str, other: str) -> bool:
-    """Say whether two words differ by one letter too many, too few or wrong, two swapped, or upper for lower case.
+    """Return whether two words differ by one letter too many, too few or wrong, two swapped, or upper for lower case.
 
     A digit is none: `..._v6` beside `..._v4` is another name, and so is `psm2` beside `psm`. Only where it looks like
     the letter that stands there (`obi` for `ob1`) it is one. Equal words differ by nothing, which counts as well.
@@ -25,7 +25,7 @@ def one_slip(one: str, other: str) -> bool:
 
 
 def _for_another(one: str, other: str) -> bool:
-    """Say whether a character may stand for another by mistake."""
+    """Return whether a character may stand for another by mistake."""
     if one.isdigit() or other.isdigit():
         return any(one in alike and other in alike for alike in _LOOK_ALIKE)
     return True

@@ -33,17 +33,17 @@ _NODE = ("GROUP_RANK", "NODE_RANK")
 
 
 def mark(name: str, job_id: str) -> Tuple[Tuple[str, str], ...]:
-    """Give the variables that mark a process as belonging to a job."""
+    """Return the variables that mark a process as belonging to a job."""
     return (JOB_NAME, name), (JOB_ID, job_id)
 
 
 def attempt_env(number: int) -> Dict[str, str]:
-    """Give the variables by which the ranks of an attempt, from 1 on, know which it is."""
+    """Return the variables by which the ranks of an attempt, from 1 on, know which it is."""
     return {_ATTEMPT: str(number), _RESTARTS: str(number - 1)}
 
 
 def launch_agent(wrapper: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
-    """Give the variables by which mpirun starts its daemons on other hosts behind a wrapper; none where it cannot.
+    """Return the variables by which mpirun starts its daemons on other hosts behind a wrapper; none where it cannot.
 
     Open MPI 4.1 and PRRTE 3 split the value at blanks, without any quoting, and take the wrapped word for their own.
     """
@@ -54,7 +54,7 @@ def launch_agent(wrapper: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
 
 
 def relevant(environ: Mapping[str, str]) -> Tuple[Tuple[str, str], ...]:
-    """Give the variables of an environment that a line has to do with, by name."""
+    """Return the variables of an environment that a line has to do with, by name."""
     return tuple(
         sorted((name, value) for name, value in environ.items() if name.startswith(_RELEVANT) or name in _ALSO)
     )
@@ -73,7 +73,7 @@ def rank_of(environ: Mapping[str, str]) -> Optional[Tuple[int, int, int]]:
 
 
 def local_env(spec: "JobSpec", placement: "Placement", master_port: int, host: str) -> Dict[str, str]:
-    """Give what every rank's environment on a host holds besides its own rank: the user's `-x NAME=VALUE`, the rendezvous.
+    """Return what every rank's environment on a host holds besides its own rank: the user's `-x NAME=VALUE`, the rendezvous.
 
     The variables are torch.distributed's (its `env://` initialisation), so that a DDP script runs unchanged. A value
     that the user gives wins. torchrun gives its ranks the rendezvous itself.
@@ -100,7 +100,7 @@ def local_env(spec: "JobSpec", placement: "Placement", master_port: int, host: s
 
 
 def rendezvous(spec: "JobSpec", placement: "Placement", master_port: int) -> Tuple[str, str]:
-    """Give MASTER_ADDR and MASTER_PORT: the host of rank 0 and a port there, unless the user gives others."""
+    """Return MASTER_ADDR and MASTER_PORT: the host of rank 0 and a port there, unless the user gives others."""
     first = next(host for host in spec.hosts if host.name == placement.shares[0].host)
     given = dict(spec.env)
     return given.get("MASTER_ADDR") or first.address, given.get("MASTER_PORT") or str(master_port)
@@ -127,7 +127,7 @@ def rank_env(rank: int, local_rank: int, shared: Mapping[str, str], processes: i
 
 
 def process_words(local_rank: int, processes: int) -> Tuple[str, ...]:
-    """Give what stands behind the command of a process that shares its slot, by the names that cube-studio has."""
+    """Return what stands behind the command of a process that shares its slot, by the names that cube-studio has."""
     if processes == 1:
         return ()
     return "--process_index", str(local_rank % processes), "--process_num", str(processes)

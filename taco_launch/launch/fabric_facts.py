@@ -20,7 +20,7 @@ _SHOWN = 4
 
 
 def between(hosts: Sequence[HostFacts], nccl: Optional[str] = None, interface: Optional[str] = None) -> Between:
-    """Give what is said of these hosts; `nccl` and `interface` are what is known and named, as for `fabric`."""
+    """Return what is said of these hosts; `nccl` and `interface` are what is known and named, as for `fabric`."""
     made = fabric(hosts, nccl, interface)
     carriers = {host.host: carrier(host.network, interface) for host in hosts}
     rails, _left_out, odd = choose(hosts)
@@ -46,13 +46,13 @@ def between(hosts: Sequence[HostFacts], nccl: Optional[str] = None, interface: O
 
 
 def some(names: Sequence[str]) -> str:
-    """Give names as a list, the first few of many."""
+    """Return names as a list, the first few of many."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{', '.join(names[:_SHOWN])}{more}"
 
 
 def _folded(odd: Sequence[Odd]) -> Tuple[str, ...]:
-    """Say what is odd about which hosts, each thing once."""
+    """Return what is odd about which hosts, each thing once."""
     hosts: Dict[str, List[str]] = {}
     for one in odd:
         hosts.setdefault(one.what, []).append(one.host)
@@ -81,7 +81,7 @@ def _rdma(
     made: Fabric,
     nccl: Optional[str],
 ) -> Able:
-    """Say whether every host has a port that can be used, and every such port an address that it is reached by."""
+    """Return whether every host has a port that can be used, and every such port an address that it is reached by."""
     if not any(_has_hcas(host) for host in hosts) and all(_is_known(host) for host in hosts):
         return Able(False, "no host has an HCA")
     having = by_host(rails)
@@ -110,7 +110,7 @@ def _is_known(host: HostFacts) -> bool:
 
 
 def _unknown(host: HostFacts) -> str:
-    """Say why it is not known which ports a host has, or which of them are ACTIVE; empty where it is."""
+    """Return why it is not known which ports a host has, or which of them are ACTIVE; empty where it is."""
     part = host.rdma.hcas if isinstance(host.rdma, Rdma) else host.rdma
     if isinstance(part, tuple):
         words = [word for hca in part for port in hca.ports for word in (port.state, port.link_layer)]
@@ -119,13 +119,13 @@ def _unknown(host: HostFacts) -> str:
 
 
 def _without(host: HostFacts, made: Fabric) -> str:
-    """Say why a host has no port to be used."""
+    """Return why a host has no port to be used."""
     down = [f"{name} is {state}" for name, state in _ports(host) if state != "ACTIVE"]
     return some([*down, *(one.what for one in made.left_out if one.host == host.host)]) or "no HCA"
 
 
 def _ports(host: HostFacts) -> List[Tuple[str, str]]:
-    """Give (name, state) of a host's ports."""
+    """Return (name, state) of a host's ports."""
     if not isinstance(host.rdma, Rdma) or not isinstance(host.rdma.hcas, tuple):
         return []
     return [
@@ -149,7 +149,7 @@ def _fewer(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Iterator[Odd]:
 
 
 def _gdr(hosts: Sequence[HostFacts], nccl: Optional[str]) -> Able:
-    """Say whether the HCAs of every host reach the memory of its GPUs: by a module, or by DMA-BUF."""
+    """Return whether the HCAs of every host reach the memory of its GPUs: by a module, or by DMA-BUF."""
     ways: List[Odd] = []
     lacking: List[Odd] = []
     unknown: List[str] = []

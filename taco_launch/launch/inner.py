@@ -19,7 +19,7 @@ class Inner:
 
 
 def inner(command: Sequence[str]) -> Optional[Inner]:
-    """Give the launcher that a command begins with; None where there is none, or nothing for it to start (--version).
+    """Return the launcher that a command begins with; None where there is none, or nothing for it to start (--version).
 
     What a shell is given (`sh -c '...'`) is not looked into.
     """
@@ -38,7 +38,7 @@ def inner(command: Sequence[str]) -> Optional[Inner]:
 
 
 def clashes(spec: JobSpec, found: Inner) -> bool:
-    """Say whether a job that starts that launcher can only fail, or be as many jobs as it has ranks.
+    """Return whether a job that starts that launcher can only fail, or be as many jobs as it has ranks.
 
     Open MPI refuses to be started by itself. Torch's launchers are made to be started once on each host; the others
     start ranks on all hosts by themselves, and are right where there is one.

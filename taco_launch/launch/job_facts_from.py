@@ -47,7 +47,7 @@ def over_ssh(known: JobFacts, spec: JobSpec, hosts: Sequence[HostFacts]) -> JobF
 
 
 def slots(facts: HostFacts) -> Optional[int]:
-    """Give how many ranks a host takes that declares no slots, None where its facts do not tell."""
+    """Return how many ranks a host takes that declares no slots, None where its facts do not tell."""
     cpu = facts.system.cpu if isinstance(facts.system, System) else None
     return slots_of(_gpus(facts), cpu.threads if isinstance(cpu, Cpu) else None)
 

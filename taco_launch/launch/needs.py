@@ -42,7 +42,7 @@ def needs(spec: JobSpec) -> Tuple[str, ...]:
 
 
 def looks(spec: JobSpec) -> bool:
-    """Say whether the hosts of a job are looked at where that costs next to nothing, also if `needs` names nothing."""
+    """Return whether the hosts of a job are looked at where that costs next to nothing, also if `needs` names nothing."""
     return bool(needs(spec)) or (bool(used(spec.profile) & _RDMA) and transport(spec).text != "tcp")
 
 
@@ -53,7 +53,7 @@ def on_host(known: JobFacts, spec: JobSpec, found: Mapping[str, Any]) -> JobFact
 
 
 def free_slots(spec: JobSpec, known: JobFacts) -> Tuple[HostSlots, ...]:
-    """Give the slots of the job's hosts that it may have: of what was declared, else of what was found."""
+    """Return the slots of the job's hosts that it may have: of what was declared, else of what was found."""
     return tuple(
         host_slots(host, found, lambda _found: "", exclusive=spec.exclusive)
         for host, found in zip(spec.hosts, unused(spec, known))
@@ -61,7 +61,7 @@ def free_slots(spec: JobSpec, known: JobFacts) -> Tuple[HostSlots, ...]:
 
 
 def unused(spec: JobSpec, known: JobFacts) -> Tuple[Occupancy, ...]:
-    """Give the hosts as if nobody had any of their slots, as far as they are declared or known."""
+    """Return the hosts as if nobody had any of their slots, as far as they are declared or known."""
     return tuple(
         _unused(host, next((entry for entry in known.hosts if entry.host == host.name), JobHost(host.name)))
         for host in spec.hosts
@@ -69,7 +69,7 @@ def unused(spec: JobSpec, known: JobFacts) -> Tuple[Occupancy, ...]:
 
 
 def _unused(host: Host, known: JobHost) -> Occupancy:
-    """Give a host's slots; where nobody knows its GPUs, all of them are, and there are those that are named."""
+    """Return a host's slots; where nobody knows its GPUs, all of them are, and there are those that are named."""
     named = max(host.terms.only, default=-1) + 1 if known.gpus is None else 0
     declared = known.slots or 0 if host.slots is None else max(host.slots, host.has or 0)
     slots = max(declared, known.gpus or 0, named) if declared else 0

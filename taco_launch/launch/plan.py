@@ -35,13 +35,13 @@ def plan(
 
 
 def line(command: HostCommand) -> str:
-    """Give what a person would type on a host as one line to paste into a shell: several commands side by side."""
+    """Return what a person would type on a host as one line to paste into a shell: several commands side by side."""
     lines = [shell(words) for words in command.lines]
     return lines[0] if len(lines) == 1 else " & ".join((*lines, "wait"))
 
 
 def processes(spec: JobSpec, placement: Placement) -> Placement:
-    """Give the placement with as many ranks on each host as processes are started there."""
+    """Return the placement with as many ranks on each host as processes are started there."""
     each = spec.procs_per_gpu
     shares = (replace(share, ranks=1 if spec.per_host else share.ranks * each) for share in placement.shares)
     return replace(placement, shares=tuple(shares))
@@ -53,7 +53,7 @@ def wrapper_op(spec: JobSpec) -> str:
 
 
 def own_ports(spec: JobSpec) -> Tuple[int, ...]:
-    """Give the ports that a job has to have for itself on the host of its first rank, whatever others want."""
+    """Return the ports that a job has to have for itself on the host of its first rank, whatever others want."""
     given = dict(spec.env)
     port = given.get("MASTER_PORT") or ""
     if port.isascii() and port.isdecimal() and 0 < int(port[:6]) <= MOST_PORT and not given.get("MASTER_ADDR"):

@@ -20,7 +20,7 @@ def unescape(word: str) -> str:
 
 
 def taken(command: Sequence[str]) -> Tuple[str, ...]:
-    """Give the words of a command that mpirun is known to take for its own, where nothing protects them."""
+    """Return the words of a command that mpirun is known to take for its own, where nothing protects them."""
     return tuple(word for word in command[1:] if word == ":" or (word.startswith("-") and word.lstrip("-") in _TAKEN))
 
 

@@ -33,7 +33,7 @@ class Family:
 
 
 def histogram(labels: Labels, bounds: Sequence[float], counts: Sequence[int], total: float) -> tuple[Sample, ...]:
-    """Give the samples of a histogram: `counts` by bucket, one more than `bounds`; `total` is the sum of what was seen."""
+    """Return the samples of a histogram: `counts` by bucket, one more than `bounds`; `total` is the sum of what was seen."""
     samples = []
     below = 0
     for bound, count in zip((*bounds, math.inf), counts, strict=True):

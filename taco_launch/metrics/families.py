@@ -18,7 +18,7 @@ def families(
     hosts: Mapping[str, Occupancy | None],
     version: str,
 ) -> tuple[Family, ...]:
-    """Give all families: of the jobs that there are, of those that were removed, and of hosts (None: no answer)."""
+    """Return all families: of the jobs that there are, of those that were removed, and of hosts (None: no answer)."""
     tally = removed
     for row in rows:
         tally = tally.with_job(row)

@@ -106,11 +106,11 @@ class Server(ThreadingHTTPServer):
                     client.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, _request: object, client_address: object) -> None:
-        """Say a failure in one line; the next scrape may go better."""
+        """Log a failure in one line; the next scrape may go better."""
         sys.stderr.write(f"taco-launch: metrics for {client_address}: {sys.exc_info()[1]!r}\n")
 
     def metrics(self) -> bytes:
-        """Give the metrics as they are, or became since they were asked for.
+        """Return the metrics as they are, or became since they were asked for.
 
         Raises:
             TacoLaunchError: they cannot be collected.
@@ -149,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815 - http.server's name
 
     def log_message(self, *_words: object) -> None:
-        """Say nothing of every scrape."""
+        """Log nothing for a scrape."""
 
     def _answer(self, status: HTTPStatus, body: bytes, kind: str) -> None:
         self.server.due(self.connection, ANSWER_SECONDS)

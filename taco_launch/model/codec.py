@@ -32,7 +32,7 @@ def load(text: Union[str, bytes]) -> Any:
 
 
 def to_json(value: Any) -> Any:
-    """Give `value` as dicts, lists, strings, numbers, booleans and None."""
+    """Return `value` as dicts, lists, strings, numbers, booleans and None."""
     if is_dataclass(value) and not isinstance(value, type):
         return {entry.name: to_json(getattr(value, entry.name)) for entry in fields(value)}
     if isinstance(value, enum.Enum):
@@ -66,7 +66,7 @@ def from_json(kind: Type[T], data: Any, path: str = "") -> T:
 
 @functools.lru_cache(maxsize=None)
 def _hints(kind: Type[Any]) -> Mapping[str, Any]:
-    """Give the types of a dataclass's fields; finding them takes longer than all else about a value."""
+    """Return the types of a dataclass's fields; finding them takes longer than all else about a value."""
     return get_type_hints(kind)
 
 

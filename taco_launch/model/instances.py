@@ -37,17 +37,17 @@ def instances(spec: JobSpec, record: JobRecord) -> Tuple[Instance, ...]:
 
 
 def is_name(text: str) -> bool:
-    """Say whether a text may be the name of a job's instance."""
+    """Return whether a text may be the name of a job's instance."""
     return _NAME.fullmatch(text) is not None
 
 
 def _cut(shares: Sequence[Tuple[str, Tuple[int, ...]]], size: int) -> List[Tuple[str, Tuple[int, ...]]]:
-    """Give the ranks of each host in parts of that size."""
+    """Return the ranks of each host in parts of that size."""
     return [(host, ranks[at : at + size]) for host, ranks in shares for at in range(0, len(ranks), size)]
 
 
 def _ranks(record: JobRecord) -> List[Tuple[str, Tuple[int, ...]]]:
-    """Give each host with its ranks, which are numbered in the order of the shares."""
+    """Return each host with its ranks, which are numbered in the order of the shares."""
     found: List[Tuple[str, Tuple[int, ...]]] = []
     first = 0
     for share in record.shares:

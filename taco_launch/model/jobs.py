@@ -123,7 +123,7 @@ class JobSpec:
     least_hosts: Optional[int] = None
 
     def is_here(self, host: Host) -> bool:
-        """Say whether a host is the one that mpirun runs on."""
+        """Return whether a host is the one that mpirun runs on."""
         return host.connection == "local" or host.name == self.head
 
 
@@ -277,6 +277,6 @@ class JobRecord:
         return next((change.time for change in self.transitions if change.state is JobState.STARTING), self.started)
 
     def training(self, now: float) -> Optional[float]:
-        """Give the seconds from its first start to its end, or until `now`; None where it has not begun."""
+        """Return the seconds from its first start to its end, or until `now`; None where it has not begun."""
         begun = self.first_start
         return None if begun is None else (now if self.ended is None else self.ended) - begun

@@ -52,7 +52,7 @@ class Wanted:
 
 
 def wanted_of(spec: JobSpec, left_out: Sequence[str] = ()) -> Wanted:
-    """Give what a job asks for; `left_out` are the hosts that earlier attempts failed on."""
+    """Return what a job asks for; `left_out` are the hosts that earlier attempts failed on."""
     unit = spec.slots_per_worker or 1
     return Wanted(
         np=spec.np,

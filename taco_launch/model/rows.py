@@ -61,7 +61,7 @@ _STATE, _LAUNCHER, _HOSTS = FIELDS.index("state"), FIELDS.index("launcher"), FIE
 
 
 def row_of(spec: JobSpec, record: JobRecord) -> JobRow:
-    """Give the line of a job."""
+    """Return the line of a job."""
     on_hosts = not (record.state.is_terminal or record.state.waits)
     return JobRow(
         name=spec.name,
@@ -89,7 +89,7 @@ def row_of(spec: JobSpec, record: JobRecord) -> JobRow:
 
 
 def encoded(row: JobRow) -> List[Any]:
-    """Give a line as JSON values, in the order of `FIELDS`."""
+    """Return a line as JSON values, in the order of `FIELDS`."""
     values = [getattr(row, name) for name in FIELDS]
     values[_STATE], values[_HOSTS] = row.state.value, list(row.hosts)
     return values
@@ -128,7 +128,7 @@ def _kinds() -> Tuple[Tuple[type, ...], ...]:
 
 
 def _slots(record: JobRecord) -> int:
-    """Give how many slots a job has, which one process of a host may have all."""
+    """Return how many slots a job has, which one process of a host may have all."""
     return sum(len(share.slots) or share.ranks for share in record.shares) or record.np
 
 

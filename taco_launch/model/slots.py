@@ -58,7 +58,7 @@ class Occupancy:
         return sum(slot.is_free for slot in self.slots)
 
     def without(self, refused: Mapping[str, str]) -> "Occupancy":
-        """Give it with slots that cannot be had besides: (name, why)."""
+        """Return it with slots that cannot be had besides: (name, why)."""
         slots = tuple(
             replace(slot, foreign=refused.get(slot.name, "")) if slot.is_free else slot for slot in self.slots
         )
@@ -75,7 +75,7 @@ def names(uuids: Sequence[str], slots: int) -> Tuple[str, ...]:
 
 
 def is_gpu(name: str) -> bool:
-    """Say whether a slot is a GPU."""
+    """Return whether a slot is a GPU."""
     return name.startswith("GPU-")
 
 

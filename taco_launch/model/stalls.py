@@ -55,12 +55,12 @@ class Stall:
 
 
 def told_after(limit: Optional[float]) -> float:
-    """Give the seconds after which a hang is told; `limit` is when it ends the job, None never."""
+    """Return the seconds after which a hang is told; `limit` is when it ends the job, None never."""
     return TOLD_AFTER_SECONDS if limit is None else min(limit, TOLD_AFTER_SECONDS)
 
 
 def look_every(after: float) -> float:
-    """Give the seconds between two looks, where a hang is told after so many."""
+    """Return the seconds between two looks, where a hang is told after so many."""
     return min(LOOK_SECONDS, after / _LEAST_LOOKS)
 
 
@@ -84,7 +84,7 @@ def _does(look: RankLook) -> Tuple[str, str, str]:
 
 
 def doing(look: RankLook) -> str:
-    """Say in words what a rank's process does."""
+    """State in words what a rank's process does."""
     if not look.pid:
         return "has no process that can be seen"
     words = _STATES.get(look.state, "is in a state that is not known")
@@ -92,7 +92,7 @@ def doing(look: RankLook) -> str:
 
 
 def reason(seconds: float, running: int, ranks: Sequence[RankLook]) -> str:
-    """Say in one line that a job hangs: for how long, and what the most telling of its `running` ranks do."""
+    """State in one line that a job hangs: for how long, and what the most telling of its `running` ranks do."""
     words: List[str] = []
     for look in ranks[:_MOST_IN_REASON]:
         process = f": process {look.pid} ({look.program}) {doing(look)}" if look.pid else f" {doing(look)}"

@@ -24,7 +24,7 @@ class Cron:
         self._machine = machine
 
     def kept(self) -> tuple[Kept, ...]:
-        """Give all nights: see `Keeper.kept`."""
+        """Return all nights: see `Keeper.kept`."""
         problem = "" if self._machine.cron_runs else NOT_RUNNING
         return tuple(
             Kept(name, self.word, crontab_entry.read(name, text), text, problem)
@@ -32,14 +32,14 @@ class Cron:
         )
 
     def installing(self, night: Night) -> Plan:
-        """Say what is to be done: see `Keeper.installing`."""
+        """Return what is to be done: see `Keeper.installing`."""
         now = self._read()
         return self._plan(
             now, crontab_entry.with_block(now or "", night.name, crontab_entry.block(night, self._machine.user))
         )
 
     def removing(self, name: str) -> Plan:
-        """Say what is to be done: see `Keeper.removing`."""
+        """Return what is to be done: see `Keeper.removing`."""
         now = self._read()
         return self._plan(now, crontab_entry.without(now or "", name))
 
@@ -67,7 +67,7 @@ class Cron:
         return Plan(changes=(Change(f"crontab of {self._machine.user}", now, wanted or None),))
 
     def _read(self) -> str | None:
-        """Give the crontab, None where the user has none.
+        """Return the crontab, None where the user has none.
 
         Raises:
             TacoLaunchError: it cannot be read: an empty one in its place would lose what is there.

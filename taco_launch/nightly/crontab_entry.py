@@ -21,7 +21,7 @@ _EVERY = "*"
 
 
 def command(night: Night) -> str:
-    """Give what cron's shell is to read, before cron's own rule for `%`.
+    """Return what cron's shell is to read, before cron's own rule for `%`.
 
     Raises:
         TacoLaunchError: a word of it cannot stand in a crontab.
@@ -37,7 +37,7 @@ def command(night: Night) -> str:
 
 
 def block(night: Night, owner: str) -> str:
-    """Give the lines of a night, the marks with them; `owner` is whose crontab it is, and gets cron's mail otherwise.
+    """Return the lines of a night, the marks with them; `owner` is whose crontab it is, and gets cron's mail otherwise.
 
     Raises:
         TacoLaunchError: it cannot stand in a crontab, or is longer than cron takes.
@@ -59,7 +59,7 @@ def block(night: Night, owner: str) -> str:
 
 
 def blocks(crontab: str) -> tuple[tuple[str, str], ...]:
-    """Give name and text of every night in a crontab.
+    """Return name and text of every night in a crontab.
 
     Raises:
         TacoLaunchError: the marks do not pair, or two nights have the same name.
@@ -81,7 +81,7 @@ def blocks(crontab: str) -> tuple[tuple[str, str], ...]:
 
 
 def with_block(crontab: str, name: str, text: str) -> str:
-    """Give a crontab with the night `name` as `text`: in its old place where it has one, else above everything.
+    """Return a crontab with the night `name` as `text`: in its old place where it has one, else above everything.
 
     Raises:
         TacoLaunchError: as `blocks`.
@@ -91,7 +91,7 @@ def with_block(crontab: str, name: str, text: str) -> str:
 
 
 def without(crontab: str, name: str) -> str:
-    """Give a crontab without a night, and everything else as it was.
+    """Return a crontab without a night, and everything else as it was.
 
     Raises:
         TacoLaunchError: as `blocks`.
@@ -100,7 +100,7 @@ def without(crontab: str, name: str) -> str:
 
 
 def read(name: str, text: str) -> Night | None:
-    """Give the night of a block; None where it was changed by hand into what is not ours."""
+    """Return the night of a block; None where it was changed by hand into what is not ours."""
     _begin, *lines, _end = (line.rstrip("\n") for line in _LINE.findall(text))
     mail = next((found[1] for line in lines if (found := _MAIL.fullmatch(line))), None)
     entry = next((found for line in lines if (found := _ENTRY.fullmatch(line))), None)

@@ -66,7 +66,7 @@ def check_mail(address: str) -> None:
 
 
 def keepers(remote: Transport, machine: Machine) -> tuple[Keeper, ...]:
-    """Give what can keep nights on this machine, the better first."""
+    """Return what can keep nights on this machine, the better first."""
     found: list[Keeper] = [] if machine.no_systemd else [Systemd(remote, machine)]
     return (*found, Cron(remote, machine)) if machine.crontab else tuple(found)
 
@@ -74,7 +74,7 @@ def keepers(remote: Transport, machine: Machine) -> tuple[Keeper, ...]:
 def choose(
     there: Sequence[Keeper], machine: Machine, word: str | None, mail: str | None, kept: Sequence[Kept]
 ) -> Keeper:
-    """Give who is to keep a night: whom the user names, else whoever has it already, else the first that can.
+    """Return who is to keep a night: whom the user names, else whoever has it already, else the first that can.
 
     `kept` are the nights of this name.
 
@@ -102,13 +102,13 @@ def choose(
 
 
 def carried(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Give what a night needs of the caller's environment, its folders absolute."""
+    """Return what a night needs of the caller's environment, its folders absolute."""
     pairs = ((name, environ[name]) for name in CARRIED if environ.get(name))
     return tuple((name, _absolute(value) if name in _PATHS else value) for name, value in pairs)
 
 
 def program(called: str) -> tuple[str, ...]:
-    """Give the absolute argv of taco-launch, as which it was `called` (sys.argv[0]).
+    """Return the absolute argv of taco-launch, as which it was `called` (sys.argv[0]).
 
     Raises:
         UsageError: that is no file, or none that env(1) starts.
@@ -158,12 +158,12 @@ def prove(remote: Transport, machine: Machine, keeper: str, entry: Night, argv: 
 
 
 def check_argv(asked: Asked, argv: Sequence[str], inventory: str | None) -> tuple[str, ...]:
-    """Give the argv of the check of a night: see `night`."""
+    """Return the argv of the check of a night: see `night`."""
     return _line(asked, argv, inventory, "check")
 
 
 def remarks(keeper: Keeper, machine: Machine, entry: Night, now: datetime, zone: str) -> tuple[str, ...]:
-    """Say what a user should know of a night that is to be installed."""
+    """Return what a user should know of a night that is to be installed."""
     coming = schedule.following(entry.schedule, now, skipping=keeper.skips)
     found = [
         f"{keeper.word} starts it at {entry.schedule}, by this machine's clock ({zone}): next {coming:%a %Y-%m-%d %H:%M}"
@@ -191,7 +191,7 @@ def remarks(keeper: Keeper, machine: Machine, entry: Night, now: datetime, zone:
 
 
 def local_zone() -> tuple[tzinfo, str]:
-    """Give the time zone that cron and systemd go by, and its name: this machine's, whatever the caller's TZ says."""
+    """Return the time zone that cron and systemd go by, and its name: this machine's, whatever the caller's TZ says."""
     from zoneinfo import ZoneInfo  # noqa: PLC0415 - only here
 
     try:

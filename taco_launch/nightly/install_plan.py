@@ -63,7 +63,7 @@ class Plan:
         return not (self.before or self.changes or self.after)
 
     def text(self) -> str:
-        """Give it as a person reads it: programs as they are typed, changes as unified diffs."""
+        """Return it as a person reads it: programs as they are typed, changes as unified diffs."""
         return "".join((*map(_typed, self.before), *map(_diff, self.changes), *map(_typed, self.after)))
 
 
@@ -90,21 +90,21 @@ class Keeper(Protocol):
         """Whether a time that the clocks leave out is skipped, and not made up for."""
 
     def kept(self) -> tuple[Kept, ...]:
-        """Give all its nights.
+        """Return all its nights.
 
         Raises:
             TacoLaunchError: they cannot be read.
         """
 
     def installing(self, night: Night) -> Plan:
-        """Say what is to be done so that it keeps this night.
+        """Return what is to be done so that it keeps this night.
 
         Raises:
             TacoLaunchError: what is there cannot be read, or the night cannot be written down.
         """
 
     def removing(self, name: str) -> Plan:
-        """Say what is to be done so that it keeps a night no longer. Raises as `kept` does."""
+        """Return what is to be done so that it keeps a night no longer. Raises as `kept` does."""
 
     def apply(self, plan: Plan) -> None:
         """Do it.
@@ -150,7 +150,7 @@ def done(
 
 
 def said(result: Result) -> str:
-    """Give what a program that failed said, in one line."""
+    """Return what a program that failed said, in one line."""
     lines = [line.strip() for line in result.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     return "; ".join(lines) or f"exit code {result.exit_code}"
 

@@ -33,7 +33,7 @@ class Night:
 
 
 def night_of(name: str, schedule: Schedule, words: Sequence[str], mail: str | None = None) -> Night | None:
-    """Give the night whose `words` these are; None where they are no night's."""
+    """Return the night whose `words` these are; None where they are no night's."""
     if tuple(words[:2]) != _ENV or len(words) < 4:
         return None
     folder, rest = words[2], list(words[3:])

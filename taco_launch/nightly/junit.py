@@ -16,7 +16,7 @@ _CHILDREN = {
 
 
 def junit(summary: Summary) -> str:
-    """Give the document.
+    """Return the document.
 
     What got slower is a failure, what gave no sample an error, what has no verdict yet is skipped. A night that could not
     measure at all is one case with an error.

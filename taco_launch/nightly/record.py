@@ -35,7 +35,7 @@ class Last:
 
 
 def folder(environ: Mapping[str, str], uid: int, name: str) -> Path:
-    """Give the folder of the night `name` in the controller's state folder."""
+    """Return the folder of the night `name` in the controller's state folder."""
     return state_folder(environ, uid) / "nights" / name
 
 
@@ -55,7 +55,7 @@ def write(night: Path, last: Last) -> None:
 
 
 def read(night: Path) -> Last | None:
-    """Give how a night last went, None where it never ran.
+    """Return how a night last went, None where it never ran.
 
     Raises:
         TacoLaunchError: it cannot be read.
@@ -91,7 +91,7 @@ def forget_installed(night: Path) -> None:
 
 
 def installed(night: Path) -> float | None:
-    """Say when it was installed, None where that is not known."""
+    """Return when it was installed, None where that is not known."""
     try:
         return (night / _INSTALLED).stat().st_mtime
     except OSError:
@@ -99,7 +99,7 @@ def installed(night: Path) -> float | None:
 
 
 def runs(night: Path, last: Last) -> bool:
-    """Say whether the night that began last runs still."""
+    """Return whether the night that began last runs still."""
     try:
         return bool(file_locks.read().takers((night / LOCK).stat(), (last.pid,)))
     except OSError:

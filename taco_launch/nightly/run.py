@@ -102,7 +102,7 @@ def run(
 
 
 def unfit(plan: ladders.Plan, asked: Asked, why: str) -> Summary:
-    """Give the summary of a night that could not measure anything, and why."""
+    """Return the summary of a night that could not measure anything, and why."""
     return replace(_begun(plan, asked), ended=time.time(), unfit=why, notes=(asked.remark,) if asked.remark else ())
 
 
@@ -177,7 +177,7 @@ _Values = dict[tuple[Key, Metric], tuple[float, ...]]
 
 
 def _values(runs: Iterable[Run]) -> _Values:
-    """Give what runs that count measured, by what makes numbers comparable."""
+    """Return what runs that count measured, by what makes numbers comparable."""
     found: dict[tuple[Key, Metric], list[float]] = {}
     for run in runs:
         cell = run.cell
@@ -196,7 +196,7 @@ def _mean(nights: Sequence[Sequence[float]]) -> float | None:
 
 
 def _failed(runs: Iterable[Run]) -> tuple[tuple[Cell, str], ...]:
-    """Give the cells of which no run that counts gave a sample, with what the last one said."""
+    """Return the cells of which no run that counts gave a sample, with what the last one said."""
     why: dict[Cell, str] = {}
     measured = set()
     for run in runs:
@@ -212,7 +212,7 @@ def _broken(measured: ladders.Measured) -> str:
 
 
 def _differences(history: History, green: Ladder, runs: Sequence[Run]) -> tuple[Difference, ...]:
-    """Say what has changed since a night, over the cells that both measured."""
+    """Return what has changed since a night, over the cells that both measured."""
     cells = {run.cell for run in runs}
     before = [run for _at, run in history.runs(green.id) if run.cell in cells]
     return differences(_merged(before), _merged(runs))
@@ -236,7 +236,7 @@ def _nights(history: History, matrix: str, cluster: str) -> list[Ladder]:
 
 
 def _faults(inventory: Inventory, around: Surroundings) -> str:
-    """Say what of the hardware is broken, in one line; nothing where it is fit."""
+    """Return what of the hardware is broken, in one line; nothing where it is fit."""
     network = inventory.network
     faults = (
         f"{fold(hosts)}: {verdict.text}"

@@ -22,7 +22,7 @@ class Schedule:
     days: tuple[int, ...] = tuple(range(_WEEK))
 
     def __str__(self) -> str:
-        """Give it as it is typed: `02:30`, `02:30 mon-fri`."""
+        """Return it as it is typed: `02:30`, `02:30 mon-fri`."""
         at = f"{self.hour:02}:{self.minute:02}"
         if len(self.days) == _WEEK:
             return at
@@ -67,7 +67,7 @@ def parse_days(text: str) -> tuple[int, ...]:
 
 
 def runs(days: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """Give spans of days that follow each other, as (first, last)."""
+    """Return spans of days that follow each other, as (first, last)."""
     found: list[tuple[int, int]] = []
     for day in days:
         if found and found[-1][1] == day - 1:
@@ -78,7 +78,7 @@ def runs(days: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
 
 
 def following(schedule: Schedule, now: datetime, *, skipping: bool) -> datetime:
-    """Give the next moment after `now`, which has a time zone; see `_moment` for `skipping`."""
+    """Return the next moment after `now`, which has a time zone; see `_moment` for `skipping`."""
     # Timestamps: times of one zone are compared by what the clock on the wall shows, which may show it twice.
     days = (now.date() + timedelta(days=ahead) for ahead in range(-1, 3 * _WEEK))
     return next(
@@ -87,7 +87,7 @@ def following(schedule: Schedule, now: datetime, *, skipping: bool) -> datetime:
 
 
 def latest(schedule: Schedule, now: datetime, *, skipping: bool) -> datetime:
-    """Give the last moment that is not after `now`; see `_moment` for `skipping`."""
+    """Return the last moment that is not after `now`; see `_moment` for `skipping`."""
     days = (now.date() - timedelta(days=back) for back in range(-1, 3 * _WEEK))
     return next(
         moment for moment in _moments(schedule, days, now, skipping=skipping) if moment.timestamp() <= now.timestamp()
@@ -95,7 +95,7 @@ def latest(schedule: Schedule, now: datetime, *, skipping: bool) -> datetime:
 
 
 def change(schedule: Schedule, now: datetime) -> Change:
-    """Say what becomes of the schedule when the clocks change, in the year that follows `now`."""
+    """Return what becomes of the schedule when the clocks change, in the year that follows `now`."""
     skipped = twice = None
     for day in (now.date() + timedelta(days=ahead) for ahead in range(_YEAR)):
         if day.weekday() in schedule.days:
@@ -116,7 +116,7 @@ def _moments(schedule: Schedule, days: Iterator[date], now: datetime, *, skippin
 
 
 def _moment(wall: datetime, *, skipping: bool) -> datetime | None:
-    """Give the moment of a wall clock's time; one that comes twice counts once, the first.
+    """Return the moment of a wall clock's time; one that comes twice counts once, the first.
 
     A time that is left out when the clocks go forward: systemd's timers skip it (systemd-analyze calendar); cron makes up
     for it soon after the change (cron(8) of Debian and of cronie).

@@ -33,7 +33,7 @@ class Night:
 
 
 def status(keepers: Sequence[Keeper], uid: int, environ: dict[str, str], now: datetime) -> tuple[Night, ...]:
-    """Give all nights that are installed; `environ` tells the state folder of one whose entry does not.
+    """Return all nights that are installed; `environ` tells the state folder of one whose entry does not.
 
     Raises:
         TacoLaunchError: a keeper's nights cannot be read.
@@ -68,7 +68,7 @@ def _told(*words: str) -> str:
 
 
 def _missed(kept: Kept, keeper: Keeper, folder: Path, last: Last | None, now: datetime) -> datetime | None:
-    """Say when a night should have begun that did not; None where none is missing."""
+    """Return when a night should have begun that did not; None where none is missing."""
     since = max(0.0 if last is None else last.started, record.installed(folder) or 0.0)
     if kept.night is None or not since:
         return None

@@ -108,17 +108,17 @@ class Summary:
         return Outcome.FAILED if lost else Outcome.OK
 
     def of(self, *kinds: VerdictKind) -> tuple[Judged, ...]:
-        """Give what was judged so."""
+        """Return what was judged so."""
         return tuple(one for one in self.judged if one.verdict.kind in kinds)
 
 
 def cell_name(cell: Cell) -> str:
-    """Give a cell in words."""
+    """Return a cell in words."""
     return f"{cell.workload} {cell.variant} at {cell.ranks} rank{'' if cell.ranks == 1 else 's'}"
 
 
 def line(summary: Summary, path: str) -> str:
-    """Give what cron mails: how the night ended, the worst of it, what has changed, and where the summary is."""
+    """Return what cron mails: how the night ended, the worst of it, what has changed, and where the summary is."""
     told = [_headline(summary)]
     if summary.outcome is Outcome.REGRESSION and summary.differences:
         causes = [_cause(one) for one in summary.differences[:_TOLD]]
@@ -153,7 +153,7 @@ def _counts(summary: Summary) -> str:
 
 
 def markdown(summary: Summary) -> str:
-    """Give the whole summary."""
+    """Return the whole summary."""
     return "\n\n".join(_blocks(summary)) + "\n"
 
 
@@ -221,7 +221,7 @@ def _next(summary: Summary) -> Iterator[str]:
 
 
 def to_json(summary: Summary) -> dict[str, Any]:
-    """Give the summary as JSON values, its outcome and exit code among them."""
+    """Return the summary as JSON values, its outcome and exit code among them."""
     return {
         **asdict(summary),
         "outcome": summary.outcome.value,
@@ -246,7 +246,7 @@ def _judged_json(one: Judged) -> dict[str, Any]:
 
 
 def _change(one: Judged) -> str:
-    """Give a change in percent with its interval: `-8.1 % [-9.0, -7.2]`."""
+    """Return a change in percent with its interval: `-8.1 % [-9.0, -7.2]`."""
     return "" if one.verdict.change is None else percent(one.verdict.change)
 
 

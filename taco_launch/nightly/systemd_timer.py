@@ -29,13 +29,13 @@ class Systemd:
         self._env = {} if root else {"XDG_RUNTIME_DIR": machine.runtime}
 
     def kept(self) -> tuple[Kept, ...]:
-        """Give all nights: see `Keeper.kept`."""
+        """Return all nights: see `Keeper.kept`."""
         said = done(self._remote, ("/bin/sh", "-c", _FIND, "find", self._folder, timer_unit.PREFIX)).decode()
         names = [line[len(timer_unit.PREFIX) : -len(".timer")] for line in said.splitlines()]
         return tuple(map(self._kept, names))
 
     def installing(self, night: Night) -> Plan:
-        """Say what is to be done: see `Keeper.installing`."""
+        """Return what is to be done: see `Keeper.installing`."""
         texts = {"service": timer_unit.service(night), "timer": timer_unit.timer(night)}
         changes = tuple(
             Change(self._path(night.name, kind), now, text)
@@ -52,7 +52,7 @@ class Systemd:
         return Plan(linger, changes, (*told, *started))
 
     def removing(self, name: str) -> Plan:
-        """Say what is to be done: see `Keeper.removing`."""
+        """Return what is to be done: see `Keeper.removing`."""
         changes = tuple(
             Change(self._path(name, kind), now, None)
             for kind in ("service", "timer")

@@ -15,7 +15,7 @@ _ESCAPED = {'"': '\\"', "\\": "\\\\", "%": "%%", "$": "$$"}
 
 
 def service(night: Night) -> str:
-    """Give the text of the service.
+    """Return the text of the service.
 
     Only the night's own process ends with the service: what it has started on this machine may work for others too.
 
@@ -35,7 +35,7 @@ def service(night: Night) -> str:
 
 
 def timer(night: Night) -> str:
-    """Give the text of the timer. A night that the machine slept through is not made up for: it would be in the day."""
+    """Return the text of the timer. A night that the machine slept through is not made up for: it would be in the day."""
     lines = [
         "[Unit]",
         f"Description=taco-launch: when the night {night.name} begins",
@@ -52,7 +52,7 @@ def timer(night: Night) -> str:
 
 
 def read(name: str, timer_text: str, service_text: str) -> Night | None:
-    """Give the night of two units; None where they were changed by hand into what is not ours."""
+    """Return the night of two units; None where they were changed by hand into what is not ours."""
     found = _CALENDAR.search(timer_text)
     started = re.search(r"^ExecStart=(.*)$", service_text, re.MULTILINE)
     if found is None or started is None:
@@ -66,7 +66,7 @@ def read(name: str, timer_text: str, service_text: str) -> Night | None:
 
 
 def _calendar(schedule: Schedule) -> str:
-    """Give it as systemd.time(7) has it, in the machine's own time zone."""
+    """Return it as systemd.time(7) has it, in the machine's own time zone."""
     at = f"*-*-* {schedule.hour:02}:{schedule.minute:02}:00"
     if len(schedule.days) == len(DAYS):
         return at

@@ -34,7 +34,7 @@ class Figures:
     bound: Tuple[int, int]
 
     def gbps(self, link: str) -> float:
-        """Give what a link carries, in the words of `nvidia-smi topo -m`: NV2, PIX, PXB, PHB, NODE or SYS.
+        """Return what a link carries, in the words of `nvidia-smi topo -m`: NV2, PIX, PXB, PHB, NODE or SYS.
 
         Raises:
             KeyError: it is no link.
@@ -44,7 +44,7 @@ class Figures:
         return dict(self.paths)[link]
 
     def strange(self, links: Iterable[str]) -> str:
-        """Give a link that is not one of these GPUs, "" where there is none."""
+        """Return a link that is not one of these GPUs, "" where there is none."""
         fewest, most = self.bound
         return next((link for link in links if link[:2] == "NV" and not fewest <= int(link[2:]) <= most), "")
 
@@ -79,7 +79,7 @@ KNOWN = (
 
 
 def figures_of(name: str) -> Optional[Figures]:
-    """Give the figures of a GPU by the name of its product (`Tesla V100-SXM2-32GB`), None for one that is not known."""
+    """Return the figures of a GPU by the name of its product (`Tesla V100-SXM2-32GB`), None for one that is not known."""
     for pattern, nvlink, generation, bound in _MODELS:
         if re.search(rf"(?<![A-Za-z0-9])(?:{pattern})(?![0-9A-Za-z])", name, re.IGNORECASE):
             return Figures(nvlink, _GENERATION[generation], f"{nvlink:g} GB/s an NVLink, PCIe {generation}.0", bound)

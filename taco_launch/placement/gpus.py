@@ -77,7 +77,7 @@ class _Measure(NamedTuple):
 
 
 def _measures(mesh: Mesh, free: Tuple[int, ...]) -> Tuple[_Measure, ...]:
-    """Give what sets are judged by, in order."""
+    """Return what sets are judged by, in order."""
     to_free = {gpu: sum(mesh.matrix[gpu][other] for other in free) for gpu in free}
 
     def cut(gpus: Tuple[int, ...]) -> float:
@@ -106,7 +106,7 @@ def _farther(its: Tuple[int, ...], best: Tuple[int, ...]) -> str:
 
 
 def _best(sets: List[Tuple[int, ...]], measures: Sequence[_Measure], wanted: int) -> List[Tuple[int, ...]]:
-    """Give the best sets in order; of equals the first. What comes later in `measures` is asked of equals alone."""
+    """Return the best sets in order; of equals the first. What comes later in `measures` is asked of equals alone."""
     if not measures or len(sets) < 2:
         return sets[:wanted]
     alike: Dict[Any, List[Tuple[int, ...]]] = {}
@@ -120,7 +120,7 @@ def _best(sets: List[Tuple[int, ...]], measures: Sequence[_Measure], wanted: int
 
 
 def _behind(measures: Sequence[_Measure], its: Tuple[int, ...], best: Tuple[int, ...]) -> str:
-    """Say what a set loses by."""
+    """Return what a set loses by."""
     for measure in measures:
         mine, other = measure.value(its), measure.value(best)
         if mine != other:
@@ -129,7 +129,7 @@ def _behind(measures: Sequence[_Measure], its: Tuple[int, ...], best: Tuple[int,
 
 
 def _than(mesh: Mesh, measures: Sequence[_Measure], its: Tuple[int, ...], best: Tuple[int, ...]) -> str:
-    """Say what the lowest indices would be worse by."""
+    """Return what the lowest indices would be worse by."""
     ring, slowest = _ring(mesh, its), mesh.rings.bottleneck(_mask(its))
     if slowest == mesh.rings.bottleneck(_mask(best)):
         what = f"GPU {its[0]}" if len(its) == 1 else f"the set {_listed(its)}"

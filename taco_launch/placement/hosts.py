@@ -19,7 +19,7 @@ _OTHERS = "ask for other hosts with -H, or see who runs what: taco-launch list"
 
 
 def place(wanted: Wanted, free: Sequence[HostSlots]) -> Placement:
-    """Give every rank a slot, on the first hosts in the order given that have what is wanted.
+    """Return every rank a slot, on the first hosts in the order given that have what is wanted.
 
     Ranks that are wanted on no certain number of hosts fill one host before the next: the first one that has room for
     all of them, else the fewest of those leaves, of as few the earlier ones. Hosts to be left out come last.
@@ -51,7 +51,7 @@ def place(wanted: Wanted, free: Sequence[HostSlots]) -> Placement:
 
 
 def ordered(free: Sequence[HostSlots], left_out: Sequence[str]) -> Tuple[HostSlots, ...]:
-    """Give hosts in the order in which they are taken: as they come, those to be left out behind all others."""
+    """Return hosts in the order in which they are taken: as they come, those to be left out behind all others."""
     return tuple(sorted(free, key=lambda entry: entry.host in left_out))
 
 
@@ -70,7 +70,7 @@ def _arranged(wanted: Wanted, hosts: Sequence[HostSlots]) -> Tuple[HostSlots, ..
 
 
 def _passes_over(shares: Sequence[Share], hosts: Sequence[HostSlots], unit: int) -> bool:
-    """Say whether a host with room stands before others of its leaf that are taken, and is not."""
+    """Return whether a host with room stands before others of its leaf that are taken, and is not."""
     taken = {share.host for share in shares}
     passed = set()
     for entry in hosts:
@@ -82,7 +82,7 @@ def _passes_over(shares: Sequence[Share], hosts: Sequence[HostSlots], unit: int)
 
 
 def _leaves(shares: Sequence[Share], free: Sequence[HostSlots]) -> str:
-    """Say which leaves the ranks are on, nothing where that is not known."""
+    """Return which leaves the ranks are on, nothing where that is not known."""
     taken = {share.host for share in shares}
     leaves = leaves_of([entry for entry in free if entry.host in taken])
     if not any(leaves):
@@ -97,7 +97,7 @@ def _counts_hosts(wanted: Wanted) -> bool:
 
 
 def _count(wanted: Wanted, hosts: Sequence[HostSlots]) -> int:
-    """Give how many of the hosts are to be taken; those to be left out only as far as the least number needs them."""
+    """Return how many of the hosts are to be taken; those to be left out only as far as the least number needs them."""
     if wanted.hosts is None or wanted.least is None:
         return len(hosts) if wanted.hosts is None else wanted.hosts
     able = sum(_is_able(entry, wanted.slots_per_host) for entry in hosts if entry.host not in wanted.left_out)
@@ -105,7 +105,7 @@ def _count(wanted: Wanted, hosts: Sequence[HostSlots]) -> int:
 
 
 def _shares(wanted: Wanted, hosts: Sequence[HostSlots]) -> Tuple[Share, ...]:
-    """Give the ranks of each host, nothing where it does not fit."""
+    """Return the ranks of each host, nothing where it does not fit."""
     if _counts_hosts(wanted):
         each = wanted.slots_per_host
         count = _count(wanted, hosts)
@@ -124,26 +124,26 @@ def _shares(wanted: Wanted, hosts: Sequence[HostSlots]) -> Tuple[Share, ...]:
 
 
 def _whole(entry: HostSlots, unit: int) -> HostSlots:
-    """Give a host with the slots of whole workers alone."""
+    """Return a host with the slots of whole workers alone."""
     if unit == 1:
         return entry
     return replace(entry, slots=entry.slots // unit * unit, total=entry.all // unit * unit)
 
 
 def _capped(entry: HostSlots, most: Optional[int]) -> HostSlots:
-    """Give a host with as many slots as a job may take of it."""
+    """Return a host with as many slots as a job may take of it."""
     if most is None or entry.all <= most:
         return entry
     return replace(entry, slots=min(entry.slots, most), total=most)
 
 
 def _is_able(entry: HostSlots, each: Optional[int]) -> bool:
-    """Say whether a host has so many free slots, None for all that it has."""
+    """Return whether a host has so many free slots, None for all that it has."""
     return 0 < (entry.all if each is None else each) <= entry.slots
 
 
 def _refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> PlacementError:
-    """Say that there are fewer slots than ranks."""
+    """State that there are fewer slots than ranks."""
     total = sum(entry.all if never else entry.slots for entry in free)
     np = sum(entry.all for entry in free) if wanted.np is None else wanted.np
     ranks = "1 rank does" if np == 1 else f"{np} ranks do"
@@ -172,7 +172,7 @@ def _refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> Placemen
 
 
 def _workers_refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> PlacementError:
-    """Say that the hosts have room for fewer workers than are wanted, each being on one host."""
+    """State that the hosts have room for fewer workers than are wanted, each being on one host."""
     now = [entry.all if never else entry.slots for entry in free]
     count = sum(now) if wanted.np is None else wanted.np // wanted.unit
     room = sum(slots // wanted.unit for slots in now)
@@ -189,7 +189,7 @@ def _workers_refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> 
 
 
 def _hosts_refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> PlacementError:
-    """Say that there are fewer hosts with as many slots than are wanted at least."""
+    """State that there are fewer hosts with as many slots than are wanted at least."""
     each = wanted.slots_per_host
     count = _count(wanted, free)
     least = "" if wanted.least is None else "at least "
@@ -215,7 +215,7 @@ def _hosts_refused(wanted: Wanted, free: Sequence[HostSlots], never: bool) -> Pl
 
 
 def _totals(free: Sequence[HostSlots]) -> Tuple[Tuple[str, str], ...]:
-    """Say how many slots each host has; many hosts are counted."""
+    """Return how many slots each host has; many hosts are counted."""
     if len(free) <= _MOST_TOLD:
         return tuple((entry.host, _with(_slots(entry.all), entry.lacks)) for entry in free)
     counts = Counter((entry.all, entry.lacks) for entry in free)
@@ -223,12 +223,12 @@ def _totals(free: Sequence[HostSlots]) -> Tuple[Tuple[str, str], ...]:
 
 
 def _reasons(free: Sequence[HostSlots]) -> Tuple[Tuple[str, str], ...]:
-    """Say how many slots of each host are free, and who has the others."""
+    """Return how many slots of each host are free, and who has the others."""
     return tuple((entry.host, reason(entry)) for entry in free)
 
 
 def reason(entry: HostSlots) -> str:
-    """Say how many slots of a host are free for a job, who has the others, and which it may not have."""
+    """Return how many slots of a host are free for a job, who has the others, and which it may not have."""
     return _with(", ".join(filter(None, (f"{entry.slots} of {entry.all} free", entry.why))), entry.lacks)
 
 

@@ -12,7 +12,7 @@ from taco_launch.model.plans import HostSlots
 
 
 def arranged(hosts: Sequence[HostSlots], gives: Mapping[str, int], need: int) -> Tuple[HostSlots, ...]:
-    """Give the hosts, the first one that gives `need` by itself first, else those of the fewest leaves that together do.
+    """Return the hosts, the first one that gives `need` by itself first, else those of the fewest leaves that together do.
 
     `gives` is by host. Of as few leaves the earlier ones are taken, in the order of the hosts; all of them where not
     even all suffice. Of the hosts of these leaves the fewest come first that give as much, of as few the earlier ones,
@@ -36,12 +36,12 @@ def arranged(hosts: Sequence[HostSlots], gives: Mapping[str, int], need: int) ->
 
 
 def leaves_of(hosts: Sequence[HostSlots]) -> Tuple[Optional[str], ...]:
-    """Give the leaves of hosts, each once, in the order of the hosts."""
+    """Return the leaves of hosts, each once, in the order of the hosts."""
     return tuple(dict.fromkeys(entry.leaf for entry in hosts))
 
 
 def _fewest(capacities: Sequence[int], need: int) -> Tuple[int, ...]:
-    """Give the places of the fewest numbers that add up to `need`, of as few the earliest; all where all do not."""
+    """Return the places of the fewest numbers that add up to `need`, of as few the earliest; all where all do not."""
     together = accumulate(sorted(capacities, reverse=True), initial=0)
     count = next((few for few, capacity in enumerate(together) if capacity >= need), len(capacities))
     found: List[int] = []
@@ -56,7 +56,7 @@ def _fewest(capacities: Sequence[int], need: int) -> Tuple[int, ...]:
 
 
 def _most(capacities: Mapping[int, int], count: int) -> int:
-    """Give the sum of the largest `count` numbers, of which there are as many each as is said."""
+    """Return the sum of the largest `count` numbers, of which there are as many each as is said."""
     total = 0
     for capacity in sorted(capacities, reverse=True):
         taken = min(count, capacities[capacity])

@@ -35,16 +35,16 @@ class Mesh:
         return rings(self.matrix)
 
     def with_hcas(self, gpus: Sequence[int]) -> Tuple[int, ...]:
-        """Give how many of the GPUs can each have an HCA of its own, by word of NEAR: at PIX, at PXB or nearer, ..."""
+        """Return how many of the GPUs can each have an HCA of its own, by word of NEAR: at PIX, at PXB or nearer, ..."""
         return tuple(_matched(tuple(sorted(near[gpu] for gpu in gpus))) for near in self.hcas)
 
     def links(self, ring: Sequence[int]) -> Tuple[str, ...]:
-        """Give the links of a ring one after the other, the last one back to its beginning; of two GPUs their link."""
+        """Return the links of a ring one after the other, the last one back to its beginning; of two GPUs their link."""
         after = (*ring[1:], ring[0]) if len(ring) > 2 else ring[1:]
         return tuple(self.topology.links[one][other] for one, other in zip(ring, after))
 
     def linked(self, gpus: Sequence[int]) -> float:
-        """Give the sum of the bandwidths of all pairs of GPUs."""
+        """Return the sum of the bandwidths of all pairs of GPUs."""
         return sum((self.matrix[one][other] for place, one in enumerate(gpus) for other in gpus[:place]), 0.0)
 
 
@@ -67,7 +67,7 @@ def mesh_of(topology: Topology, figures: Figures) -> Mesh:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _matched(wishes: Tuple[int, ...]) -> int:
-    """Give how many can have one of their own out of what each could have (bits)."""
+    """Return how many can have one of their own out of what each could have (bits)."""
     holders: Dict[int, int] = {}
 
     def give(place: int, tried: Set[int]) -> bool:

@@ -36,7 +36,7 @@ def pick(
 
 
 def only(gpus: Sequence[int], mesh: Optional[Mesh]) -> Optional[GpuChoice]:
-    """Say what GPUs are worth that a job has for want of others; None where that is not known."""
+    """Return what GPUs are worth that a job has for want of others; None where that is not known."""
     if mesh is None or not gpus:
         return None
     found = choose(len(gpus), gpus, mesh)

@@ -32,7 +32,7 @@ class Rings:
     levels: bytes
 
     def bottleneck(self, mask: int) -> Optional[float]:
-        """Give the bandwidth of the slowest link of the best ring over a set; of two GPUs their link, of one None."""
+        """Return the bandwidth of the slowest link of the best ring over a set; of two GPUs their link, of one None."""
         level = self.levels[mask]
         return self.gbps[level] if level < len(self.gbps) else None
 
@@ -64,7 +64,7 @@ def rings(matrix: Matrix) -> Rings:
 
 
 def order(matrix: Matrix, gpus: Sequence[int], least: float) -> Tuple[int, ...]:
-    """Give a ring over GPUs whose links all have at least `least`, which there has to be, from the lowest one on.
+    """Return a ring over GPUs whose links all have at least `least`, which there has to be, from the lowest one on.
 
     Where there are several, the strongest link is taken first, and of two that are as strong the one to the lower GPU.
     """
@@ -87,7 +87,7 @@ class _Masks(NamedTuple):
     taking: Tuple[int, ...]
 
     def closed(self, linked: Sequence[int]) -> int:
-        """Give the sets whose lowest GPU is among those linked to the end of a path."""
+        """Return the sets whose lowest GPU is among those linked to the end of a path."""
         found = 0
         for vertex in linked:
             found |= self.lowest[vertex]
@@ -131,7 +131,7 @@ def _linked(matrix: Matrix, vertex: int, least: float) -> List[int]:
 
 
 def _bits(number: int) -> Iterator[int]:
-    """Give the places of the bits that are set."""
+    """Yield the places of the bits that are set."""
     text = bin(number)[:1:-1]
     at = text.find("1")
     while at >= 0:

@@ -16,7 +16,7 @@ SEVERAL_MODELS = "it fits on GPUs of several models only"
 
 
 def allowed(terms: Terms, found: Occupancy) -> Tuple[int, ...]:
-    """Give the numbers of the slots that a job may have, whoever has them now.
+    """Return the numbers of the slots that a job may have, whoever has them now.
 
     GPUs that are divided into instances (MIG) are had by name alone; slots beyond the GPUs, where none are asked for.
     """
@@ -25,7 +25,7 @@ def allowed(terms: Terms, found: Occupancy) -> Tuple[int, ...]:
 
 @functools.lru_cache(maxsize=1 << 12)
 def numbers(terms: Terms, slots: int, models: Tuple[str, ...]) -> Tuple[int, ...]:
-    """Give the same by the number of a host's slots and the models of its GPUs, as `models_of` gives them."""
+    """Return the same by the number of a host's slots and the models of its GPUs, as `models_of` gives them."""
     beyond = not terms.only and not terms.models and not terms.gpus
     return tuple(
         number
@@ -35,13 +35,13 @@ def numbers(terms: Terms, slots: int, models: Tuple[str, ...]) -> Tuple[int, ...
 
 
 def models_of(found: Occupancy) -> Tuple[str, ...]:
-    """Give the model of each GPU of a host, "" where it is not known."""
+    """Return the model of each GPU of a host, "" where it is not known."""
     known = found.models[: found.gpus]
     return (*known, *[""] * (found.gpus - len(known)))
 
 
 def host_slots(host: Host, found: Occupancy, words: Callable[[Occupancy], str], *, exclusive: bool) -> HostSlots:
-    """Give what a job may take of a host; `words` says of an occupancy who has the slots that are not free."""
+    """Return what a job may take of a host; `words` says of an occupancy who has the slots that are not free."""
     numbers = allowed(host.terms, found)
     seen = replace(found, slots=tuple(found.slots[number] for number in numbers))
     most = min(len(numbers), host.slots or len(numbers))
@@ -114,7 +114,7 @@ def place_of_one(
 
 
 def shared(hosts: Sequence[Host], placement: Placement, found: Mapping[str, Occupancy]) -> Dict[int, Tuple[int, ...]]:
-    """Give the indices that are free on all hosts that a job takes as many slots of, by that number."""
+    """Return the indices that are free on all hosts that a job takes as many slots of, by that number."""
     by_name = {host.name: host for host in hosts}
     free: Dict[int, Set[int]] = {}
     for share in placement.shares:
@@ -126,19 +126,19 @@ def shared(hosts: Sequence[Host], placement: Placement, found: Mapping[str, Occu
 
 
 def _is_of(terms: Terms, name: str) -> bool:
-    """Say whether a GPU of that name is of a model that is wanted."""
+    """Return whether a GPU of that name is of a model that is wanted."""
     if not terms.models:
         return not name.endswith(MIG)
     return any(model.lower() in name.lower() for model in terms.models)
 
 
 def _models(host: Host, found: Occupancy) -> Tuple[str, ...]:
-    """Give the models of the GPUs of a host that the job may have."""
+    """Return the models of the GPUs of a host that the job may have."""
     return tuple(found.models[number] for number in allowed(host.terms, found) if number < len(found.models))
 
 
 def _only(host: Host, model: str, entry: HostSlots, found: Mapping[str, Occupancy]) -> HostSlots:
-    """Give what a job may take of a host where it takes GPUs of one model."""
+    """Return what a job may take of a host where it takes GPUs of one model."""
     if host.name not in found or not found[host.name].models:
         return entry
     numbers = [number for number in allowed(host.terms, found[host.name]) if _name(found[host.name], number) == model]
@@ -151,7 +151,7 @@ def _name(found: Occupancy, number: int) -> str:
 
 
 def _lacks(terms: Terms, found: Occupancy) -> str:
-    """Say why a job may not have all slots of a host."""
+    """Return why a job may not have all slots of a host."""
     gpus = range(min(found.gpus, len(found.slots)))
     reasons = []
     missing = [index for index in terms.only if index not in gpus]

@@ -72,7 +72,7 @@ class Seat:
     python: str = ""
 
     def argv(self, agent: str, op: str) -> tuple[str, ...]:
-        """Give the argv of an operation; `agent` is the name of the agent's file."""
+        """Return the argv of an operation; `agent` is the name of the agent's file."""
         if self.python:
             return (self.python, "-I", "-S", self.folder + agent, op)
         return ("/bin/sh", "-c", _SAY + self.script, "agent", *self.args, self.folder + agent, op)
@@ -99,7 +99,7 @@ class Seat:
         return "" if not self.python or _is_whole(path) else path
 
     def refused(self, host: str, what: str, words: str, setup: str) -> HostError:
-        """Say why the agent cannot be started; `setup` is what is typed to have the host set up."""
+        """Return why the agent cannot be started; `setup` is what is typed to have the host set up."""
         part = f"has no module {words}: only a part of Python is installed"
         if not self.container and what == "module":
             return HostError(f"{host}: its python3 {part}", hint="install all of it there: apt-get install python3")
@@ -122,7 +122,7 @@ class Seat:
 
 
 def here(environ: Mapping[str, str], uid: int) -> Seat:
-    """Give the seat on this machine itself, of its user `uid` with this environment."""
+    """Return the seat on this machine itself, of its user `uid` with this environment."""
     return Seat(folder=f"{state_folder(environ, uid)}/agent/", inherit=False, turn=None, python=sys.executable)
 
 
@@ -137,17 +137,17 @@ def _is_whole(path: str) -> bool:
 
 
 def on_host() -> Seat:
-    """Give the seat on a host without a container, of the user who logs in."""
+    """Return the seat on a host without a container, of the user who logs in."""
     return Seat(_ON_HOST)
 
 
 def in_container(name: str) -> Seat:
-    """Give the seat in a running container."""
+    """Return the seat in a running container."""
     return Seat(_IN_CONTAINER, (name,), f"{paths.AGENT}/", sudo=True, container=name)
 
 
 def of(inventory: Inventory, environ: Mapping[str, str], uid: int) -> Seat:
-    """Give the seat on the head of an inventory; `environ` and `uid` are those of whoever asks on this machine."""
+    """Return the seat on the head of an inventory; `environ` and `uid` are those of whoever asks on this machine."""
     if inventory.container is not None:
         return in_container(paths.container(inventory.cluster))
     head = next(host for host in inventory.hosts if host.name == inventory.head)

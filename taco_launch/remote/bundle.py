@@ -42,7 +42,7 @@ _UNCHECKED_HASH = (1).to_bytes(4, "little")
 
 
 def sources() -> tuple[tuple[str, bytes], ...]:
-    """Give (path inside the zipapp, content) of every source file, and of the scripts that they run."""
+    """Return (path inside the zipapp, content) of every source file, and of the scripts that they run."""
     root = Path(taco_launch.__file__).parent
     files: list[Path] = []
     for entry in _CONTENTS:
@@ -72,6 +72,6 @@ def build(contents: tuple[tuple[str, bytes], ...]) -> bytes:
 
 
 def _compiled(path: str, data: bytes) -> bytes:
-    """Give the contents of a .pyc (PEP 552: hash-based, unchecked) as py_compile writes them, without its files."""
+    """Return the contents of a .pyc (PEP 552: hash-based, unchecked) as py_compile writes them, without its files."""
     code = compile(data, path, "exec", dont_inherit=True)
     return MAGIC_NUMBER + _UNCHECKED_HASH + source_hash(data) + marshal.dumps(code)

@@ -59,7 +59,7 @@ class Fanout(contextlib.AbstractContextManager["Fanout"]):
             _close(gateway)
 
     def only(self, names: Collection[str]) -> "Fanout":
-        """Give these hosts of it, by the same connections, which this one still closes."""
+        """Return these hosts of it, by the same connections, which this one still closes."""
         wanted = frozenset(names)
         return Fanout(tuple(each for each in self.transports if each.name in wanted))
 

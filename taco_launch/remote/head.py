@@ -194,7 +194,7 @@ def _unready(line: bytes) -> tuple[str, str]:
 
 @contextmanager
 def reach(inventory: Inventory, access: Access, environ: Mapping[str, str], typed: str) -> Iterator[Head]:
-    """Give the head of an inventory, which the first call connects to; `typed` as in `Head`.
+    """Return the head of an inventory, which the first call connects to; `typed` as in `Head`.
 
     Raises:
         SpecError: ~/.ssh/config cannot be read.

@@ -11,7 +11,7 @@ LONGEST = 1 << 20
 
 
 def lines(stream: IO[bytes], host: str, what: str) -> Iterator[bytes]:
-    """Give the lines of an answer, each with its end.
+    """Yield the lines of an answer, each with its end.
 
     Raises:
         HostError: one is too long, or all together are.

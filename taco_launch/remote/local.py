@@ -188,7 +188,7 @@ class _Pipe:
         self._open.register(process.stderr.fileno(), selectors.EVENT_READ)
 
     def receive(self, timeout: float | None) -> tuple[bytes, bytes] | None:
-        """Give what arrived: see `session.Pipe`."""
+        """Return what arrived: see `session.Pipe`."""
         if not self._open.get_map():
             return None
         out = err = b""
@@ -207,7 +207,7 @@ class _Pipe:
         _send(self._process, data, last=last)
 
     def ending(self) -> str:
-        """Say how the process ended."""
+        """Return how the process ended."""
         if not _waited(self._process):
             return ""
         code = self._process.returncode
@@ -231,12 +231,12 @@ def _needs_sudo(command: Command) -> bool:
 
 
 def _not_run(name: str, command: Command, code: int, error: OSError) -> Result:
-    """Give what a shell would: a code, and the reason on stderr."""
+    """Return what a shell would: a code, and the reason on stderr."""
     return Result(name, command, code, b"", f"{command.argv[0]}: {error.strerror}\n".encode(), 0.0)
 
 
 def _read(name: str, process: subprocess.Popen[bytes], command: Command) -> tuple[bytes, bytes]:
-    """Give what a process says until it ends; a child that stays, and holds the pipes open, is not waited for.
+    """Return what a process says until it ends; a child that stays, and holds the pipes open, is not waited for.
 
     Raises:
         subprocess.TimeoutExpired: it takes longer than the command's timeout.

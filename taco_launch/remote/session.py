@@ -27,13 +27,13 @@ class Pipe(Protocol):
     """A process on a host, by its three streams."""
 
     def receive(self, timeout: float | None) -> tuple[bytes, bytes] | None:
-        """Give what arrived on stdout and stderr, None when both have ended; nothing when time (seconds) is up."""
+        """Return what arrived on stdout and stderr, None when both have ended; nothing when time (seconds) is up."""
 
     def send(self, data: bytes, *, last: bool = False) -> None:
         """Send input, without waiting for it to be read; nothing follows after the `last`."""
 
     def ending(self) -> str:
-        """Say how the process ended (`exit code 1`), empty where that is not known."""
+        """Return how the process ended (`exit code 1`), empty where that is not known."""
 
 
 class Errors(Protocol):
@@ -144,13 +144,13 @@ class _Begin:
         return password.encode("utf-8", "surrogateescape") + b"\n"
 
     def started(self) -> Started | None:
-        """Give the start, when its marker stands on every stream."""
+        """Return the start, when its marker stands on every stream."""
         out = self._out.after()
         err = (0, bytes(self._err.said)) if self._what.tty else self._err.after()
         return Started(out[0], out[1], err[1]) if out and err else None
 
     def refused(self, ending: str) -> Exception:
-        """Say why nothing began."""
+        """Return why nothing began."""
         what, said = self._what, self._last_words()
         evidence = f"{said} ({ending})" if said and ending else said or ending or "the connection ended"
         if not what.command.sudo:
@@ -174,7 +174,7 @@ class _Begin:
         return next(filter(None, map(last_words, said)), "")
 
     def late(self, seconds: float) -> HostError:
-        """Say what was waited for."""
+        """Return what was waited for."""
         what, said = self._what, self._last_words()
         waited = "sudo" if what.command.sudo else "the login shell"
         seen = f"; the last it said: {said}" if said else "; it said nothing"
@@ -299,7 +299,7 @@ class _Stream:
         return self._end >= 0 and self._data.find(b"\n", self._end) >= 0
 
     def content(self) -> bytes:
-        """Give what stands before the marker."""
+        """Return what stands before the marker."""
         return bytes(self._data if self._end < 0 else self._data[: self._end])
 
     def code(self) -> int:
@@ -315,7 +315,7 @@ class _Stream:
         return code
 
     def behind(self) -> bytes:
-        """Give what stands behind the marker's line and was not given yet."""
+        """Return what stands behind the marker's line and was not given yet."""
         begin = max(self._taken, self._data.find(b"\n", self._end) + 1)
         self._taken = len(self._data)
         return bytes(self._data[begin:])

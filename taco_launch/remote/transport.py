@@ -80,23 +80,23 @@ class Unreachable:
         self._error = error
 
     def run(self, _command: Command) -> NoReturn:
-        """Say why: see `Transport.run`."""
+        """Return why: see `Transport.run`."""
         self.fail()
 
     def put(self, _data: bytes, _path: str, _mode: int = 0o600, *, sudo: bool = False) -> NoReturn:
-        """Say why: see `Transport.put`."""
+        """Return why: see `Transport.put`."""
         del sudo
         self.fail()
 
     def tail(self, _command: Command) -> NoReturn:
-        """Say why: see `Transport.tail`."""
+        """Return why: see `Transport.tail`."""
         self.fail()
 
     def close(self) -> None:
         """Nothing is open."""
 
     def fail(self) -> NoReturn:
-        """Say why."""
+        """Return why."""
         raise HostError(self._error.message, self._error.hint)
 
 
@@ -115,6 +115,6 @@ def put(transport: Transport, data: bytes, path: str, mode: int, *, sudo: bool) 
 
 
 def last_words(said: bytes) -> str:
-    """Give the last line of what a program said that holds more than blanks, made fit for a message."""
+    """Return the last line of what a program said that holds more than blanks, made fit for a message."""
     lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
     return "".join(char if char.isprintable() else "?" for char in lines[-1])[:300] if lines else ""

@@ -7,7 +7,7 @@ MOST_HOSTS = 1_000_000
 
 
 def parse_range(text: str) -> tuple[int, int]:
-    """Give the least and the most hosts that a text stands for.
+    """Return the least and the most hosts that a text stands for.
 
     Raises:
         ValueError: it stands for no such numbers; says what is allowed.

@@ -102,7 +102,7 @@ def _selected(hosts: Sequence[Host], selectors: Sequence[tuple[str, str]], optio
 def _excluded(
     inventory: Inventory, hosts: Sequence[Host], exclude: Sequence[str], option: str
 ) -> Mapping[str, tuple[int, ...]]:
-    """Give the indices of GPUs that are left out, by host; () for the whole host."""
+    """Return the indices of GPUs that are left out, by host; () for the whole host."""
     where = replace(inventory, hosts=(*inventory.hosts, *hosts))
     found: dict[str, tuple[int, ...]] = {}
     for text in exclude:

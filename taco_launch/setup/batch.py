@@ -126,12 +126,12 @@ class Outcome:
 
 
 def apart(ops: Sequence[Op]) -> tuple[File, ...]:
-    """Give the files that are too large for the script: they are to be put before it runs."""
+    """Return the files that are too large for the script: they are to be put before it runs."""
     return tuple(file for op in ops for file in op.files if len(file.data) > _LARGE)
 
 
 def command(ops: Sequence[Op], marker: str, typed: str = "taco-launch") -> Command:
-    """Give the batch of these operations; `marker` is random and stands in nothing else.
+    """Return the batch of these operations; `marker` is random and stands in nothing else.
 
     `typed` is what the user types for taco-launch with this inventory.
     """
@@ -139,7 +139,7 @@ def command(ops: Sequence[Op], marker: str, typed: str = "taco-launch") -> Comma
 
 
 def script(ops: Sequence[Op]) -> str:
-    """Give the batch's text: POSIX sh, nothing of which runs before all of it has arrived; $1 is the marker, $2 `typed`."""
+    """Return the batch's text: POSIX sh, nothing of which runs before all of it has arrived; $1 is the marker, $2 `typed`."""
     large = {id(file) for file in apart(ops)}
     parts = [_HEAD]
     for number, op in enumerate(ops):
@@ -203,7 +203,7 @@ def read(
 
 
 def why(op: Op, ran: Ran) -> str:
-    """Say how an operation failed: what it said from its last `error: ` on, else its last words, or that it took long."""
+    """Return how an operation failed: what it said from its last `error: ` on, else its last words, or that it took long."""
     told, _ = _told(ran)
     last = "; ".join(dict.fromkeys(told)).removeprefix(_ERROR)[-_MOST:]
     if ran.code == DEADLINE:
@@ -212,12 +212,12 @@ def why(op: Op, ran: Ran) -> str:
 
 
 def hint(ran: Ran) -> str:
-    """Give the next step that an operation told on a line `hint: ` after its last `error: `; empty where it told none."""
+    """Return the next step that an operation told on a line `hint: ` after its last `error: `; empty where it told none."""
     return "; ".join(step.rstrip(".") for step in _told(ran)[1])[:_MOST]
 
 
 def _told(ran: Ran) -> tuple[list[str], list[str]]:
-    """Give the lines that say why an operation failed, and what is to be done then."""
+    """Return the lines that say why an operation failed, and what is to be done then."""
     lines = [line.strip() for line in ran.output.decode("utf-8", "replace").splitlines() if line.strip()]
     errors = [number for number, line in enumerate(lines) if line.startswith(_ERROR)]
     if not errors:

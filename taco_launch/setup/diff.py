@@ -7,14 +7,14 @@ from taco_launch.setup.ops import File, Op
 
 
 def wanted(ops: Iterable[Op]) -> tuple[str, ...]:
-    """Give the paths whose present text a diff needs and no operation brings along."""
+    """Return the paths whose present text a diff needs and no operation brings along."""
     known = {path for op in ops for path, _ in op.old}
     paths = (path(file) for op in ops for file in op.files if not file.secret and _text(file.data) is not None)
     return tuple(dict.fromkeys(each for each in paths if each not in known))
 
 
 def diffs(ops: Iterable[Op], present: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Give a unified diff for each file of these operations; `present` are texts as they are, by path."""
+    """Return a unified diff for each file of these operations; `present` are texts as they are, by path."""
     found = []
     for op in ops:
         old = dict(op.old)
@@ -28,7 +28,7 @@ def diffs(ops: Iterable[Op], present: Mapping[str, bytes]) -> tuple[str, ...]:
 
 
 def path(file: File) -> str:
-    """Give the path at which a file ends up."""
+    """Return the path at which a file ends up."""
     return file.shown or file.path
 
 

@@ -9,6 +9,6 @@ from taco_launch.setup.ops import Problem
 
 
 def faults(facts: HostFacts, inventory: Inventory) -> Iterator[Problem]:
-    """Give what `facts` calls a fault of drivers, as far as it is in the way of what the inventory asks for."""
+    """Yield what `facts` calls a fault of drivers, as far as it is in the way of what the inventory asks for."""
     for stop in stops(facts, inventory.network.rdma, inventory.network.gdr):
         yield Problem("hardware", stop.text, stop.hint)

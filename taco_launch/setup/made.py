@@ -10,14 +10,14 @@ from taco_launch.setup.ops import File, Problem, Stage
 
 
 def files_of(facts: HostFacts) -> dict[str, MadeFile] | None:
-    """Give what is there by its path; None where that is not known."""
+    """Return what is there by its path; None where that is not known."""
     if not isinstance(facts.made, Made) or not isinstance(facts.made.files, tuple):
         return None
     return {each.path: each for each in facts.made.files}
 
 
 def unread(facts: HostFacts, stage: Stage) -> Problem:
-    """Say why it is not known what is there."""
+    """Return why it is not known what is there."""
     why = facts.made.files if isinstance(facts.made, Made) else facts.made
     reason = why.reason if isinstance(why, Unknown) else "there is no answer"
     return Problem(
@@ -26,18 +26,18 @@ def unread(facts: HostFacts, stage: Stage) -> Problem:
 
 
 def differing(facts: HostFacts, wanted: Iterable[File]) -> tuple[File, ...]:
-    """Give the files that are not there, or not with this content and mode."""
+    """Return the files that are not there, or not with this content and mode."""
     there = files_of(facts) or {}
     return tuple(file for file in wanted if there.get(file.path) != _as_made(file))
 
 
 def with_files(facts: HostFacts, files: Iterable[File]) -> HostFacts:
-    """Give the facts with these files there."""
+    """Return the facts with these files there."""
     return with_made(facts, map(_as_made, files))
 
 
 def with_made(facts: HostFacts, new: Iterable[MadeFile]) -> HostFacts:
-    """Give the facts with these files, folders and links there."""
+    """Return the facts with these files, folders and links there."""
     there = files_of(facts)
     if there is None or not isinstance(facts.made, Made):
         return facts
@@ -46,7 +46,7 @@ def with_made(facts: HostFacts, new: Iterable[MadeFile]) -> HostFacts:
 
 
 def without(facts: HostFacts, gone: Iterable[str]) -> HostFacts:
-    """Give the facts with nothing at these paths."""
+    """Return the facts with nothing at these paths."""
     there = files_of(facts)
     if there is None or not isinstance(facts.made, Made):
         return facts

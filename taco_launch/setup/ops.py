@@ -110,14 +110,14 @@ class Cluster:
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        """Give what is the same for all hosts of a plan: made the first time that it is asked for."""
+        """Return what is the same for all hosts of a plan: made the first time that it is asked for."""
         if name not in self._made:
             self._made[name] = make()
         made: T = self._made[name]
         return made
 
     def host(self, name: str) -> Host:
-        """Give a host of the inventory by its name."""
+        """Return a host of the inventory by its name."""
         return next(host for host in self.inventory.hosts if host.name == name)
 
 

@@ -15,12 +15,12 @@ MANAGERS = ("apt-get", "dnf", "yum", "zypper")
 
 
 def ending(manager: str) -> str:
-    """Give the ending of the names of packages that a package manager takes."""
+    """Return the ending of the names of packages that a package manager takes."""
     return ".deb" if manager == "apt-get" else ".rpm"
 
 
 def given(manager: str, packages: tuple[tuple[str, bytes], ...]) -> tuple[File, ...]:
-    """Give those packages of the controller, (file name, content), that are for a package manager, and their sums."""
+    """Return those packages of the controller, (file name, content), that are for a package manager, and their sums."""
     files = tuple(File(f"{GIVEN}/{name}", data, 0o600) for name, data in packages if name.endswith(ending(manager)))
     if not files:
         return ()
@@ -29,7 +29,7 @@ def given(manager: str, packages: tuple[tuple[str, bytes], ...]) -> tuple[File, 
 
 
 def proxied(engine: Engine) -> File:
-    """Give the proxy that the engine has, for what is fetched from outside."""
+    """Return the proxy that the engine has, for what is fetched from outside."""
     lines = "".join(f"{name}_proxy={value}\n" for name, value in engine.proxy)
     return File(PROXY, lines.encode(), 0o600, secret=True)
 

@@ -16,7 +16,7 @@ _LEAST = 64 << 20
 
 
 def full(facts: HostFacts, inventory: Inventory) -> Iterator[Problem]:
-    """Say which disks are full, that of set-up's and jobs' own files and that of docker; nothing of what is not known."""
+    """Yield which disks are full, that of set-up's and jobs' own files and that of docker; nothing of what is not known."""
     told = set()
     for folder in (paths.STATE, data_root(facts, inventory.engine)):
         disk = None if folder is None else disk_of(facts.system, folder)
@@ -30,7 +30,7 @@ def full(facts: HostFacts, inventory: Inventory) -> Iterator[Problem]:
 
 
 def data_root(facts: HostFacts, engine: Engine) -> str | None:
-    """Give the folder that docker keeps images in once it has its settings; None where the probe did not look at it."""
+    """Return the folder that docker keeps images in once it has its settings; None where the probe did not look at it."""
     looked_at = [engine.data_root, _written(facts.made), DATA_ROOT]
     root = facts.docker.root if isinstance(facts.docker, Docker) else None
     if engine.data_root is not None or not isinstance(root, str):
@@ -39,7 +39,7 @@ def data_root(facts: HostFacts, engine: Engine) -> str | None:
 
 
 def _written(made: Found[Made]) -> str | None:
-    """Give the data root that daemon.json names."""
+    """Return the data root that daemon.json names."""
     if not isinstance(made, Made) or not isinstance(made.daemon_json, str):
         return None
     try:
@@ -50,7 +50,7 @@ def _written(made: Found[Made]) -> str | None:
 
 
 def too_small(facts: HostFacts, root: str | None, need: int) -> str:
-    """Say that the disk of the engine's data root lacks space; empty where it does not, or is not among the facts."""
+    """State that the disk of the engine's data root lacks space; empty where it does not, or is not among the facts."""
     disk = None if root is None else disk_of(facts.system, root)
     if disk is None or disk.free >= need:
         return ""
@@ -58,12 +58,12 @@ def too_small(facts: HostFacts, root: str | None, need: int) -> str:
 
 
 def gib(size: int) -> str:
-    """Give bytes as people read them."""
+    """Return bytes as people read them."""
     return f"{size / (1 << 30):.1f} GiB"
 
 
 def disk_of(system: Found[System], folder: str) -> Disk | None:
-    """Give the disk that a folder lies on, as far as the probe looked at it."""
+    """Return the disk that a folder lies on, as far as the probe looked at it."""
     if not isinstance(system, System) or not isinstance(system.disks, tuple):
         return None
     over = [disk for disk in system.disks if f"{folder}/".startswith(f"{disk.path.rstrip('/')}/")]

@@ -159,7 +159,7 @@ def _has_image(facts: HostFacts, image: str) -> bool:
 
 
 def _silent(docker: Docker | Absent | Unknown, *, images: bool) -> str | None:
-    """Say why docker does not tell its containers, or its images where they matter; one that is not there has none."""
+    """Return why docker does not tell its containers, or its images where they matter; one that is not there has none."""
     if isinstance(docker, Absent):
         return None
     if isinstance(docker, Unknown):
@@ -171,6 +171,6 @@ def _silent(docker: Docker | Absent | Unknown, *, images: bool) -> str | None:
 
 
 def _is_cluster(path: str, file: MadeFile) -> bool:
-    """Say whether a path is a folder of a cluster: others may keep files beside them."""
+    """Return whether a path is a folder of a cluster: others may keep files beside them."""
     folder, _, name = path.rpartition("/")
     return folder in (paths.CLUSTERS, paths.HOST) and bool(name) and file.sha256 is None and file.link is None

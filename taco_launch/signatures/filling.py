@@ -17,7 +17,7 @@ class _Filling(Dict[str, str]):
 
 
 def values_of(match: "re.Match[str]") -> Dict[str, str]:
-    """Give the groups by name. One that ends in a digit is another place for the same value."""
+    """Return the groups by name. One that ends in a digit is another place for the same value."""
     values: Dict[str, str] = {}
     for name, value in match.groupdict().items():
         if value:

@@ -52,23 +52,23 @@ def clean(line: str) -> Tuple[str, str]:
 
 
 def says(line: str) -> bool:
-    """Say whether there are words in a line: a ruler is none."""
+    """Return whether there are words in a line: a ruler is none."""
     return any(map(str.isalnum, line))
 
 
 def label(line: str) -> str:
-    """Give what marks the lines of the rank that says a line, or nothing where no label does."""
+    """Return what marks the lines of the rank that says a line, or nothing where no label does."""
     match, torch = SAID.match(line), _OF_TORCH.match(line)
     return f"{(match['label'] or match['tag']) if match else ''}{torch['rank'] if torch else ''}"
 
 
 def ended(marked: str) -> bool:
-    """Say whether an error whose lines are marked so ended its rank: torch marks only those that nobody has handled."""
+    """Return whether an error whose lines are marked so ended its rank: torch marks only those that nobody has handled."""
     return marked.endswith("]:")
 
 
 def around(block: str, start: int, position: int, end: int) -> str:
-    """Give the line from `start` to `end` without its prefixes; of a long one, or a progress bar, what is at a key."""
+    """Return the line from `start` to `end` without its prefixes; of a long one, or a progress bar, what is at a key."""
     stop = block.find("\r", position, end)
     stop = end if stop < 0 else stop
     if stop - start > _BEFORE + _AFTER:
@@ -77,7 +77,7 @@ def around(block: str, start: int, position: int, end: int) -> str:
 
 
 def with_following(line: str, block: str, end: int, count: int, rank: str) -> str:
-    """Give a line and the `count` lines after it, without their prefixes; empty ones for what other ranks say."""
+    """Return a line and the `count` lines after it, without their prefixes; empty ones for what other ranks say."""
     text = [line]
     for _line in range(count):
         if end >= len(block):

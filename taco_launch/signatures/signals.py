@@ -24,7 +24,7 @@ UNFORESEEN = ("rank-killed", "rank-bus-error")
 
 
 def by_signal(rank: str, host: str, exit_code: int) -> Optional[Finding]:
-    """Give what is known of a rank's end by its exit code, 128 + n for signal n; None where that tells nothing."""
+    """Return what is known of a rank's end by its exit code, 128 + n for signal n; None where that tells nothing."""
     name = _KNOWN.get(exit_code - SIGNAL_BASE)  # type: ignore[call-overload]
     if name is None:
         return None

@@ -40,7 +40,7 @@ def installed(state: Path) -> Path:
 
 
 def says(installed: Path, output: bytes, end: str = "") -> Head:
-    """Give a head whose agent reads its input, says something, and comes to some end."""
+    """Return a head whose agent reads its input, says something, and comes to some end."""
     script = f"import os, sys\nsys.stdin.buffer.read()\nos.write(1, {output!r})\n{end}\n"
     write_agent(installed, script)
     return own_head()

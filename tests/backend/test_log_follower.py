@@ -198,7 +198,7 @@ def test_on_this_machine_a_dead_agent_is_an_error(scripted: Scripted) -> None:
 
 
 def run(scripted: Scripted, spec: JobSpec, environ: dict[str, str]) -> tuple[Job, list[Any]]:
-    """Give the job at its end, and what was told besides its log and its states."""
+    """Return the job at its end, and what was told besides its log and its states."""
     told: list[Any] = []
     watch = Watch(
         accepted=lambda: told.append("accepted"),

@@ -11,13 +11,13 @@ RATE = Metric("img/sec", "img/sec")
 
 
 def ladder(number: int, **more: Any) -> Ladder:
-    """Give the night of a day; `started` is the day's number."""
+    """Return the night of a day; `started` is the day's number."""
     values = {"matrix": "taco", "kind": LadderKind.NIGHT, "digest": "d", "seed": number, "cluster": "hcc"}
     return Ladder(**{"id": f"taco-{number:06x}", **values, "started": float(number), **more})
 
 
 def run(value: float | None, variant: str = "tcp", ranks: int = 16, **more: Any) -> Run:
-    """Give a run of two hosts that measured `value`, or has no sample."""
+    """Return a run of two hosts that measured `value`, or has no sample."""
     values: dict[str, Any] = {
         "cell": Cell("horovod", variant, ranks),
         "repeat": 0,

@@ -36,7 +36,7 @@ def models(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def torchvision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], None]]:
-    """Give a function that puts a torchvision of our own, with these models, before any other."""
+    """Return a function that puts a torchvision of our own, with these models, before any other."""
 
     def forget() -> None:
         for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:

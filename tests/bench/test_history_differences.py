@@ -25,7 +25,7 @@ LINE = (
 
 
 def made(*hosts: HostFacts, line: str = LINE, commit: str = "3f2a", **spec: Any) -> Circumstances:
-    """Give the circumstances of a job on all of these hosts."""
+    """Return the circumstances of a job on all of these hosts."""
     job = JobSpec("job", COMMAND, tuple(Host(one.host, "10.0.0.1") for one in hosts), **spec)
     shares = tuple(HostRanks(one.host, 8, (f"GPU-{one.host}",)) for one in hosts)
     return of_run(hosts, job, JobRecord("1", JobState.SUCCEEDED, line=line, shares=shares), commit)
@@ -114,12 +114,12 @@ def test_the_image_that_each_host_has() -> None:
 
 
 def _with(subject: Any, **values: Any) -> Any:
-    """Give a subject that is there, with other values."""
+    """Return a subject that is there, with other values."""
     return replace(subject, **values)
 
 
 def changed(facts: HostFacts) -> HostFacts:
-    """Give a host with another of everything that a suspect is."""
+    """Return a host with another of everything that a suspect is."""
     assert isinstance(facts.gpu, Gpus)
     assert isinstance(facts.rdma, Rdma)
     assert isinstance(facts.network, Network)

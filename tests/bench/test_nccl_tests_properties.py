@@ -28,7 +28,7 @@ def written(rate: float) -> str:
 
 @st.composite
 def logs(draw: st.DrawFn, most_ranks: int = 20) -> tuple[list[str], int, Numbers]:
-    """Give the lines of a good log, the number of ranks, and the numbers in it."""
+    """Return the lines of a good log, the number of ranks, and the numbers in it."""
     keys, words, wrong, none = draw(st.sampled_from(FORMS))
     ranks, gpus = draw(st.integers(2, most_ranks)), draw(st.integers(1, 2))
     sizes = draw(st.lists(st.integers(1, 1 << 40), min_size=1, max_size=6, unique=True).map(sorted))
@@ -56,7 +56,7 @@ def logs(draw: st.DrawFn, most_ranks: int = 20) -> tuple[list[str], int, Numbers
 
 
 def true_or_none(found: tuple[Reading, ...] | NoSample, numbers: Numbers) -> bool:
-    """Say whether all readings are those of the log; the average may be cut within what the rows are rounded to."""
+    """Return whether all readings are those of the log; the average may be cut within what the rows are rounded to."""
     if isinstance(found, NoSample):
         return True
     given = {reading.metric.name: reading.value for reading in found}

@@ -28,7 +28,7 @@ DRESSES: dict[str, Callable[[str], str]] = {
 
 @st.composite
 def horovod_logs(draw: st.DrawFn) -> tuple[list[str], Sample]:
-    """Give the lines of a good log and what it says."""
+    """Return the lines of a good log and what it says."""
     ranks = draw(st.integers(1, 4096))
     batch_size = draw(st.integers(1, 4096))
     model = draw(st.sampled_from(["resnet50", "vgg16", "mobilenet_v2", "ViT-B/16"]))

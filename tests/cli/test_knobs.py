@@ -62,7 +62,7 @@ def test_a_reason_is_shortened_to_its_first_clause(why: str, clause: str) -> Non
 
 
 def on_a_terminal(width: int, *args: str) -> list[str]:
-    """Give the lines that a terminal of this width is sent."""
+    """Return the lines that a terminal of this width is sent."""
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     environ = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")} | {"NO_COLOR": "1"}

@@ -33,7 +33,7 @@ def plan(facts: JobFacts | None = None, folder: str = "/job", **fields: Any) -> 
 
 
 def settings(made: LaunchPlan) -> dict[str, str]:
-    """Give what -x and MCA options of a line set."""
+    """Return what -x and MCA options of a line set."""
     words = made.argv
     env = [words[at + 1].partition("=") for at, word in enumerate(words) if word == "-x"]
     mca = [
@@ -55,12 +55,12 @@ def options_of(made: LaunchPlan) -> list[Option]:
 
 
 def missing(made: LaunchPlan) -> list[str]:
-    """Give what was left out for want of a fact."""
+    """Return what was left out for want of a fact."""
     return [warning.partition(": left out, since ")[0] for warning in made.warnings if ": left out, since " in warning]
 
 
 def told(*hosts: HostFacts, nccl: str | None = None, gpus: int = 8) -> JobFacts:
-    """Give what is known where the hosts were looked at."""
+    """Return what is known where the hosts were looked at."""
     found = tuple(JobHost(host.host, gpus=gpus) for host in hosts)
     return JobFacts(False, openmpi="4.1.4", nccl=nccl, hosts=found, between=between(hosts, nccl))
 
@@ -79,6 +79,6 @@ PROFILES = [AUTO, *(profile.load(name, "", {}) for name in ("taco-bare-metal", "
 
 
 def own(found: LaunchPlan) -> dict[str, tuple[tuple[str, str], ...]]:
-    """Give what each host is given besides the interface of torch's own libraries, which all are."""
+    """Return what each host is given besides the interface of torch's own libraries, which all are."""
     hosts = {host: tuple(pair for pair in pairs if pair[0] not in TORCH_SOCKETS) for host, pairs in found.host_env}
     return {host: pairs for host, pairs in hosts.items() if pairs}

@@ -30,7 +30,7 @@ TEXT = st.text(max_size=8) | st.binary(max_size=8).map(lambda data: data.decode(
 
 
 def values(hint: Any) -> st.SearchStrategy[Any]:
-    """Give values of a field's type, as the model uses types."""
+    """Return values of a field's type, as the model uses types."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Union:
         return st.none() | values(arguments[0])
@@ -54,7 +54,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
 
 
 def models(kind: Any) -> st.SearchStrategy[Any]:
-    """Give values of a model class, every field filled in."""
+    """Return values of a model class, every field filled in."""
     return st.builds(kind, **{name: values(hint) for name, hint in get_type_hints(kind).items()})
 
 
@@ -99,7 +99,7 @@ def test_a_wrong_shape_names_its_field(kind: Any, name: str) -> None:
 
 
 def smallest(kind: Any) -> Any:
-    """Give a value of a model class with nothing but its required fields."""
+    """Return a value of a model class with nothing but its required fields."""
     simple: dict[Any, Any] = {str: "x", int: 1, float: 1.0}
     required: dict[str, Any] = {}
     for entry in fields(kind):

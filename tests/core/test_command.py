@@ -23,7 +23,7 @@ WORDS = st.one_of(
 
 
 def read_back(argv: list[str], locale: str) -> list[bytes]:
-    """Give the words that bash reads from the line, each ended by NUL on its stdout."""
+    """Return the words that bash reads from the line, each ended by NUL on its stdout."""
     script = b"printf '%s\\0' " + shell(argv).encode("utf-8", "surrogateescape")
     done = subprocess.run(["bash", "-c", script], env={"LC_ALL": locale}, stdout=subprocess.PIPE, check=True)
     return done.stdout.split(b"\0")[:-1]

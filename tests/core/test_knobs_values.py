@@ -266,7 +266,7 @@ NORMAL = [
 
 
 def refusal(check: Callable[[str, str], object], name: str, text: str) -> tuple[str, str] | None:
-    """Give the problem and the hint with which a value is refused, None where it passes."""
+    """Return the problem and the hint with which a value is refused, None where it passes."""
     try:
         check(name, text)
     except ValueError as error:

@@ -144,7 +144,7 @@ def test_who_waits_for_a_host_that_does_not_answer_keeps_nobody() -> None:
 
 
 def simulate(waiting: Sequence[Waiting], holders: Mapping[str, int], free: int, ends: Sequence[str]) -> dict[str, int]:
-    """Give after how many ends each job begins; `ends` are the jobs in the order in which they end, if they run then."""
+    """Return after how many ends each job begins; `ends` are the jobs in the order in which they end, if they run then."""
     slots = [name for name, count in holders.items() for _slot in range(count)] + [""] * free
     left, begun = list(waiting), {}
     running, step = set(holders), 0

@@ -44,7 +44,7 @@ def readme() -> str:
 
 
 def first_screen(text: str) -> str:
-    """Give all before the second heading of level two."""
+    """Return all before the second heading of level two."""
     return "".join(re.split(r"^(?=## )", text, flags=re.MULTILINE)[:2])
 
 
@@ -64,7 +64,7 @@ def spans(text: str) -> Iterator[str]:
 
 
 def prose(text: str) -> str:
-    """Give what stands neither in a block nor in backquotes."""
+    """Return what stands neither in a block nor in backquotes."""
     return _SPAN.sub("", _FENCE.sub("", text))
 
 
@@ -88,7 +88,7 @@ def fresh_copy(target: Path) -> None:
 
 
 def new_user(folder: Path) -> dict[str, str]:
-    """Give the environment of somebody whose home is empty, and who has this machine's settings and wheel cache."""
+    """Return the environment of somebody whose home is empty, and who has this machine's settings and wheel cache."""
     environ = {
         name: value
         for name, value in os.environ.items()
@@ -152,7 +152,7 @@ def simple_commands(line: str) -> Iterator[list[str]]:
 
 
 def options_of(context: click.Context) -> dict[str, click.Option]:
-    """Give the options of a command by each of their names."""
+    """Return the options of a command by each of their names."""
     found = [param for param in context.command.get_params(context) if isinstance(param, click.Option)]
     return {name: option for option in found for name in (*option.opts, *option.secondary_opts)}
 
@@ -163,7 +163,7 @@ def loaded(command: click.Command) -> click.Command:
 
 
 def every_option(context: click.Context) -> set[str]:
-    """Give the names of the options of a command and of all below it."""
+    """Return the names of the options of a command and of all below it."""
     names = set(options_of(context))
     if isinstance(context.command, click.Group):
         for name in context.command.list_commands(context):
@@ -174,7 +174,7 @@ def every_option(context: click.Context) -> set[str]:
 
 
 def fault(words: list[str]) -> str:
-    """Say what is wrong with the words of a `taco-launch` call up to `--`; "" when nothing is.
+    """Return what is wrong with the words of a `taco-launch` call up to `--`; "" when nothing is.
 
     A word in capitals, or in brackets, stands for any.
     """
@@ -222,7 +222,7 @@ def test_every_taco_launch_command_exists(readme: str) -> None:
 
 
 def script_options(script: str) -> set[str]:
-    """Give the options that a file of scripts/ names in its --help."""
+    """Return the options that a file of scripts/ names in its --help."""
     argv = [sys.executable, script] if script.endswith(".py") else [script]
     shown = subprocess.run([*argv, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
     return set(_LONG_OPTION.findall(shown.stdout))
@@ -245,7 +245,7 @@ def test_every_option_that_stands_alone_exists(readme: str) -> None:
 
 
 def document(text: str, key: str) -> str:
-    """Give the one ```yaml block that begins with a key."""
+    """Return the one ```yaml block that begins with a key."""
     blocks: list[tuple[str, str]] = _FENCE.findall(text)
     (found,) = [block for language, block in blocks if language == "yaml" and block.startswith(f"{key}:")]
     return found

@@ -83,7 +83,7 @@ _WAIT = 'for a; do until (exec 3<>"/dev/tcp/$a/22") 2>/dev/null; do sleep 0.05; 
 
 
 def why_not() -> str:
-    """Say why no hosts can be made here, empty where they can."""
+    """Return why no hosts can be made here, empty where they can."""
     if os.geteuid() != 0:
         return "cannot: only root makes hosts of namespaces"
     for command, package in _NEEDED.items():
@@ -134,7 +134,7 @@ class Hosts:
         )
 
     def inside(self, on: int = 0) -> list[str]:
-        """Give what goes before a command that is to run on a host."""
+        """Return what goes before a command that is to run on a host."""
         enter = ["nsenter", "-t", str(self.inits[on]), "-n", "-u", "-m", "-i", "-p", "--"]
         return [*enter, "env", "-C", str(self.folder)]
 
@@ -229,6 +229,6 @@ def _ip(init: int, *lines: str) -> None:
 
 
 def _environ(more: Mapping[str, str]) -> dict[str, str]:
-    """Give the caller's environment without what it says to Open MPI, with the folders of system commands."""
+    """Return the caller's environment without what it says to Open MPI, with the folders of system commands."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "PRTE_"))}
     return {**own, "PATH": _PATH, **more}

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.e2e
 
 
 def told(stderr: str) -> dict[str, str]:
-    """Give the lines of stderr by their first word."""
+    """Return the lines of stderr by their first word."""
     return dict(line.split(": ", 1) for line in stderr.splitlines() if ": " in line)
 
 

@@ -27,7 +27,7 @@ def smi(taco: Taco, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Smi:
 
 
 def run(taco: Taco, name: str, *options: str) -> list[str]:
-    """Give what the ranks of a job see, each value once."""
+    """Return what the ranks of a job see, each value once."""
     done = taco("run", "--name", name, *options, "--", *SHOW)
     assert done.returncode == 0, done.stderr
     return sorted({line.partition("| ")[2] for line in done.stdout.splitlines()})

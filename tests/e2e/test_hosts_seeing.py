@@ -19,7 +19,7 @@ def top(cluster: Cluster, *more: str) -> dict[str, Any]:
 
 
 def allocated(found: dict[str, Any]) -> dict[str, list[str | None]]:
-    """Say which job has each slot."""
+    """Return which job has each slot."""
     return {
         name: [slot["holder"] and slot["holder"]["job"] for slot in frame["occupancy"]["slots"]]
         for name, frame in found.items()

@@ -63,7 +63,7 @@ def measure(taco: Taco, matrix: Path, *words: str) -> "subprocess.CompletedProce
 
 
 def kept(taco: Taco) -> list[tuple[str, tuple[tuple[int, Run], ...]]]:
-    """Give the outcome and the runs of every ladder in the history, the newest first."""
+    """Return the outcome and the runs of every ladder in the history, the newest first."""
     with open_history(taco.state / "history.db") as history:
         return [(one.outcome, history.runs(one.id)) for one in history.ladders()]
 

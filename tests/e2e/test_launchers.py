@@ -43,7 +43,7 @@ def path(cluster: Cluster) -> dict[str, str]:
 
 
 def log(cluster: Cluster, name: str) -> list[str]:
-    """Give what ranks wrote, sorted."""
+    """Return what ranks wrote, sorted."""
     return sorted(line for line in cluster.log(name) if re.match(r"n\d/\d", line))
 
 

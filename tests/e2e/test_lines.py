@@ -63,7 +63,7 @@ class Mpirun:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give what the hosts see of the machine's /tmp, besides Open MPI."""
+    """Return what the hosts see of the machine's /tmp, besides Open MPI."""
     return tmp_path_factory.mktemp("lines")
 
 
@@ -105,7 +105,7 @@ def rig(names: Sequence[str], folder: Path) -> AbstractContextManager[Hosts]:
 
 @pytest.fixture
 def line(taco: Taco, mpirun: Mpirun, folder: Path) -> Callable[..., str]:
-    """Give the line that `run --dry-run` prints for an inventory with this mpirun, and nothing besides."""
+    """Return the line that `run --dry-run` prints for an inventory with this mpirun, and nothing besides."""
 
     def printed(inventory: str, *words: str) -> str:
         file = folder / "inventory.yaml"

@@ -33,7 +33,7 @@ def seconds(stamp: str) -> float:
 
 
 def told(text: str) -> list[tuple[float, float]]:
-    """Give of each line the time before it, and the time that it tells."""
+    """Return of each line the time before it, and the time that it tells."""
     return [(seconds(STAMP.match(line)[1]), float(line.split()[-1])) for line in text.splitlines()]  # type: ignore[index]
 
 

@@ -91,7 +91,7 @@ def _kernels(run: Run) -> list[tuple[str, str, str]]:
 
 
 def summary(taco: Taco) -> dict[str, Any]:
-    """Give the JSON of the newest night."""
+    """Return the JSON of the newest night."""
     newest = max((taco.state / "nights" / "tiny").glob("20*.json"), key=lambda path: path.stat().st_mtime_ns)
     found: dict[str, Any] = json.loads(newest.read_text())
     return found

@@ -23,7 +23,7 @@ for piece in {pieces!r}:
 
 
 def rank_logs(taco: Taco, name: str, ranks: int) -> list[bytes]:
-    """Give each rank's log as `logs --rank` prints it."""
+    """Return each rank's log as `logs --rank` prints it."""
     found = []
     for rank in range(ranks):
         argv = taco.argv("logs", "--rank", str(rank), name)

@@ -60,7 +60,7 @@ def began(taco: Taco, name: str) -> float:
 
 
 def schedulers(taco: Taco) -> list[int]:
-    """Give the processes that schedule for this test."""
+    """Return the processes that schedule for this test."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -331,7 +331,7 @@ def test_a_record_is_removed_after_its_time(taco: Taco) -> None:
 
 
 def lives(witness: Path) -> bool:
-    """Say whether a process lives whose number is in a file."""
+    """Return whether a process lives whose number is in a file."""
     entry = processes.identify(int(witness.read_text(encoding="ascii")))
     return entry is not None and entry.state != "Z"
 

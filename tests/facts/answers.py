@@ -4,7 +4,7 @@ from taco_launch.facts.sections import Section, read
 
 
 def answer(**told: str | tuple[str, int, str]) -> dict[str, Section]:
-    """Give the sections of an answer: name (`_` for the first dot) to stdout, or to stdout, exit code and stderr."""
+    """Return the sections of an answer: name (`_` for the first dot) to stdout, or to stdout, exit code and stderr."""
     text = "N probe 1 1700000000.0\n"
     for word, value in told.items():
         stdout, code, stderr = (value, 0, "") if isinstance(value, str) else value

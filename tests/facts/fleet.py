@@ -15,7 +15,7 @@ def mapped(address: str) -> str:
 
 
 def gids(address: str, netdev: str, first: int = 2) -> tuple[Gid, ...]:
-    """Give a table: link-local GIDs, and those of `address` in the slots `first` and the next."""
+    """Return a table: link-local GIDs, and those of `address` in the slots `first` and the next."""
     slots = [(0, LOCAL), (first, mapped(address))]
     kinds = ("IB/RoCE v1", "RoCE v2")
     return tuple(Gid(index + n, gid, kind, netdev) for index, gid in slots for n, kind in enumerate(kinds))
@@ -38,7 +38,7 @@ def with_hcas(name: str, *hcas: Hca, network: Network | None = None) -> HostFact
 
 
 def network(name: str, address: str, *others: Interface) -> Network:
-    """Give a network whose interface `name` carries `address`, the default route and the connection."""
+    """Return a network whose interface `name` carries `address`, the default route and the connection."""
     facts = host("gpu1")
     assert isinstance(facts.network, Network)
     own = Interface(name, "physical", "up", 1500, "aa", (Address(address, "global"),), 100.0)

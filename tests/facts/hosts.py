@@ -29,7 +29,7 @@ GIB = 1 << 30
 
 
 def host(name: str, driver: str = "535.104.05", **subjects: Any) -> HostFacts:
-    """Give a host of eight A100 on a bond."""
+    """Return a host of eight A100 on a bond."""
     number = int("".join(filter(str.isdigit, name)) or "1")
     gpus = tuple(
         Gpu(index, f"GPU-{number}-{index}", "NVIDIA A100-SXM4-40GB", f"0000:{index:02x}:00.0", 40 * GIB, 0, False, 0, 0)

@@ -34,7 +34,7 @@ def read(answer: bytes, sent: float = 1790000000.0, received: float = 1790000000
 
 
 def told(value: Any) -> Any:
-    """Give facts as JSON shows them."""
+    """Return facts as JSON shows them."""
     if isinstance(value, (Unknown, Absent)):
         return {type(value).__name__.lower(): value.reason}
     if is_dataclass(value):
@@ -43,7 +43,7 @@ def told(value: Any) -> Any:
 
 
 def of_subjects(facts: HostFacts) -> dict[str, Any]:
-    """Give the subjects of this test as JSON; what depends on the controller's clock is tested in test_system.py."""
+    """Return the subjects of this test as JSON; what depends on the controller's clock is tested in test_system.py."""
     found = {name: told(getattr(facts, name)) for name in SUBJECTS if getattr(facts, name) != Unknown("not asked")}
     if "clock_offset" in found.get("system", {}):
         del found["system"]["clock_offset"], found["system"]["clock_error"]
@@ -116,7 +116,7 @@ def test_line_ends_and_colours_of_a_terminal_change_nothing(case: Path) -> None:
 
 
 def lines_within(answer: bytes) -> list[int]:
-    """Give the places of the lines that commands said."""
+    """Return the places of the lines that commands said."""
     nonce = SENT.search(answer)
     assert nonce
     lines, marked = answer.split(b"\n"), nonce[0].split()[0]

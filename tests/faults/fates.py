@@ -13,7 +13,7 @@ HUNG_UP = 128 + signal.SIGHUP
 
 
 def started(site: Site, stem: str, *hosts: str, seconds: float = 300, code: int = 0) -> str:
-    """Give the name of a job that runs, one rank on each of these hosts."""
+    """Return the name of a job that runs, one rank on each of these hosts."""
     name = site.name(stem)
     site.one.submit(name, *one_each(*hosts), seconds=seconds, code=code)
     site.one.runs(name)
@@ -21,12 +21,12 @@ def started(site: Site, stem: str, *hosts: str, seconds: float = 300, code: int 
 
 
 def one_each(*hosts: str) -> tuple[str, ...]:
-    """Give the options of a job with one rank on each of these hosts, on whichever slots are free."""
+    """Return the options of a job with one rank on each of these hosts, on whichever slots are free."""
     return "--hosts", str(len(hosts)), "--slots-per-host", "1", "-H", ",".join(hosts)
 
 
 def wrappers(site: Site, host: str, name: str) -> list[str]:
-    """Give the processes of ours that a job's ranks on a host are children of."""
+    """Return the processes of ours that a job's ranks on a host are children of."""
     return site.pids(host, f"pyz rank {JOBS}/{name} ")
 
 

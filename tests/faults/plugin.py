@@ -23,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def case_of(item: pytest.Item) -> str:
-    """Give a case's name: that of a wave, or else of the test."""
+    """Return a case's name: that of a wave, or else of the test."""
     params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     name = item.originalname if isinstance(item, pytest.Function) else item.name
     return str(params.get("case", name.removeprefix("test_").replace("_", "-")))

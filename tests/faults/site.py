@@ -78,7 +78,7 @@ class Site:
         return self.one.lab
 
     def name(self, stem: str) -> str:
-        """Give a job's name that was not used before."""
+        """Return a job's name that was not used before."""
         with self._lock:
             self._counter[stem] = self._counter.get(stem, 0) + 1
             return f"{stem}-{self._counter[stem]}"
@@ -88,7 +88,7 @@ class Site:
         return self.lab.inside(host, "sh", "-c", script, "sh", *words, seconds=60).stdout.strip()
 
     def pids(self, host: str, pattern: str) -> list[str]:
-        """Give the processes of a host whose command line a pattern matches."""
+        """Return the processes of a host whose command line a pattern matches."""
         # without a shell, whose own command line would hold the pattern
         return self.lab.inside(host, "pgrep", "-f", "--", pattern, seconds=60).stdout.split()
 
@@ -168,10 +168,10 @@ def of_job(left: Sequence[str], job: Mapping[str, Any]) -> list[str]:
 
 
 def rank(seconds: float = 300, code: int = 0) -> list[str]:
-    """Give the command of a rank that takes its place; every host has it."""
+    """Return the command of a rank that takes its place; every host has it."""
     return ["python3", f"{witness.FOLDER}/witness.py", str(SLOTS), str(seconds), str(code)]
 
 
 def told(job: Mapping[str, Any]) -> str:
-    """Say what a job has come to."""
+    """Return what a job has come to."""
     return f"{job.get('name')}: {job.get('state')}, exit code {job.get('exit_code')}: {job.get('reason')}"

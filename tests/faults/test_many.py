@@ -30,7 +30,7 @@ class Use:
 
 
 def asked(number: int) -> tuple[tuple[str, ...], int]:
-    """Give the options and the ranks of the job of a number: over all hosts, on two of them, or on one; of two priorities.
+    """Return the options and the ranks of the job of a number: over all hosts, on two of them, or on one; of two priorities.
 
     Most name their hosts, which makes many of them bearable on a small machine: only these are asked.
     """
@@ -59,7 +59,7 @@ def _uses(site: Site, host: str) -> Iterator[Use]:
 
 
 def most_at_once(uses: list[Use]) -> int:
-    """Give how many places were used at the same time."""
+    """Return how many places were used at the same time."""
     changes = sorted([(use.begin, 1) for use in uses] + [(use.end, -1) for use in uses])
     now = most = 0
     for _time, change in changes:

@@ -46,7 +46,7 @@ def test_in_containers_this_machine_is_a_host_like_the_others() -> None:
 
 
 def planned(*hosts: Host, np: int, **more: Any) -> str:
-    """Give the line of a job on declared hosts."""
+    """Return the line of a job on declared hosts."""
     spec = JobSpec(
         "job", ("true",), hosts, np=np, head="a", profile=AUTO, container=Container("image"), **DECLARED, **more
     )
@@ -111,7 +111,7 @@ def test_the_choice_is_that_of_the_hosts_as_they_are() -> None:
 
 
 def lined(launcher: str, *terms: Terms, **more: Any) -> tuple[tuple[str, ...], list[str]]:
-    """Give the lines of a job on hosts with eight GPUs each, and the notes of its GPUs."""
+    """Return the lines of a job on hosts with eight GPUs each, and the notes of its GPUs."""
     hosts = tuple(Host(name, name, slots=8, terms=each) for name, each in zip("abc", terms, strict=False))
     spec = JobSpec(
         "job",

@@ -78,7 +78,7 @@ def both_came_up(tally: Counter[str]) -> None:
 
 
 def spots(tree: Any) -> list[tuple[Any, Any]]:
-    """Give (container, key or index) of everything in `tree`."""
+    """Return (container, key or index) of everything in `tree`."""
     found = []
     for key, item in list(
         tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()

@@ -86,7 +86,7 @@ def test_the_example_has_every_key_with_a_comment() -> None:
 
 
 def keys(schema: dict[str, Any], part: dict[str, Any]) -> set[str]:
-    """Give the keys of the section that a top-level key's schema refers to, alone or beside null."""
+    """Return the keys of the section that a top-level key's schema refers to, alone or beside null."""
     forms = part.get("anyOf", [part])
     (name,) = (form["$ref"].rpartition("/")[2] for form in forms if "$ref" in form)
     return set(schema["$defs"][name]["properties"])

@@ -79,7 +79,7 @@ def make_keys(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the folder that `make_keys` made keys in."""
+    """Return the folder that `make_keys` made keys in."""
     folder = tmp_path_factory.mktemp("keys")
     make_keys(folder)
     return folder
@@ -140,7 +140,7 @@ def _written(path: str, text: str) -> str:
 
 
 def journal(lab: Lab, host: str) -> list[str]:
-    """Give what the host's sshd has said.
+    """Return what the host's sshd has said.
 
     Its unit does not tell: whoever logs in is moved to a session's own, maybe before the journal looks.
     """
@@ -230,7 +230,7 @@ class Person:
         )
 
     def facts(self, *args: str, **env: str) -> tuple[int, dict[str, Any], str]:
-        """Give exit code, facts by host (of `failed` ones the word on it) and stderr."""
+        """Return exit code, facts by host (of `failed` ones the word on it) and stderr."""
         done = self.taco("facts", "--json", *args, env=env)
         assert done.stdout, done.stderr
         return done.returncode, by_host(done.stdout), done.stderr
@@ -270,7 +270,7 @@ class Person:
 
 @pytest.fixture
 def person(lab: Lab, keys: Path, addresses: dict[str, str], tmp_path: Path) -> Person:
-    """Give somebody who knows no host yet."""
+    """Return somebody who knows no host yet."""
     return Person(lab, tmp_path, keys, addresses)
 
 

@@ -135,7 +135,7 @@ AS_IT_WAS = f"rm -f /run/simulated-hardware/addresses; {AGAIN}"
 
 
 def addresses(*given: str) -> str:
-    """Give the HCA these addresses, in this order, whatever its interface has."""
+    """Return the HCA these addresses, in this order, whatever its interface has."""
     return f"printf '%s\\n' {' '.join(given)} | sed '/^$/d' >/run/simulated-hardware/addresses; {AGAIN}"
 
 

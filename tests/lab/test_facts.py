@@ -45,7 +45,7 @@ def engine(gpus: Lab) -> "Iterator[subprocess.Popen[str]]":
 
 
 def facts(lab: Lab, *args: str) -> dict[str, Any]:
-    """Give the document of `facts --json`."""
+    """Return the document of `facts --json`."""
     done = lab.cluster("facts", "--json", *args)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -54,7 +54,7 @@ def facts(lab: Lab, *args: str) -> dict[str, Any]:
 
 
 def shown(lab: Lab, *args: str) -> str:
-    """Give the table of `facts`."""
+    """Return the table of `facts`."""
     done = lab.cluster("facts", *args)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -65,7 +65,7 @@ def one(lab: Lab, host: str, subject: str) -> Any:
 
 
 def differing(lab: Lab, *args: str) -> dict[str, dict[str, list[str]]]:
-    """Give what the hosts differ in: for each `subject name` the hosts of each value."""
+    """Return what the hosts differ in: for each `subject name` the hosts of each value."""
     return {
         f"{row['subject']} {row['name']}": {each["value"]: each["hosts"] for each in row["values"]}
         for row in facts(lab, *args)["differences"]

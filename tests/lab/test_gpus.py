@@ -38,7 +38,7 @@ class Hosts(Cluster):
     """Two hosts that are set up, and a person's inventory of them."""
 
     def uuids(self, host: str, gpus: Sequence[int]) -> str:
-        """Give the UUIDs of GPUs as the host's own nvidia-smi has them, in its order."""
+        """Return the UUIDs of GPUs as the host's own nvidia-smi has them, in its order."""
         listed = re.findall(r"UUID: (GPU-[0-9a-f-]+)", self.lab.inside(host, "nvidia-smi", "-L").stdout)
         assert len(listed) == 8
         return ",".join(listed[gpu] for gpu in gpus)

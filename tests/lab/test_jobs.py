@@ -37,7 +37,7 @@ def processes(cluster: Cluster, host: str, pattern: str) -> list[str]:
 
 
 def ticks(output: str) -> dict[str, list[int]]:
-    """Give what each rank counted, by its label."""
+    """Return what each rank counted, by its label."""
     found: dict[str, list[int]] = {}
     for line in output.splitlines():
         label, tick, said = line.partition(" | tick ")

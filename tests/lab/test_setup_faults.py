@@ -40,7 +40,7 @@ class ReadyHost(GpuHost):
         self.cluster.converged("--only", STAGES)
 
     def kept(self) -> str:
-        """Give what set-up must not touch: its container, and every file of ours, docker's and of modules."""
+        """Return what set-up must not touch: its container, and every file of ours, docker's and of modules."""
         files = (
             "/etc/taco-launch /etc/docker /etc/systemd/system /etc/modules-load.d /etc/modprobe.d /var/lib/taco-launch"
         )

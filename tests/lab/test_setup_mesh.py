@@ -64,12 +64,12 @@ class Mesh:
         return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def container(self, host: str) -> str:
-        """Give what tells this host's container from one that is made or started anew."""
+        """Return what tells this host's container from one that is made or started anew."""
         what = "{{.Id}} {{.State.StartedAt}}"
         return self.lab.sh(host, f"docker inspect --format '{what}' taco-launch-{self.inventory.cluster}")
 
     def sshd(self, host: str) -> str:
-        """Give the process number of its sshd."""
+        """Return the process number of its sshd."""
         return self.sh(host, "cat /run/taco-launch/sshd.pid").stdout.strip()
 
 

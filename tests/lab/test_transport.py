@@ -40,7 +40,7 @@ def addresses(lab: Lab, keys: Path, installing: Any) -> Iterator[dict[str, str]]
 
 
 def accepted(lab: Lab, host: str, user: str) -> list[str]:
-    """Give the logins of a user that the host's sshd let in."""
+    """Return the logins of a user that the host's sshd let in."""
     return [line for line in journal(lab, host) if line.startswith(f"Accepted publickey for {user} ")]
 
 
@@ -50,7 +50,7 @@ def fingerprint(public: str) -> str:
 
 
 def shown_by(lab: Lab, host: str) -> str:
-    """Give the fingerprint of a host's key as its console shows it."""
+    """Return the fingerprint of a host's key as its console shows it."""
     return lab.sh(host, "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub").split()[1]
 
 

@@ -21,12 +21,12 @@ def with_peers(facts: HostFacts, loaded: Found[str] = "nvidia_peermem", *, dmabu
 
 
 def bond(number: int, first: int = 2, **of: Any) -> HostFacts:
-    """Give a host like the guide's: one RoCE port on the bond that carries its address."""
+    """Return a host like the guide's: one RoCE port on the bond that carries its address."""
     return with_peers(with_hcas(f"gpu{number}", roce("mlx5_bond_0", "bond0", f"10.0.0.{number}", first, **of)))
 
 
 def rails(number: int, *more: Any, names: Any = range(8), rate: float = 400.0, **of: Any) -> HostFacts:
-    """Give a host of eight InfiniBand ports."""
+    """Return a host of eight InfiniBand ports."""
     return with_peers(with_hcas(f"gpu{number}", *(hca(f"mlx5_{name}", rate=rate) for name in names), *more), **of)
 
 
@@ -45,7 +45,7 @@ def made(*hosts: HostFacts, nccl: str | None = "2.18.3", gpus: int = 8, **fields
 
 
 def line(found: LaunchPlan) -> dict[str, str]:
-    """Give what the line says of the network."""
+    """Return what the line says of the network."""
     return {name: value for name, value in settings(found).items() if name.startswith(ASKED)}
 
 
@@ -67,6 +67,6 @@ def unread(number: int, **of: Any) -> HostFacts:
 
 
 def with_slots(number: int, *slots: tuple[int, str, str]) -> HostFacts:
-    """Give a host whose port has RoCE v2 at these slots: (index, address, interface)."""
+    """Return a host whose port has RoCE v2 at these slots: (index, address, interface)."""
     table = tuple(Gid(index, mapped(address), "RoCE v2", netdev) for index, address, netdev in slots)
     return with_peers(with_hcas(f"gpu{number}", roce("mlx5_bond_0", "bond0", f"10.0.0.{number}", gids=table)))

@@ -45,7 +45,7 @@ def made(job: JobSpec, placement: Placement = UNEQUAL, facts: JobFacts = FACTS) 
 
 
 def variables(words: tuple[str, ...]) -> dict[str, str]:
-    """Give what env(1) sets before a command."""
+    """Return what env(1) sets before a command."""
     assert words[0] == "env"
     found = {}
     for word in words[1:]:

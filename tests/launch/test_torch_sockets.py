@@ -27,7 +27,7 @@ def made(launcher: str, facts: JobFacts = KNOWN, placement: Placement = TWO, **f
 
 
 def sockets(found: LaunchPlan) -> dict[str, str | None]:
-    """Give what each host is told, the same for both libraries."""
+    """Return what each host is told, the same for both libraries."""
     given: dict[str, str | None] = {}
     for host, pairs in found.host_env:
         values = {value for name, value in pairs if name in TORCH_SOCKETS}

@@ -21,7 +21,7 @@ NUMBERS = st.floats(allow_nan=False) | st.integers(-(10**15), 10**15)
 
 
 def parsed(raw: bytes) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
-    """Give what a parser makes of it: by the name of a sample its labels and its value."""
+    """Return what a parser makes of it: by the name of a sample its labels and its value."""
     found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
     for family in text_string_to_metric_families(raw.decode()):
         assert family.documentation, family.name

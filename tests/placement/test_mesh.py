@@ -13,7 +13,7 @@ LINKS = st.sampled_from([*NEAR, "SYS"])
 
 
 def mesh(near: list[list[str]]) -> Mesh:
-    """Give GPUs on NVSwitch with the link of each to each HCA."""
+    """Return GPUs on NVSwitch with the link of each to each HCA."""
     links = [[*("X" if one == other else "NV2" for other in range(len(near))), *row] for one, row in enumerate(near)]
     gpus, hcas = (f"GPU{gpu}" for gpu in range(len(near))), (f"mlx5_{hca}" for hca in range(len(near[0])))
     return mesh_of(Topology(tuple(gpus), tuple(hcas), tuple(map(tuple, links))), DEFAULT)

@@ -11,7 +11,7 @@ from taco_launch.placement.rings import MOST_GPUS, Matrix, order, rings
 
 @st.composite
 def matrices(draw: st.DrawFn, most: int = 7) -> Matrix:
-    """Give symmetric bandwidths: few different ones, as hosts have, or one for each pair."""
+    """Return symmetric bandwidths: few different ones, as hosts have, or one for each pair."""
     count = draw(st.integers(1, most))
     values = st.integers(1, draw(st.sampled_from([1, 2, 4, 50])))
     found = [[0.0] * count for _ in range(count)]

@@ -28,7 +28,7 @@ USERS = (
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a home whose ~/.ssh is empty; what taco-launch keeps goes elsewhere."""
+    """Return a home whose ~/.ssh is empty; what taco-launch keeps goes elsewhere."""
     path = tmp_path / "own-home"
     (path / ".ssh").mkdir(parents=True, mode=0o700)
     monkeypatch.setenv("HOME", str(path))
@@ -48,12 +48,12 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Sshd]:
 
 
 def inventory(*hosts: Host, host_keys: str = "accept-new", known_hosts: str | None = None) -> Inventory:
-    """Give an inventory of hosts, whose keys are taken as they come."""
+    """Return an inventory of hosts, whose keys are taken as they come."""
     return Inventory(
         "test", hosts[0].name, hosts, host_keys=host_keys, source="my cluster.yaml", known_hosts=known_hosts
     )
 
 
 def host(sshd: server.Sshd, name: str, *, address: str = "127.0.0.1", user: str | None = None) -> Host:
-    """Give a host that is the sshd, with the user of its name."""
+    """Return a host that is the sshd, with the user of its name."""
     return Host(name, address, port=sshd.port, user=name if user is None else user, identity_file=str(sshd.login))

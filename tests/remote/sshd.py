@@ -62,7 +62,7 @@ class Sshd:
     pid: int = field(default=0)
 
     def host_key(self, kind: str = "ed25519") -> str:
-        """Give the public half of a host key, as known_hosts has it."""
+        """Return the public half of a host key, as known_hosts has it."""
         return " ".join((self.folder / f"host_{kind}.pub").read_text().split()[:2])
 
     @property
@@ -71,12 +71,12 @@ class Sshd:
         return self.folder / "login"
 
     def log(self) -> str:
-        """Give what it said."""
+        """Return what it said."""
         return (self.folder / "log").read_text(errors="replace")
 
 
 def why_not() -> str:
-    """Say why there can be none here, empty where there can."""
+    """Return why there can be none here, empty where there can."""
     if os.geteuid() != 0:
         return "cannot: only root starts an sshd with users of its own"
     if not shutil.which("sshd", path=_PATH):

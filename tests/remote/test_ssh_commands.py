@@ -33,7 +33,7 @@ EVERYTHING = bytes(range(256))
 
 @pytest.fixture
 def shared(sshd: Sshd, tmp_path: Path) -> tuple[Path, str]:
-    """Give a folder of the sshd's in which every user may write: as it is called here, and there.
+    """Return a folder of the sshd's in which every user may write: as it is called here, and there.
 
     pytest's own folders are closed to others, anew whenever a pytest begins.
     """

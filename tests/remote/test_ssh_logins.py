@@ -253,7 +253,7 @@ def test_nothing_listens() -> None:
 
 @contextmanager
 def dropping() -> Iterator[int]:
-    """Give a port whose queue is full: further packets that would connect are dropped."""
+    """Return a port whose queue is full: further packets that would connect are dropped."""
     with contextlib.ExitStack() as stack:
         full = stack.enter_context(socket.socket())
         full.bind(("127.0.0.1", 0))

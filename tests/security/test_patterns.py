@@ -57,7 +57,7 @@ def is_in(letter: str, kind: Any, value: Any) -> bool:
 
 
 def pumped(items: Sequence[tuple[Any, Any]], before: str = "") -> Iterator[tuple[str, str]]:
-    """Give (what stands before, what is repeated) for each part of a pattern that may be long."""
+    """Yield (what stands before, what is repeated) for each part of a pattern that may be long."""
     for place, (kind, value) in enumerate(items):
         head = before + text_of(items[:place])
         if str(kind) in ("MAX_REPEAT", "MIN_REPEAT") and value[1] > 20:

@@ -27,7 +27,7 @@ def inventory(count: int = 2, port: int = 12222, **network: Any) -> Inventory:
 
 
 def bare(name: str) -> HostFacts:
-    """Give a host whose container runs, and which is no member of any mesh."""
+    """Return a host whose container runs, and which is no member of any mesh."""
     facts = guide_host(name)
     assert isinstance(facts.docker, Docker)
     return replace(facts, made=NOTHING, docker=replace(facts.docker, containers=(RUNNING,)))

@@ -66,7 +66,7 @@ def ready(folder: Path) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Give the children of a shell that are programs, and no shells of its own."""
+    """Return the children of a shell that are programs, and no shells of its own."""
     found = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return [child for child in found if b"main.sh" not in Path(f"/proc/{child}/cmdline").read_bytes()]
 

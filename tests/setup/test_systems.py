@@ -26,7 +26,7 @@ GIB = 1 << 30
 
 
 def facts(case: dict[str, Any]) -> HostFacts:
-    """Give the host that a case describes; without `engine` it has none."""
+    """Return the host that a case describes; without `engine` it has none."""
     none = Absent("no unit")
     engine = case.get("engine")
     running = {"engine_unit": "enabled", "engine_active": "active", "engine_command": "/usr/bin/dockerd -H fd://"}

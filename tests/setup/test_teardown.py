@@ -24,7 +24,7 @@ ADDED = json.dumps({"registry-mirrors": {"is": ["https://mirror"]}}) + "\n"
 
 
 def facts(*made: str, config: str | None = None, labels: tuple[tuple[str, str], ...] | None = None) -> HostFacts:
-    """Give a host with these files, a daemon.json of that text, and a container of these labels."""
+    """Return a host with these files, a daemon.json of that text, and a container of these labels."""
     empty = hashlib.sha256(b"").hexdigest()
     folders = (paths.CLUSTERS, paths.HOST)
     files = tuple(

@@ -21,7 +21,7 @@ def made(**of: Any) -> Made:
 
 
 def bare(name: str = "gpu1", *images: Image, containers: Iterable[ContainerState] = (), **of: Any) -> HostFacts:
-    """Give a host with an engine, GPUs that it hands to no container, and nothing of ours."""
+    """Return a host with an engine, GPUs that it hands to no container, and nothing of ours."""
     facts = host(name, made=made(**of))
     assert isinstance(facts.docker, Docker)
     return replace(facts, docker=replace(facts.docker, images=images, containers=tuple(containers)))

@@ -27,7 +27,7 @@ Frames = Iterable[Any]
 def logs(
     jobs: Jobs, agent: str, request: Mapping[str, Any], wait: Optional[Callable[[float], object]] = None
 ) -> Frames:
-    """Give a log as frames `{"offset", "bytes"}` with the bytes behind, and the job at its end.
+    """Yield a log as frames `{"offset", "bytes"}` with the bytes behind, and the job at its end.
 
     The request has `name` and `follow`, and may have: one of `rank`, `host` and `instance`; `attempt`; `tail`, a number
     of lines; `since`, seconds since the epoch, or `ago`, seconds before now; `timestamps`. Who was cut off goes on with
@@ -77,7 +77,7 @@ def logs(
 
 
 def _all(excerpt: Excerpt, *, final: bool) -> Frames:
-    """Give all that there is by now."""
+    """Yield all that there is by now."""
     data = excerpt.read(final=final)
     while data is not None:
         if excerpt.skipped:
@@ -97,7 +97,7 @@ class _Told:
         self._waiting: Optional[Tuple[Tuple[str, str], ...]] = None
 
     def news(self, folder: JobFolder, record: JobRecord) -> Frames:
-        """Give what there is to tell now."""
+        """Yield what there is to tell now."""
         waiting = queue.why(record, folder.name)
         if record.state.waits and waiting != self._waiting:
             self._waiting = waiting

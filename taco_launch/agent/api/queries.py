@@ -22,17 +22,17 @@ Frames = Iterable[Any]
 
 
 def shown(folder: JobFolder) -> Dict[str, Any]:
-    """Give a job as it stands at this moment."""
+    """Return a job as it stands at this moment."""
     return told(folder, records.read_spec(folder), recovery.look(folder))
 
 
 def told(folder: JobFolder, spec: JobSpec, record: JobRecord) -> Dict[str, Any]:
-    """Give what is known of a job in the form that callers read."""
+    """Return what is known of a job in the form that callers read."""
     return {"spec": to_json(spec), "record": to_json(record), "folder": str(folder.path)}
 
 
 def _list(jobs: Jobs, _agent: str, _request: Mapping[str, Any]) -> Frames:
-    """Give a line of every job, all in one frame."""
+    """Yield a line of every job, all in one frame."""
     found = job_index.look(jobs)
     yield {"rows": found.rows}
     for warning in found.warnings:
@@ -45,7 +45,7 @@ def _get(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
 
 
 def _top(_jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
-    """Give who has which slots of each of the `hosts`: (name, slots, gpus) of each; `here` is this one's name."""
+    """Yield who has which slots of each of the `hosts`: (name, slots, gpus) of each; `here` is this one's name."""
     hosts = request["hosts"]
 
     def one(host: Sequence[Any]) -> Union[Dict[str, Any], str]:

@@ -286,7 +286,7 @@ class _Guard:
             self._answer(op="reached", why=ports.unreachable(message["address"], message["port"]))
 
     def _answer(self, **answer: Any) -> None:
-        """Say something once: who asks asks again, or gives up."""
+        """State something once: who asks asks again, or gives up."""
         if self._supervisor is not None:
             self._supervisor.post(answer)
 
@@ -309,12 +309,12 @@ class _Guard:
             line.send({"op": "visit", "roots": [], "welcome": {}})
 
     def _roots_of(self, rank: int) -> List[List[int]]:
-        """Give what a rank has registered: itself, and what started it; nothing before it has."""
+        """Return what a rank has registered: itself, and what started it; nothing before it has."""
         told = [each["roots"] for each in self._told if each["op"] == "started" and each["rank"] == rank]
         return told[0] if told else []
 
     def _is_orphan(self, rank: int) -> bool:
-        """Say whether what started a rank is gone: mpirun's daemon, or this host's launcher, that somebody has killed."""
+        """Return whether what started a rank is gone: mpirun's daemon, or this host's launcher, that somebody has killed."""
         return any(not processes.lives(pid, start) for pid, start in self._roots_of(rank)[1:2])
 
     def _remember(self, *more: Sequence[int]) -> None:

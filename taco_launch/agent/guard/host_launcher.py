@@ -61,7 +61,7 @@ class HostLauncher:
             self._selector.unregister(file)  # type: ignore[arg-type]
 
     def ended(self) -> Optional[int]:
-        """Give its exit code, -n for signal n, once: when it has ended since it was last asked for."""
+        """Return its exit code, -n for signal n, once: when it has ended since it was last asked for."""
         if self._told or self._log is None:
             return None
         code = NOT_FOUND if self._process is None else self._process.poll()
@@ -88,7 +88,7 @@ class HostLauncher:
         return drain(self._process.stdout, self._log)
 
     def _cwd(self, wanted: str) -> str:
-        """Give the caller's folder, or the user's own where that is not there, as mpirun does."""
+        """Return the caller's folder, or the user's own where that is not there, as mpirun does."""
         if Path(wanted).is_dir():
             return wanted
         home = os.environ.get("HOME", "/")
@@ -101,7 +101,7 @@ class HostLauncher:
 
 
 def _environment(order: Mapping[str, Any]) -> Mapping[str, str]:
-    """Give the caller's environment, or on another host than the head that of who comes there by ssh."""
+    """Return the caller's environment, or on another host than the head that of who comes there by ssh."""
     own = order["caller"]
     if own is None:
         own = {name: value for name, value in os.environ.items() if name not in (SERVICE, leases.VARIABLE)}

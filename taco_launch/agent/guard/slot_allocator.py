@@ -86,7 +86,7 @@ class _Order:
         self._choice: Optional[GpuChoice] = None
 
     def names(self, refused: Mapping[str, str], *, last: bool) -> Tuple[str, ...]:
-        """Give the slots to be tried, the best ones first; `last` says that any others will do, too."""
+        """Return the slots to be tried, the best ones first; `last` says that any others will do, too."""
         every = self._slots.names
         others = [every[number] for number in (range(len(every)) if self._whole else self._numbers)]
         self._choice = self._chosen(refused)
@@ -110,7 +110,7 @@ class _Order:
         return pick(self._count, free, self._mesh(), self._shared, self._terms.topology)
 
     def answer(self, taken: Sequence[str]) -> Dict[str, Any]:
-        """Say which slots the ranks have, in ascending order, and why."""
+        """Return which slots the ranks have, in ascending order, and why."""
         had = [number for number, name in enumerate(self._slots.names) if name in taken]
         choice = self._choice
         if self._whole and had:
@@ -124,7 +124,7 @@ class _Order:
         return {"slots": slots, "choice": to_json(choice), "near": self._near(had)}
 
     def _only(self, had: Sequence[int]) -> Optional[GpuChoice]:
-        """Say what GPUs are worth to which there was no other set; those of a whole host, where nvidia-smi has told that before."""
+        """Return what GPUs are worth to which there was no other set; those of a whole host, where nvidia-smi has told that before."""
         mesh = self._mesh(ask=len(had) < self._slots.gpus) if had else None
         if mesh is None:
             return None
@@ -133,7 +133,7 @@ class _Order:
         return only(had, mesh)
 
     def _near(self, had: Sequence[int]) -> Near:
-        """Say which HCAs are near the GPUs of a job that leaves others of them to other jobs, as far as it is known."""
+        """Return which HCAs are near the GPUs of a job that leaves others of them to other jobs, as far as it is known."""
         gpus = [number for number in had if number < self._slots.gpus]
         if self._whole or not self._terms.topology or not 0 < len(gpus) < self._slots.gpus:
             return ()

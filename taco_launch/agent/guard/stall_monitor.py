@@ -97,7 +97,7 @@ class Pulse:
         tell(op="pulse", silent=self._silent, ranks=[to_json(look) for look in self._seen()])
 
     def _wrote(self, span: float) -> bool:
-        """Say whether any rank has written since the last look, or is new."""
+        """Return whether any rank has written since the last look, or is new."""
         assert self._folder is not None
         wrote = False
         for rank in self._roots:
@@ -109,7 +109,7 @@ class Pulse:
         return wrote
 
     def _worked(self, span: float) -> bool:
-        """Say whether the processes of any rank have used CPU time since the last look, or are others now."""
+        """Return whether the processes of any rank have used CPU time since the last look, or are others now."""
         before = self._trees
         most = max(_LEAST_TICKS, _SHARE * span * os.sysconf("SC_CLK_TCK"))
         # What is known is looked at first: that is cheap, and for ranks that work it is enough.
@@ -161,7 +161,7 @@ def trees(roots: Dict[int, Key]) -> Dict[int, Tree]:
 
 
 def where(pid: int) -> str:
-    """Say what a process waits for in the kernel: a function's name, or the number of a system call; "" if not known."""
+    """Return what a process waits for in the kernel: a function's name, or the number of a system call; "" if not known."""
     function = _word(pid, "wchan")
     if function not in ("", "0"):
         return f"in {function}"

@@ -19,7 +19,7 @@ _PR_SET_PTRACER, _PR_SET_PTRACER_ANY = 0x59616D61, -1  # prctl(2): Yama; Open MP
 
 
 def host(*, count_slots: bool) -> Dict[str, Any]:
-    """Give slots, GPUs, `single_copy` and CPUs, as JobHost names them.
+    """Return slots, GPUs, `single_copy` and CPUs, as JobHost names them.
 
     Raises:
         HostError: nobody knows how many GPUs there are, and the slots are to be counted.
@@ -28,13 +28,13 @@ def host(*, count_slots: bool) -> Dict[str, Any]:
 
 
 def host_with(uuids: Optional[Sequence[str]]) -> Dict[str, Any]:
-    """Give the same of a host whose GPUs are known, None where they are not."""
+    """Return the same of a host whose GPUs are known, None where they are not."""
     found = None if uuids is None else len(uuids)
     return {"slots": slots(found), "gpus": found, "single_copy": single_copy(), **cpus()}
 
 
 def cpus() -> Dict[str, Any]:
-    """Give how many CPUs this process may run on, and how many cores these are; {} where the kernel does not tell."""
+    """Return how many CPUs this process may run on, and how many cores these are; {} where the kernel does not tell."""
     usable = sorted(os.sched_getaffinity(0))
     try:
         siblings = Path(f"/sys/devices/system/cpu/cpu{usable[0]}/topology/thread_siblings_list").read_text("ascii")
@@ -51,12 +51,12 @@ def cpu_list(text: str) -> Set[int]:
 
 
 def slots(found: Optional[int]) -> Optional[int]:
-    """Give how many ranks this host takes that has so many GPUs; CPUs are those that this process may run on."""
+    """Return how many ranks this host takes that has so many GPUs; CPUs are those that this process may run on."""
     return slots_of(found, len(os.sched_getaffinity(0)))
 
 
 def openmpi(program: str, environment: Mapping[str, str]) -> Optional[str]:
-    """Give the version of the Open MPI that `program` on the environment's PATH is of, None where it does not say.
+    """Return the version of the Open MPI that `program` on the environment's PATH is of, None where it does not say.
 
     Raises:
         HostError: it is not there, or is another MPI's.

@@ -43,7 +43,7 @@ def parse(text: str) -> FrozenSet[Lock]:
 
 
 def read() -> Locks:
-    """Give the locks that are held now.
+    """Return the locks that are held now.
 
     Raises:
         OSError: they cannot be read.

@@ -14,7 +14,7 @@ from taco_launch.placement.mesh import Mesh, mesh_of
 
 
 def mesh(state: Path, uuids: Sequence[str], models: Sequence[str], *, ask: bool = True) -> Optional[Mesh]:
-    """Give the links of the GPUs, None where nvidia-smi does not tell them; `state` is the folder where they are kept.
+    """Return the links of the GPUs, None where nvidia-smi does not tell them; `state` is the folder where they are kept.
 
     Without `ask` only what is kept already.
     """
@@ -23,7 +23,7 @@ def mesh(state: Path, uuids: Sequence[str], models: Sequence[str], *, ask: bool 
 
 
 def told(state: Path) -> Tuple[Tuple[str, ...], Optional[Topology]]:
-    """Give the models of the GPUs, and how they are linked as far as nvidia-smi tells."""
+    """Return the models of the GPUs, and how they are linked as far as nvidia-smi tells."""
     listed = gpus.found(needed=False) or ()
     found = _topology(state, [gpu.uuid for gpu in listed]) if listed else None
     return tuple(gpu.model for gpu in listed), found

@@ -36,7 +36,7 @@ class Use(NamedTuple):
     mib: Optional[int] = None
 
     def words(self) -> str:
-        """Say who uses it, nothing where it is idle.
+        """Return who uses it, nothing where it is idle.
 
         A GPU that nobody uses shows some memory in use all the same: NVML counts what driver and firmware keep for
         themselves (NVML API reference, nvmlMemory_v2_t: `used` includes `reserved`). Seen there were 103 MiB on a P100
@@ -60,13 +60,13 @@ class Listed(NamedTuple):
 
 
 def listed(*, needed: bool) -> Optional[Tuple[str, ...]]:
-    """Give the UUIDs of the GPUs that there are, as `found` does."""
+    """Return the UUIDs of the GPUs that there are, as `found` does."""
     gpus = found(needed=needed)
     return None if gpus is None else tuple(gpu.uuid for gpu in gpus)
 
 
 def found(*, needed: bool) -> Optional[Tuple[Listed, ...]]:
-    """Give the GPUs that `nvidia-smi -L` lists (`GPU 0: NAME (UUID: ...)`), none without the tool.
+    """Return the GPUs that `nvidia-smi -L` lists (`GPU 0: NAME (UUID: ...)`), none without the tool.
 
     None where the tool is there but does not answer, so that nobody knows, unless it is `needed`.
 
@@ -86,7 +86,7 @@ def found(*, needed: bool) -> Optional[Tuple[Listed, ...]]:
 
 
 def matrix() -> str:
-    """Give what `nvidia-smi topo -m` prints.
+    """Return what `nvidia-smi topo -m` prints.
 
     Raises:
         HostError: it does not answer.
@@ -95,7 +95,7 @@ def matrix() -> str:
 
 
 def used() -> Dict[str, Use]:
-    """Say who uses each GPU, by its UUID.
+    """Return who uses each GPU, by its UUID.
 
     Raises:
         HostError: nvidia-smi does not answer.
@@ -122,7 +122,7 @@ def parse_use(processes: str, memory: str) -> Dict[str, Use]:
 
 
 def words(name: str, use: Mapping[str, Use]) -> str:
-    """Say who uses the GPU of that UUID, nothing where it is idle."""
+    """Return who uses the GPU of that UUID, nothing where it is idle."""
     return use[name].words() if name in use else "which nvidia-smi does not list"
 
 
@@ -138,7 +138,7 @@ def _told(process: GpuProcess) -> str:
 
 
 def _asked(*questions: Sequence[str]) -> Tuple[str, ...]:
-    """Give nvidia-smi's answers to questions that are asked side by side."""
+    """Return nvidia-smi's answers to questions that are asked side by side."""
     hint = "repair the driver, or say how many ranks the host takes: slots in the inventory, or -H HOST:N"
     running: List[subprocess.Popen[str]] = []
     answers = []

@@ -56,7 +56,7 @@ def drain(output: IO[bytes], log: segments.Writer) -> bool:
 
 
 def wake_on_child() -> int:
-    """Give a descriptor that can be read when a child has ended."""
+    """Return a descriptor that can be read when a child has ended."""
     wakeup, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)

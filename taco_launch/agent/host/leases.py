@@ -36,7 +36,7 @@ _MOST_ENTRIES = 1 << 16
 
 
 def place(environ: Mapping[str, str], state: Path, *, root: bool) -> Path:
-    """Give the folder of the leases: a user's own, below the state folder, where nobody has made the one for all."""
+    """Return the folder of the leases: a user's own, below the state folder, where nobody has made the one for all."""
     if environ.get(VARIABLE):
         return Path(environ[VARIABLE])
     # Where this user may not look, nobody has made it for all; Path.is_dir would raise.
@@ -106,7 +106,7 @@ class Leases:
         return tuple(self._held)
 
     def is_leased(self, port: int) -> bool:
-        """Say whether some job has a TCP port at this moment, as far as that can be seen."""
+        """Return whether some job has a TCP port at this moment, as far as that can be seen."""
         path = self._folder / port_name(port)
         with contextlib.suppress(OSError):
             if path.exists():
@@ -117,7 +117,7 @@ class Leases:
         return False
 
     def holder(self, port: int) -> str:
-        """Say which job has a TCP port, "" where none has."""
+        """Return which job has a TCP port, "" where none has."""
         if not self.is_leased(port):
             return ""
         name = port_name(port)
@@ -200,7 +200,7 @@ class Leases:
             slot_holders.remove(self._folder, name, last.uid)
 
     def _used(self, name: str, seconds: float) -> str:
-        """Say who uses a GPU; wait for it to be free for some seconds, where something was just ended on it."""
+        """Return who uses a GPU; wait for it to be free for some seconds, where something was just ended on it."""
         deadline = time.monotonic() + seconds
         if seconds:
             self._use = None

@@ -89,7 +89,7 @@ class Slots:
         return Occupancy(socket.gethostname(), slots, self.gpus, self.models)
 
     def is_stale(self) -> bool:
-        """Say whether it is time for a thorough look, or a process that was on a GPU has ended since."""
+        """Return whether it is time for a thorough look, or a process that was on a GPU has ended since."""
         return time.monotonic() - self.used_at > _THOROUGH_SECONDS or not all(map(_lives, self._users))
 
     def _states(self) -> List[Tuple[SlotState, Tuple[Holder, ...]]]:
@@ -140,7 +140,7 @@ def look(slots: Optional[int], gpus_: str = AUTO) -> Occupancy:
 
 
 def words(occupancy: Occupancy, jobs: Path, owner: str) -> str:
-    """Say who has the slots that are not free: `6 held by job vgg16 since 14:02, 1 used by process 4711 (python3 of a)`.
+    """Return who has the slots that are not free: `6 held by job vgg16 since 14:02, 1 used by process 4711 (python3 of a)`.
 
     `jobs` is the folder of the head's jobs: those that are not in it are another head's, and wait in another queue.
     `owner` is who is told: jobs of others are told with their owners.
@@ -154,7 +154,7 @@ def words(occupancy: Occupancy, jobs: Path, owner: str) -> str:
 
 
 def arguments(size: Union[str, int, None], gpus_: str) -> Tuple[str, ...]:
-    """Give the words for `main` on any host, of Host.size or Host.slots, and Host.gpus.
+    """Return the words for `main` on any host, of Host.size or Host.slots, and Host.gpus.
 
     Leases and jobs lie there where this process is told that they lie.
     """

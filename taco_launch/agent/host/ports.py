@@ -28,7 +28,7 @@ class _Listener(NamedTuple):
 
 
 def free(allowed: Optional[Sequence[int]], is_leased: Callable[[int], bool]) -> int:
-    """Give a TCP port that is free now, for the ranks' rendezvous, of the `allowed` (first, last) if there are such.
+    """Return a TCP port that is free now, for the ranks' rendezvous, of the `allowed` (first, last) if there are such.
 
     None that another job has (`is_leased`), which may not listen there yet. The last ones first, as mpirun and MPI begin
     with the first; at another of their second half each time, for two jobs that start together would be given the same.
@@ -73,19 +73,19 @@ def _bound(port: int) -> int:
 
 
 def taken(allowed: Optional[Sequence[int]]) -> List[int]:
-    """Give those of the `allowed` TCP ports (first, last) that somebody listens on, none where any may be taken."""
+    """Return those of the `allowed` TCP ports (first, last) that somebody listens on, none where any may be taken."""
     if allowed is None:
         return []
     return sorted({each.port for each in _listeners() if allowed[0] <= each.port <= allowed[1]})
 
 
 def heard(ports: Sequence[int]) -> List[int]:
-    """Give those of the TCP ports that somebody listens on."""
+    """Return those of the TCP ports that somebody listens on."""
     return [port for port in taken((min(ports), max(ports))) if port in ports] if ports else []
 
 
 def listener(port: int) -> str:
-    """Say who listens on a TCP port: `process 4711 (python3 of ann)`; "" where nobody does."""
+    """Return who listens on a TCP port: `process 4711 (python3 of ann)`; "" where nobody does."""
     found = [each for each in _listeners() if each.port == port]
     if not found:
         return ""
@@ -99,7 +99,7 @@ def listener(port: int) -> str:
 
 
 def unreachable(address: str, port: int) -> str:
-    """Say why a port of another host, which nobody listens on yet, cannot be reached from here; "" where it can.
+    """Return why a port of another host, which nobody listens on yet, cannot be reached from here; "" where it can.
 
     A host that is reached refuses the connection; whoever is between does not answer, or says so.
     """

@@ -66,13 +66,13 @@ def identify(pid: int) -> Optional[Process]:
 
 
 def lives(pid: int, start: int) -> bool:
-    """Say whether the process that (`pid`, `start`) names still runs."""
+    """Return whether the process that (`pid`, `start`) names still runs."""
     entry = identify(pid)
     return entry is not None and entry.start == start and not _gone(entry)
 
 
 def children(pid: int) -> List[Process]:
-    """Give the children of a process."""
+    """Return the children of a process."""
     return [entry for entry in map(identify, _pids()) if entry is not None and entry.parent == pid]
 
 
@@ -122,13 +122,13 @@ def scan(job_id: str, roots: Iterable[Tuple[int, int]] = ()) -> Scan:
 
 
 def of_user(uid: int) -> List[Process]:
-    """Give the living processes of a user."""
+    """Return the living processes of a user."""
     found = (identify(pid) for pid in list(_pids()) if owner(pid) == uid)
     return [entry for entry in found if entry is not None and not _gone(entry)]
 
 
 def why_hidden() -> str:
-    """Say why this user may not see all processes of the host, nothing where all are to be seen."""
+    """Return why this user may not see all processes of the host, nothing where all are to be seen."""
     if os.geteuid() == 0:
         return ""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
@@ -214,7 +214,7 @@ def _line_of_descent(pid: int, present: Dict[int, Process]) -> FrozenSet[int]:
 
 
 def _newest_first() -> Iterator[int]:
-    """Give every process, and those that come while they are looked at: a fork may outrun a single look at /proc."""
+    """Yield every process, and those that come while they are looked at: a fork may outrun a single look at /proc."""
     seen: Set[int] = set()
     for _round in range(_ROUNDS):
         new = sorted(set(_pids()) - seen, reverse=True)
@@ -267,7 +267,7 @@ def owner(pid: int) -> Optional[int]:
 
 
 def _gone(entry: Process) -> bool:
-    """Say whether a process is dead but for its entry: a zombie without a thread that still runs."""
+    """Return whether a process is dead but for its entry: a zombie without a thread that still runs."""
     if entry.state not in "ZX":
         return False
     try:
@@ -277,7 +277,7 @@ def _gone(entry: Process) -> bool:
 
 
 def _is_of_a_login(entry: Process) -> bool:
-    """Say whether a process that cannot be read is sshd's half of a session, or the helper of the user's own systemd."""
+    """Return whether a process that cannot be read is sshd's half of a session, or the helper of the user's own systemd."""
     parent = identify(entry.parent)
     with contextlib.suppress(OSError):
         if parent is not None and owner(parent.pid) == 0:

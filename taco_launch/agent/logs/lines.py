@@ -53,7 +53,7 @@ class Lines:
         self._in_line = False
 
     def read(self) -> List[Piece]:
-        """Give the next whole lines; none when there are none yet, or `skipped` tells something first."""
+        """Return the next whole lines; none when there are none yet, or `skipped` tells something first."""
         while True:
             data, stamps = self._next()
             if self._reader.skipped:
@@ -87,7 +87,7 @@ class Lines:
         return data, self._reader.times() if data else []
 
     def _cut(self) -> List[Piece]:
-        """Give what is there, cut at the beginning of the first line behind each change of the time."""
+        """Return what is there, cut at the beginning of the first line behind each change of the time."""
         data = b"".join(self._rest)
         begin, position = self.offset, 0
         self._rest, self.offset = [], begin + len(data)

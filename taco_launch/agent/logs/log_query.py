@@ -71,7 +71,7 @@ class Excerpt:
         return self._reader.offset if self._lines is None else self._lines.offset
 
     def read(self, *, final: bool) -> Optional[bytes]:
-        """Give what there is more to see, b"" where it is not for the eyes of who asks; None when there is no more yet.
+        """Return what there is more to see, b"" where it is not for the eyes of who asks; None when there is no more yet.
 
         `final`: a last line without an end is one; otherwise it may be held back until that comes.
         """
@@ -125,7 +125,7 @@ class Excerpt:
         return text[begin + 1 :]
 
     def _begin(self, stream: _Stream, request: Mapping[str, Any]) -> Tuple[int, bool]:
-        """Give the place to begin at, and whether the rest of a line stands there."""
+        """Return the place to begin at, and whether the rest of a line stands there."""
         offset = max(int(request.get("offset") or 0), stream.begin)
         if request.get("tail") is not None:
             offset = max(offset, segments.tail(stream.stem, int(request["tail"]), stream.end, stream.label))
@@ -177,7 +177,7 @@ def _attempts(last: int) -> str:
 
 
 def _label(host: str, ranks: Tuple[int, ...] = ()) -> Pattern[bytes]:
-    """Give what lines of these ranks of a host begin with in the merged log, without any those of all its ranks."""
+    """Return what lines of these ranks of a host begin with in the merged log, without any those of all its ranks."""
     numbers = "|".join(map(str, ranks)).encode() or rb"\d+"
     return re.compile(re.escape(host.encode("utf-8", "surrogateescape")) + b"/(?:" + numbers + rb") *\| ")
 
@@ -202,7 +202,7 @@ def _check_host(folder: JobFolder, host: str, events: List[Event]) -> None:
 
 
 def _instances(folder: JobFolder, events: List[Event], attempt: int) -> List[Instance]:
-    """Give the instances as they were in an attempt."""
+    """Return the instances as they were in an attempt."""
     ends = [index for index, event in enumerate(events) if event.kind == state.PLACED]
     of_it = [index for index in ends if int(events[index].data.get("attempt", 1)) == attempt]
     if not of_it:
@@ -248,7 +248,7 @@ def _beginnings(merged: Path) -> List[Tuple[int, int, int]]:
 
 
 def _time(at: int) -> bytes:
-    """Give a time as RFC 3339 has it, in UTC, and a blank."""
+    """Return a time as RFC 3339 has it, in UTC, and a blank."""
     if not at:
         return _UNKNOWN
     seconds, rest = divmod(at, 1_000_000)

@@ -12,7 +12,7 @@ BEGINNING = re.compile(rb"\n\[taco-launch: attempt (\d+)\]\n")
 
 
 def beginning(attempt: int, suspended: str) -> bytes:
-    """Give the line behind which a merged log holds what came of an attempt, the second or a later one.
+    """Return the line behind which a merged log holds what came of an attempt, the second or a later one.
 
     Before that stands, in a line of its own, why the job was suspended in between, "" where it was not.
     """
@@ -31,7 +31,7 @@ class Merge:
         self._open: Optional[_Source] = None
 
     def begin(self, attempt: int, suspended: str = "") -> None:
-        """Say that what comes now is of this attempt, counted from 1, and why the job was suspended before."""
+        """State that what comes now is of this attempt, counted from 1, and why the job was suspended before."""
         if attempt > 1:
             self._out.write(beginning(attempt, suspended))
 
@@ -45,7 +45,7 @@ class Merge:
         return self._out.lost_in_all
 
     def finish(self, stem: Path) -> None:
-        """Say that nothing more comes from the stream `stem`, so that a last line without an end is one."""
+        """State that nothing more comes from the stream `stem`, so that a last line without an end is one."""
         for source in self._sources:
             if source.stem == stem:
                 source.lines.finished = True

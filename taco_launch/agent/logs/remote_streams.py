@@ -58,7 +58,7 @@ class Sender:
         return moved
 
     def sizes(self) -> Dict[int, int]:
-        """Give how long each log is by now."""
+        """Return how long each log is by now."""
         return {rank: segments.size(self._stem(rank)) for rank in self._readers}
 
     def _stem(self, rank: int) -> Path:
@@ -108,7 +108,7 @@ class Keeper:
             self._close_if_whole(rank)
 
     def whole(self) -> bool:
-        """Say whether the logs of all ranks that have ended are all here."""
+        """Return whether the logs of all ranks that have ended are all here."""
         return all(self.offsets.get(rank, 0) >= size for rank, size in self._sizes.items() if size is not None)
 
     def close(self) -> int:

@@ -24,7 +24,7 @@ _LABEL_BYTES = 1 << 10
 
 
 def segments(stem: Path) -> List[Tuple[int, Path]]:
-    """Give (offset, file) of a stream's segments that are still there, oldest first."""
+    """Return (offset, file) of a stream's segments that are still there, oldest first."""
     found = []
     prefix = stem.name + "."
     try:
@@ -82,7 +82,7 @@ class Writer:
         self.lost_in_all += count
 
     def close(self) -> None:
-        """Tell what was lost last, if there is room for that now, and close the file."""
+        """Return what was lost last, if there is room for that now, and close the file."""
         if self._lost:
             self._retry_at = 0.0
             self._tell_lost()
@@ -172,7 +172,7 @@ class Reader:
         self._given = 0
 
     def read(self, size: int = CHUNK) -> bytes:
-        """Give the next bytes, none when there are no more yet. What was dropped is added to `skipped`."""
+        """Return the next bytes, none when there are no more yet. What was dropped is added to `skipped`."""
         while True:
             if self._file is not None:
                 data = os.pread(self._file, size, self.offset - self._start)
@@ -184,7 +184,7 @@ class Reader:
                 return b""
 
     def times(self) -> "List[Stamp]":
-        """Say when what was read last came: (place, time) of each of its pieces, the first where it begins."""
+        """Return when what was read last came: (place, time) of each of its pieces, the first where it begins."""
         if self._times is None:
             self._times = Times(segment(self._stem, self._start))
         return self._times.of(self.offset - self._given, self.offset)
@@ -240,19 +240,19 @@ def _opened(path: Path) -> int:
 
 
 def size(stem: Path) -> int:
-    """Give the offset of a stream's end."""
+    """Return the offset of a stream's end."""
     present = segments(stem)
     return present[-1][0] + present[-1][1].stat().st_size if present else 0
 
 
 def since(stem: Path, when: int) -> int:
-    """Give the offset of the first bytes that came at `when` (microseconds since the epoch) or later, or nobody knows."""
+    """Return the offset of the first bytes that came at `when` (microseconds since the epoch) or later, or nobody knows."""
     found = first_since(segments(stem), when)
     return size(stem) if found is None else found
 
 
 def tail(stem: Path, lines: int, end: Optional[int] = None, chosen: "Optional[Pattern[bytes]]" = None) -> int:
-    """Give the offset at which the last `lines` lines of a stream begin, of those before `end` that begin as `chosen`.
+    """Return the offset at which the last `lines` lines of a stream begin, of those before `end` that begin as `chosen`.
 
     A last line without an end counts.
     """
@@ -292,7 +292,7 @@ def tail(stem: Path, lines: int, end: Optional[int] = None, chosen: "Optional[Pa
 
 
 def last_words(stem: Path, most: int = 1 << 14) -> str:
-    """Give the end of a stream as text, at most `most` bytes of it."""
+    """Return the end of a stream as text, at most `most` bytes of it."""
     reader = Reader(stem, max(size(stem) - most, 0))
     data = reader.read(most)
     reader.close()
@@ -300,7 +300,7 @@ def last_words(stem: Path, most: int = 1 << 14) -> str:
 
 
 def ends(stem: Path, most: int = CHUNK) -> Tuple[str, int, str]:
-    """Give the beginning and the end of a stream as text, of at most `most` bytes each, and the line ends between."""
+    """Return the beginning and the end of a stream as text, of at most `most` bytes each, and the line ends between."""
     reader = Reader(stem)
     head = _take(reader, most)
     last = size(stem) - most

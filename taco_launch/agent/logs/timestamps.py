@@ -25,7 +25,7 @@ _FREE_BYTES = 1 << 20
 
 
 def now() -> int:
-    """Give the present time."""
+    """Return the present time."""
     return int(time.time() * 1_000_000)
 
 
@@ -159,7 +159,7 @@ class Times:
 
 
 def first_since(segments: List[Tuple[int, Path]], since: int) -> Optional[int]:
-    """Give the place of the first bytes that came at `since` or later, or nobody knows when; None where there are none."""
+    """Return the place of the first bytes that came at `since` or later, or nobody knows when; None where there are none."""
     from taco_launch.agent import untrusted  # noqa: PLC0415 - who writes stamps, as each rank's wrapper, needs none of it
 
     for start, path in segments:
@@ -175,5 +175,5 @@ def first_since(segments: List[Tuple[int, Path]], since: int) -> Optional[int]:
 
 
 def _whole(page: bytes) -> Iterator[Stamp]:
-    """Give the entries of a page; the last one may have been torn."""
+    """Return the entries of a page; the last one may have been torn."""
     return _ENTRY.iter_unpack(page[: len(page) - len(page) % _ENTRY.size])

@@ -96,7 +96,7 @@ def main(folder: JobFolder, rank: int, command: Sequence[str]) -> int:
 
 
 def _argv(folder: JobFolder, record: JobRecord, rank: int, command: Sequence[str]) -> Tuple[str, ...]:
-    """Give what runs the command on its host: the agent there that the job was started with."""
+    """Return what runs the command on its host: the agent there that the job was started with."""
     if record.state is not JobState.RUNNING:
         raise UsageError(f"job {folder.name}: it is {record.state.value}: no command can run beside its ranks")
     hosts = [share.host for share in record.shares for _rank in range(share.ranks)]
@@ -109,12 +109,12 @@ def _argv(folder: JobFolder, record: JobRecord, rank: int, command: Sequence[str
 
 
 def _file(folder: JobFolder, token: str) -> Path:
-    """Say where the head's side leaves its process number; `token` holds nothing but hexadecimal digits."""
+    """Return where the head's side leaves its process number; `token` holds nothing but hexadecimal digits."""
     return folder.path / f"exec-{int(token, 16):x}.json"
 
 
 def _said(process: "subprocess.Popen[bytes]") -> Iterator[Any]:
-    """Give what comes of a process until both its outputs end."""
+    """Yield what comes of a process until both its outputs end."""
     with selectors.DefaultSelector() as selector:
         for stream, file in (("out", process.stdout), ("err", process.stderr)):
             assert file is not None
@@ -145,7 +145,7 @@ def _answer(guard: Line) -> Optional[Dict[str, Any]]:
 
 
 def _place(wrapper: int, welcome: Mapping[str, Any]) -> Tuple[Dict[str, str], str]:
-    """Give the environment and the folder of a rank: what its wrapper has, and what the guard gave it."""
+    """Return the environment and the folder of a rank: what its wrapper has, and what the guard gave it."""
     with open(f"/proc/{wrapper}/environ", "rb") as file:
         pairs = [entry.partition(b"=") for entry in file.read().split(b"\0") if entry]
     inherited = {os.fsdecode(name): os.fsdecode(value) for name, _equals, value in pairs}

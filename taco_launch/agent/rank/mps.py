@@ -18,13 +18,13 @@ _SECONDS = 10.0
 
 
 def environment(folder: JobFolder, gpus: str, environ: Mapping[str, str]) -> Dict[str, str]:
-    """Give the environment of the daemon, which serves these GPUs alone (UUIDs, joined by commas)."""
+    """Return the environment of the daemon, which serves these GPUs alone (UUIDs, joined by commas)."""
     own = str(folder.path / "mps")
     return {**environ, _PIPES: own, _LOGS: own, VISIBLE_GPUS: gpus}
 
 
 def of_ranks(own: Mapping[str, str], environ: Mapping[str, str]) -> Dict[str, str]:
-    """Give the environment of what finds that daemon; which GPUs each process sees is told to it by the guard."""
+    """Return the environment of what finds that daemon; which GPUs each process sees is told to it by the guard."""
     return {**environ, _PIPES: own[_PIPES]}
 
 

@@ -59,7 +59,7 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
 
 
 def _advice(program: str, path: Optional[str]) -> str:
-    """Say what a program that is not there may have been meant as."""
+    """Return what a program that is not there may have been meant as."""
     if len(program.split()) > 1:
         return f" ({quoted(program)})"
     import shutil  # noqa: PLC0415 - no rank that can run needs it

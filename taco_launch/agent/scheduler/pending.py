@@ -95,11 +95,11 @@ class Entry:
         return self.state in (JobState.QUEUED, JobState.RESTARTING)
 
     def needs(self, hosts: AbstractSet[str]) -> bool:
-        """Say whether any of these is one of its hosts."""
+        """Return whether any of these is one of its hosts."""
         return self.asked is not None and any(wish.host in hosts for _name, wish, _most in self.asked.hosts)
 
     def waiting(self, sizes: Mapping[Wish, int], *, again: bool) -> Waiting:
-        """Give it as the queue sees it; `sizes` are the slots that hosts have told, `again` tries it as a new one."""
+        """Return it as the queue sees it; `sizes` are the slots that hosts have told, `again` tries it as a new one."""
         assert self.asked is not None
         wanted = self.asked.wanted
         if self.left_out:
@@ -144,7 +144,7 @@ class Shelf:
         return changed
 
     def folder(self, entry: Entry) -> JobFolder:
-        """Give a job's folder."""
+        """Return a job's folder."""
         return self._jobs.folder(entry.name)
 
     def lock(self, entry: Entry) -> Optional[int]:
@@ -162,7 +162,7 @@ class Shelf:
         return lock
 
     def is_tried(self, entry: Entry) -> bool:
-        """Say whether somebody else has the lock of a job that waits."""
+        """Return whether somebody else has the lock of a job that waits."""
         return scheduler_wakeup.is_locked(self.folder(entry))
 
     def _read(self, entry: Entry) -> None:
@@ -207,12 +207,12 @@ class Shelf:
         return Asked(*map(self._one, (spec.policy, wanted_of(spec), hosts, spec.owner, terms, leaves)))
 
     def _one(self, value: Any) -> Any:
-        """Give an equal value that is kept already: of a thousand jobs that ask for the same it is there once."""
+        """Return an equal value that is kept already: of a thousand jobs that ask for the same it is there once."""
         return self._shared.setdefault(value, value)
 
 
 def wishes(entries: Iterable[Entry]) -> FrozenSet[Wish]:
-    """Say what is to be watched for jobs that wait."""
+    """Return what is to be watched for jobs that wait."""
     asked = {entry.asked.hosts for entry in entries if entry.asked is not None}
     return frozenset(wish for hosts in asked for _name, wish, _most in hosts)
 

@@ -103,7 +103,7 @@ class Scheduler:
         self._order: Tuple[Entry, ...] = ()
 
     def descriptors(self) -> List[int]:
-        """Give what can be read when there is something new."""
+        """Return what can be read when there is something new."""
         return [] if self._watchers is None else self._watchers.descriptors()
 
     def read(self, ready: Sequence[int]) -> None:
@@ -323,14 +323,14 @@ class Scheduler:
                 self._under_lock(entry, tell)
 
     def _knows(self, entry: Entry) -> bool:
-        """Say whether each host of a job has told of its slots, or does not answer."""
+        """Return whether each host of a job has told of its slots, or does not answer."""
         if self._watchers is None or entry.asked is None:
             return False
         told, down = self._watchers.occupancies(), self._watchers.down()
         return all(wish in told or wish.host in down for _name, wish, _most in entry.asked.hosts)
 
     def _words(self, entry: Entry) -> Words:
-        """Say why a job waits: per host, and under "" who is before it; nothing as long as hosts have not told."""
+        """Return why a job waits: per host, and under "" who is before it; nothing as long as hosts have not told."""
         found: List[Tuple[str, str]] = []
         before = self._before(entry)
         if before is not None:
@@ -349,7 +349,7 @@ class Scheduler:
         return (*found, *held_up(entry.asked.wanted, [host for host, _wish in asked], seen, silent, words))
 
     def _before(self, entry: Entry) -> Optional[Entry]:
-        """Give the job next before another on any of its hosts."""
+        """Return the job next before another on any of its hosts."""
         assert entry.asked is not None
         hosts = {wish.host for _name, wish, _most in entry.asked.hosts}
         found = None
@@ -362,7 +362,7 @@ class Scheduler:
 
 
 def _rooms(told: Mapping[Wish, Occupancy]) -> Dict[str, queue.Room]:
-    """Give the slots of hosts; where jobs are not of one mind how many a host has, the most."""
+    """Return the slots of hosts; where jobs are not of one mind how many a host has, the most."""
     rooms: Dict[str, queue.Room] = {}
     for wish, found in told.items():
         if wish.host not in rooms or len(found.slots) >= len(rooms[wish.host].holders):
@@ -371,7 +371,7 @@ def _rooms(told: Mapping[Wish, Occupancy]) -> Dict[str, queue.Room]:
 
 
 def _room(found: Occupancy) -> queue.Room:
-    """Give the holder of each slot; whoever is not ours may go at any time, and is one for each slot."""
+    """Return the holder of each slot; whoever is not ours may go at any time, and is one for each slot."""
     holders = tuple(
         slot.holder.id or f"?{number}" if slot.holder is not None else f"?{number}" if slot.foreign else ""
         for number, slot in enumerate(found.slots)

@@ -45,7 +45,7 @@ class Watchers:
             self._watches[wish].step(now)
 
     def descriptors(self) -> List[int]:
-        """Give what can be read when there is something new."""
+        """Return what can be read when there is something new."""
         return [watch.descriptor for watch in self._watches.values() if watch.descriptor >= 0]
 
     def read(self, ready: Iterable[int]) -> None:
@@ -60,7 +60,7 @@ class Watchers:
             watch.nudge()
 
     def occupancies(self) -> Dict[Wish, Occupancy]:
-        """Give who has the slots, as far as that is known."""
+        """Return who has the slots, as far as that is known."""
         return {wish: watch.occupancy for wish, watch in self._watches.items() if watch.occupancy is not None}
 
     def down(self) -> Dict[str, str]:

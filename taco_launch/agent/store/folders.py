@@ -18,7 +18,7 @@ _NOT_LOCAL = frozenset(("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "lustre", "
 
 
 def state_folder(environ: Mapping[str, str], uid: int) -> Path:
-    """Give the state folder: `$TACO_LAUNCH_STATE`, the container's, root's, or the user's own by the XDG rules.
+    """Return the state folder: `$TACO_LAUNCH_STATE`, the container's, root's, or the user's own by the XDG rules.
 
     A container of a cluster has one of its own, which set-up mounts there (setup/paths.py): neither the host nor the
     container of another cluster obeys what its ranks write.
@@ -126,15 +126,15 @@ class JobFolder:
         return self.roots.exists() and not self.spec.exists()
 
     def rank(self, rank: int) -> Path:
-        """Give the stem of a rank's log segments."""
+        """Return the stem of a rank's log segments."""
         return self._own / f"rank-{rank}"
 
     def launcher_on(self, host: str) -> Path:
-        """Give the stem of the log of another host's launcher, as it is kept on the head."""
+        """Return the stem of the log of another host's launcher, as it is kept on the head."""
         return self._own / f"launcher-{host}"
 
     def of_attempt(self, attempt: int) -> "JobFolder":
-        """Give the same folder with the logs of another attempt, counted from 1; on guests only 1 is ever used."""
+        """Return the same folder with the logs of another attempt, counted from 1; on guests only 1 is ever used."""
         return JobFolder(self.path, attempt)
 
     def listen(self) -> socket.socket:
@@ -202,7 +202,7 @@ class Jobs:
             _remove(folder, ignore_errors=True)
 
     def publish(self, folder: JobFolder, name: str) -> JobFolder:
-        """Give the folder its name, all at once.
+        """Return the folder its name, all at once.
 
         Raises:
             UsageError: a job of that name is there already.
@@ -263,7 +263,7 @@ class Jobs:
         raise NoJobError(f"job {name}: there is none of that name", hint="see them all: taco-launch list")
 
     def all(self) -> List[JobFolder]:
-        """Give the folder of every job whose head this host is, by name."""
+        """Return the folder of every job whose head this host is, by name."""
         try:
             found = sorted(self.path.iterdir())
         except FileNotFoundError:

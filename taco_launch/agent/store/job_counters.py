@@ -48,7 +48,7 @@ def removed(jobs: Jobs, folder: JobFolder) -> None:
 
 
 def _metrics(jobs: Jobs, _agent: str, _request: Mapping[str, Any]) -> Iterable[Any]:
-    """Give a line of every job, and the count of those that are there no more: both of one moment."""
+    """Yield a line of every job, and the count of those that are there no more: both of one moment."""
     with _locked(jobs, fcntl.LOCK_SH):
         kept = _read(jobs)
         found = job_index.look(jobs)

@@ -29,7 +29,7 @@ class Found(NamedTuple):
 
 
 def look(jobs: Jobs) -> Found:
-    """Give a line of every job, true at this moment."""
+    """Return a line of every job, true at this moment."""
     before = _read(jobs)
     after: _Kept = {}
     found = Found([], [])

@@ -155,7 +155,7 @@ def _parsed(line: bytes) -> Optional[Event]:
 
 
 def record(folder: JobFolder) -> JobRecord:
-    """Give the job as its events tell it.
+    """Return the job as its events tell it.
 
     Raises:
         TacoLaunchError: they cannot be read, or tell something that no agent writes.

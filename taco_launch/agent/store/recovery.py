@@ -20,7 +20,7 @@ _CLEAR_SECONDS = 25.0
 
 
 def look(folder: JobFolder) -> JobRecord:
-    """Give a job's record, true at this moment: a job that nobody supervises any more is ended first.
+    """Return a job's record, true at this moment: a job that nobody supervises any more is ended first.
 
     Raises:
         NoJobError: somebody removed it meanwhile.
@@ -41,7 +41,7 @@ def look(folder: JobFolder) -> JobRecord:
 
 
 def is_asked(folder: JobFolder) -> bool:
-    """Say whether somebody asks that the job is stopped or suspended."""
+    """Return whether somebody asks that the job is stopped or suspended."""
     return folder.stop.exists() or folder.suspend.exists()
 
 
@@ -123,7 +123,7 @@ def clear(hosts: Sequence[str], agent: str, folder: JobFolder, mark: str, second
 
 
 def left(answer: Mapping[str, Any], host: str = "") -> str:
-    """Say what is left of a job: process numbers in `left`, and in `unknown` why there may be more."""
+    """Return what is left of a job: process numbers in `left`, and in `unknown` why there may be more."""
     where = f" on {host}" if host else ""
     words = []
     if answer["left"]:
@@ -150,7 +150,7 @@ def guests(folder: JobFolder, spec: JobSpec) -> Dict[str, str]:
 
 
 def _of_last_attempt(folder: JobFolder) -> List[Event]:
-    """Give the events from the last placement on."""
+    """Return the events from the last placement on."""
     found: List[Event] = []
     for event in records.read_events(folder):
         if event.kind == state.PLACED:

@@ -100,7 +100,7 @@ class Gang(Guards):
         return placement, self._known(known, [host for host in self._spec.hosts if host.name in placed], note)
 
     def _first(self) -> List[Host]:
-        """Give the hosts that the job needs as far as the inventory tells: they are reached while this one looks at itself."""
+        """Return the hosts that the job needs as far as the inventory tells: they are reached while this one looks at itself."""
         if any(host.slots is None for host in self._spec.hosts):
             return []
         return [host for host in ahead(self._wanted, self._spec.hosts, {}) if not self._spec.is_here(host)]

@@ -41,7 +41,7 @@ class Limits:
             self._words[host] = _Word(float(message["silent"]), looks, time.monotonic())
 
     def over(self, seconds: float) -> str:
-        """Say why the job is to be ended that has run for so long, "" where it is not; write that it hangs, or no more."""
+        """Return why the job is to be ended that has run for so long, "" where it is not; write that it hangs, or no more."""
         if self._timeout is not None and seconds > self._timeout:
             return f"ran longer than the {self._timeout:g} s that it was given"
         if not self._words or len(self._ranks.started) < self._ranks.np or self._ranks.all_ended:

@@ -34,7 +34,7 @@ class Told(NamedTuple):
 
 
 def why(folder: JobFolder, rank: int, host: str, *, ended_itself: bool, exit_code: int = 0) -> Told:
-    """Give what the logs tell of the failure, of each its first and its last MiB; the first failure first.
+    """Return what the logs tell of the failure, of each its first and its last MiB; the first failure first.
 
     `rank` is the one to blame, on `host`, and `exit_code` how it ended, 128 + n for signal n. Where we ended the job (`ended_itself` is false) what its ranks said when they
     were ended is left out. Hosts are told by their names in the job's spec.
@@ -90,7 +90,7 @@ def explained(
 
 
 def last_lines(folder: JobFolder, spec: JobSpec, end: RankEnd, told_in: int = 0) -> Tuple[str, Tuple[str, ...]]:
-    """Give where the log of a rank lies on its host (HOST:PATH), and its last lines; nothing where it wrote none.
+    """Return where the log of a rank lies on its host (HOST:PATH), and its last lines; nothing where it wrote none.
 
     Where line `told_in`, counted from 1, tells why it failed and is none of them, most of them are those up to it.
 
@@ -124,7 +124,7 @@ def last_lines(folder: JobFolder, spec: JobSpec, end: RankEnd, told_in: int = 0)
 
 
 def _names(folder: JobFolder) -> Dict[str, str]:
-    """Give the names of the hosts by what mpirun and the ranks may call them: an address, this machine's own name."""
+    """Return the names of the hosts by what mpirun and the ranks may call them: an address, this machine's own name."""
     spec = records.read_spec(folder)
     names = {host.address: host.name for host in spec.hosts}
     local = [host.name for host in spec.hosts if host.connection == "local"]

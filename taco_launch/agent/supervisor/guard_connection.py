@@ -53,7 +53,7 @@ class Link:
         return self._line
 
     def order(self, op: str, **more: Any) -> None:
-        """Give an order that holds over every connection."""
+        """Return an order that holds over every connection."""
         message = {"op": op, **more}
         if op in _SLOTS:  # given again, an earlier one would let the slots go for a moment
             self._orders = [earlier for earlier in self._orders if earlier["op"] not in _SLOTS]
@@ -61,11 +61,11 @@ class Link:
         self.post(message)
 
     def was_ordered(self, op: str) -> bool:
-        """Say whether such an order was given."""
+        """Return whether such an order was given."""
         return any(order["op"] == op for order in self._orders)
 
     def post(self, message: Dict[str, Any]) -> None:
-        """Say something that only matters over this connection."""
+        """Send what only matters over this connection."""
         if self._line is not None:
             self._line.post(message)
 
@@ -81,7 +81,7 @@ class Link:
             self._say_all()
 
     def read(self) -> List[Dict[str, Any]]:
-        """Give what the guard has told; an answer is kept in `answers` by its op besides."""
+        """Return what the guard has told; an answer is kept in `answers` by its op besides."""
         messages = self._line.receive() if self._line is not None else []
         if messages is None:
             self._broken()
@@ -133,7 +133,7 @@ class RemoteLink(Link):
         return self._put is not None or (self._process is not None and not self._joined)
 
     def post(self, message: Dict[str, Any]) -> None:
-        """Say something once the guard is there; until then nobody listens."""
+        """State something once the guard is there; until then nobody listens."""
         if self._joined:
             super().post(message)
 
@@ -150,7 +150,7 @@ class RemoteLink(Link):
             self._dial(now)
 
     def read(self) -> List[Dict[str, Any]]:
-        """Give what the guard has told."""
+        """Return what the guard has told."""
         messages = super().read()
         for message in messages:
             op = message["op"]
@@ -172,7 +172,7 @@ class RemoteLink(Link):
         self.heard += seconds
 
     def lost_after(self, seconds: float, looked: float) -> None:
-        """Give the guard up when it had been silent for so long when it was last listened to (`looked`)."""
+        """Return the guard up when it had been silent for so long when it was last listened to (`looked`)."""
         if not self.gone and looked - self.heard > seconds:
             self.close()
             self.gone = f"no heartbeat for {seconds:g} s{f' ({self.error})' if self.error else ''}"
@@ -190,7 +190,7 @@ class RemoteLink(Link):
             self._process = None
 
     def pid(self) -> Optional[int]:
-        """Give the process number of ssh."""
+        """Return the process number of ssh."""
         if self._put is not None:
             return self._put.pid
         return None if self._process is None else self._process.pid

@@ -44,7 +44,7 @@ class Guards:
 
     @property
     def remote(self) -> List[RemoteLink]:
-        """Give the guards of other hosts."""
+        """Return the guards of other hosts."""
         return [link for link in self.links if isinstance(link, RemoteLink)]
 
     def pump(self, note: Note, timeout_ms: int = TICK_MS, more: Iterable[int] = ()) -> Set[int]:
@@ -83,7 +83,7 @@ class Guards:
         return ready - spoke
 
     def order(self, op: str, **more: Any) -> None:
-        """Give all guards an order."""
+        """Return all guards an order."""
         for link in self.links:
             link.order(op, **more)
 
@@ -109,7 +109,7 @@ class Guards:
             self.links.remove(link)
 
     def link(self, name: str) -> Link:
-        """Give the guard of a host of the job."""
+        """Return the guard of a host of the job."""
         return next((link for link in self.links if link.name == name), self.here)
 
     def _dead(self, link: Link) -> bool:

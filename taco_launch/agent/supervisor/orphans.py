@@ -17,7 +17,7 @@ class Orphans:
         self._gang = gang
 
     def found(self) -> List[List[int]]:
-        """Give those of a launcher that has ended, (pid, start): our children now, and all but our own are the job's."""
+        """Return those of a launcher that has ended, (pid, start): our children now, and all but our own are the job's."""
         own = self._own()
         return [[entry.pid, entry.start] for entry in processes.children(os.getpid()) if entry.pid not in own]
 

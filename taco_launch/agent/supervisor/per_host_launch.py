@@ -55,7 +55,7 @@ class HostCommands:
             self._links.append(link)
 
     def failure(self) -> Failure:
-        """Say which rank or launcher has failed first, if one has while there are ranks to be ended for that.
+        """Return which rank or launcher has failed first, if one has while there are ranks to be ended for that.
 
         Where it is a launcher whose ranks ran, that settles how the job ends: what they do then is of no account.
         """
@@ -73,7 +73,7 @@ class HostCommands:
         return why, state.Verdict(JobState.FAILED, code, f"{why} while its ranks ran") if self._ranks.started else None
 
     def poll(self) -> Optional[int]:
-        """Give the code of them all when the last has ended; -n for signal n."""
+        """Return the code of them all when the last has ended; -n for signal n."""
         for link in self._links:
             if "done" in link.answers:
                 self._codes.setdefault(link.name, int(link.answers["done"]["code"]))
@@ -84,7 +84,7 @@ class HostCommands:
         return self._codes[self.failed_on] if self.failed_on else -signal.SIGKILL if self._killed else 0
 
     def wait(self, _seconds: float) -> int:
-        """Give the code now that the guards have ended whatever was left."""
+        """Return the code now that the guards have ended whatever was left."""
         code = self.poll()
         return -signal.SIGKILL if code is None else code
 

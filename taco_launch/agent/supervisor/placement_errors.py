@@ -14,7 +14,7 @@ _LIST = "ask for other hosts with -H, or see who runs what: taco-launch list"
 
 
 def ahead(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots]) -> List[Host]:
-    """Give the hosts to be reached next: as many as suffice, if all their slots are free; none where no more are needed.
+    """Return the hosts to be reached next: as many as suffice, if all their slots are free; none where no more are needed.
 
     `hosts` are those that can be used as far as that is known, in the order in which they are filled; `reached` is what is
     free on those that answered. Of a job that takes as many as it can get, hosts to be left out are reached last.
@@ -45,7 +45,7 @@ def ahead(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots
 def refusal(
     wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots], unusable: Mapping[str, str]
 ) -> Optional[TacoLaunchError]:
-    """Say why a job has no place: who has the slots, or which hosts have failed; None where it has one.
+    """Return why a job has no place: who has the slots, or which hosts have failed; None where it has one.
 
     Hosts that failed are to blame where those that are left would not suffice with all their slots free.
     """
@@ -75,7 +75,7 @@ def held_up(
     silent: Mapping[str, str],
     words: Callable[[Occupancy], str],
 ) -> Tuple[Tuple[str, str], ...]:
-    """Say what a job waits for, as one is told that looks for a place: (host, why), what concerns no single host under "".
+    """Return what a job waits for, as one is told that looks for a place: (host, why), what concerns no single host under "".
 
     Each of the hosts is in `found`, or in `silent` with why it does not answer.
     """
@@ -93,7 +93,7 @@ def held_up(
 
 
 def crowded(wanted: Wanted, usable: Sequence[HostSlots]) -> PlacementError:
-    """Say that others were faster again and again, though there is room by the looks of it."""
+    """State that others were faster again and again, though there is room by the looks of it."""
     reasons = tuple(
         (entry.host, ", ".join(filter(None, (f"{entry.slots} of {entry.all} free", entry.why)))) for entry in usable
     )
@@ -110,14 +110,14 @@ def _unusable(reasons: Sequence[Tuple[str, str]]) -> UnusableError:
 
 
 def no_ports(head: str, first: int, last: int) -> PlacementError:
-    """Say that other jobs have all ports that mpirun and its daemons may have."""
+    """State that other jobs have all ports that mpirun and its daemons may have."""
     why = "jobs and other programs have all ports that mpirun may listen on there and on the job's other hosts"
     hint = f"give jobs more of them: network.port_range is {first}-{last}, and an eighth of it is for mpirun, two for each job"
     return PlacementError("no port is left for mpirun", ((head, why),), hint)
 
 
 def no_own_port(host: str, port: int, who: str, *, per_host: bool) -> PlacementError:
-    """Say that others have the port of the ranks' rendezvous on the job's first host: what --per-host always has, or asks for."""
+    """State that others have the port of the ranks' rendezvous on the job's first host: what --per-host always has, or asks for."""
     whose, other = ("--per-host", "go without --per-host") if per_host else ("the job", "give another MASTER_PORT")
     why = f"port {port}, on which the processes of {whose} meet, is in use there by {who or 'another job'}"
     hint = f"wait for it, begin with another host (-H), or {other}; ss -ltnp 'sport = :{port}' shows who listens"
@@ -125,7 +125,7 @@ def no_own_port(host: str, port: int, who: str, *, per_host: bool) -> PlacementE
 
 
 def _would_fit(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, HostSlots]) -> bool:
-    """Say whether the job would fit if no host had failed; so many slots as nobody knows of are enough."""
+    """Return whether the job would fit if no host had failed; so many slots as nobody knows of are enough."""
     if any(host.name not in reached and host.slots is None for host in hosts):
         return True
     whole = [
@@ -139,7 +139,7 @@ def _would_fit(wanted: Wanted, hosts: Sequence[Host], reached: Mapping[str, Host
 
 
 def _suffice(wanted: Wanted, found: Sequence[HostSlots]) -> bool:
-    """Say whether a job has a place on some hosts, which may be all that it asks for."""
+    """Return whether a job has a place on some hosts, which may be all that it asks for."""
     if wanted.hosts is None and (wanted.np is None or wanted.slots_per_host is not None):
         return False  # every host is needed
     try:

@@ -91,7 +91,7 @@ class Ranks:
         return self._merge.step()
 
     def whole(self, host: str) -> bool:
-        """Say whether the logs of a host are all here, of the ranks that have ended there."""
+        """Return whether the logs of a host are all here, of the ranks that have ended there."""
         return host not in self._keepers or self._keepers[host].whole()
 
     def close(self) -> int:

@@ -85,5 +85,5 @@ def failed_on(launcher: Optional[Launcher]) -> str:
 
 
 def failure(launcher: Optional[Launcher]) -> Failure:
-    """Say what has failed where ranks have to be ended for that; mpirun ends them itself."""
+    """Return what has failed where ranks have to be ended for that; mpirun ends them itself."""
     return launcher.failure() if isinstance(launcher, HostCommands) else ("", None)

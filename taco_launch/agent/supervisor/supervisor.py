@@ -114,7 +114,7 @@ class _Supervisor:
         self._finish()
 
     def _waits_after(self, error: Union[PlacementError, UnusableError]) -> bool:
-        """Say whether a job without a place goes on waiting: not one that may not, or asks for what there never is."""
+        """Return whether a job without a place goes on waiting: not one that may not, or asks for what there never is."""
         if self._spec.policy.queue_timeout == 0:
             return False
         if isinstance(error, UnusableError):  # hosts that failed may come back; what they lack, they will lack
@@ -220,7 +220,7 @@ class _Supervisor:
         drain(output, self._launcher_log)
 
     def _guarded(self) -> bool:
-        """Say whether every guard is there, or may come back; where one is not, that ends the job."""
+        """Return whether every guard is there, or may come back; where one is not, that ends the job."""
         for link in self._gang.links:
             if isinstance(link, RemoteLink):
                 link.lost_after(self._spec.policy.host_loss_timeout, self._gang.looked)
@@ -324,7 +324,7 @@ class _Supervisor:
             time.sleep(1)
 
     def _failures_so_far(self) -> int:
-        """Say how many ranks have failed; where a signal ended the launcher and none has, guards are heard once more.
+        """Return how many ranks have failed; where a signal ended the launcher and none has, guards are heard once more.
 
         Only a rank that was killed with its wrapper counts then: the others end because the launcher has.
         """
@@ -362,12 +362,12 @@ class _Supervisor:
         return "; ".join(filter(None, left))
 
     def _listener(self, link: Link) -> str:
-        """Say who has the port where the ranks meet, now that none of them is left; "" on other hosts than the first."""
+        """Return who has the port where the ranks meet, now that none of them is left; "" on other hosts than the first."""
         who = link.answers.get("ended", {}).get("listener")
         return f"port {self._gang.port} of {link.name}, where its ranks meet, is in use by {who}" if who else ""
 
     def _leaves(self) -> bool:
-        """Say whether what the ranks have left running stays: where that is asked, and all of them ended well."""
+        """Return whether what the ranks have left running stays: where that is asked, and all of them ended well."""
         ended = self._launcher is not None and self._launcher.poll() == 0 and self._cut_short is None
         return ended and self._ranks.all_well and self._spec.policy.clean_up is CleanUp.NONE
 

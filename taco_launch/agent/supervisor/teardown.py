@@ -95,7 +95,7 @@ def clear(links: Sequence[RemoteLink], agent: str, folder: JobFolder, mark: str)
 
 
 def end_of(link: Link, here: Link) -> Verdict:
-    """Say how a job ends whose guard is gone."""
+    """Return how a job ends whose guard is gone."""
     if link is here:
         return Verdict(JobState.FAILED, FAILED, link.gone)
     if link.gone == KILLED:

@@ -152,7 +152,7 @@ def _flat(entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
 
 
 def _from_csv(text: str) -> dict[str, Any]:
-    """Give the rows as the document that `write_json` makes, but for the circumstances, which stand in each run."""
+    """Return the rows as the document that `write_json` makes, but for the circumstances, which stand in each run."""
     csv.field_size_limit(1 << 30)  # the facts of hundreds of hosts
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
@@ -263,7 +263,7 @@ def _circumstances(data: Any, where: str) -> Circumstances:
 
 
 def _of(data: Any, name: str, kind: type[T], where: str) -> T:
-    """Give the value of a key, which has to be of a kind; a whole number is a float too."""
+    """Return the value of a key, which has to be of a kind; a whole number is a float too."""
     value = data.get(name) if isinstance(data, dict) else None
     if kind is float and type(value) is int:
         value = float(value)

@@ -56,7 +56,7 @@ class Ladder:
 
 
 def default_path(environ: Mapping[str, str]) -> Path:
-    """Give where the history lies unless --db says otherwise: in the controller's state folder."""
+    """Return where the history lies unless --db says otherwise: in the controller's state folder."""
     return state_folder(environ, os.geteuid()) / "history.db"
 
 
@@ -96,24 +96,24 @@ class History:
             self._insert(ladder)
 
     def end(self, ladder_id: str, outcome: str) -> None:
-        """Say how a ladder ended: now."""
+        """Return how a ladder ended: now."""
         with transaction(self._db):
             self._db.execute("UPDATE ladder SET ended = ?, outcome = ? WHERE id = ?", (time.time(), outcome, ladder_id))
 
     def resumable(self, digest: str) -> Ladder | None:
-        """Give the newest ladder of a digest that has not ended: it broke off, or runs in another program."""
+        """Return the newest ladder of a digest that has not ended: it broke off, or runs in another program."""
         return self._one(
             "SELECT * FROM ladder WHERE digest = ? AND ended IS NULL ORDER BY started DESC LIMIT 1", (digest,)
         )
 
     def ladder(self, ladder_id: str) -> Ladder | None:
-        """Give one ladder."""
+        """Return one ladder."""
         return self._one("SELECT * FROM ladder WHERE id = ?", (ladder_id,))
 
     def ladders(
         self, kind: LadderKind | None = None, matrix: str | None = None, limit: int | None = None
     ) -> tuple[Ladder, ...]:
-        """Give the ladders, of a kind or a matrix only where they are given, the newest first, at most `limit`."""
+        """Return the ladders, of a kind or a matrix only where they are given, the newest first, at most `limit`."""
         found = self._db.execute(
             "SELECT * FROM ladder WHERE (?1 IS NULL OR kind = ?1) AND (?2 IS NULL OR matrix = ?2)"
             " ORDER BY started DESC, id LIMIT ?3",
@@ -160,11 +160,11 @@ class History:
         return len({position for position, _ in runs} - known.keys())
 
     def runs(self, ladder_id: str) -> tuple[tuple[int, Run], ...]:
-        """Give the runs of a ladder as (position, run), in that order."""
+        """Return the runs of a ladder as (position, run), in that order."""
         return run_rows.runs(self._db, ladder_id)
 
     def series(self, asked: Asked) -> tuple[Point, ...]:
-        """Give what cells measured over time, cell by cell, the oldest first."""
+        """Return what cells measured over time, cell by cell, the oldest first."""
         return series(self._db, asked)
 
     def accept(self, ladder_id: str) -> None:
@@ -181,7 +181,7 @@ class History:
             )
 
     def baseline(self, matrix: str, cluster: str) -> tuple[Ladder, ...]:
-        """Give the nights of a matrix on a cluster that count in baselines, the newest first."""
+        """Return the nights of a matrix on a cluster that count in baselines, the newest first."""
         found = self._db.execute(
             "SELECT * FROM baseline WHERE matrix = ? AND cluster = ? ORDER BY started DESC, id DESC", (matrix, cluster)
         )
@@ -190,7 +190,7 @@ class History:
     def nights(
         self, key: Key, last: int, before: float, matrix: str | None = None, cluster: str | None = None
     ) -> tuple[tuple[float, ...], ...]:
-        """Give what the last accepted nights measured of a key: the counted values of each night, the oldest first.
+        """Return what the last accepted nights measured of a key: the counted values of each night, the oldest first.
 
         They started before `before`. The order of a key's hosts is all one.
         Workloads and variants are names within a matrix: `matrix` and `cluster` leave out nights of any other.
@@ -217,7 +217,7 @@ class History:
         return tuple(map(tuple, found.values()))
 
     def last_green(self, matrix: str, cluster: str) -> Ladder | None:
-        """Give the newest night of a matrix on a cluster that counts in baselines."""
+        """Return the newest night of a matrix on a cluster that counts in baselines."""
         return next(iter(self.baseline(matrix, cluster)), None)
 
     def keep_verdicts(self, ladder_id: str, verdicts: "Sequence[Verdict]") -> None:
@@ -236,7 +236,7 @@ class History:
                 )
 
     def verdicts(self, ladder_id: str) -> "tuple[Verdict, ...]":
-        """Give what was judged of a night, as it was kept."""
+        """Return what was judged of a night, as it was kept."""
         found = self._db.execute(
             "SELECT * FROM verdict JOIN cell ON cell.id = cell WHERE ladder = ? ORDER BY place", (ladder_id,)
         ).fetchall()

@@ -32,7 +32,7 @@ def add(db: sqlite3.Connection, ladder_id: str, position: int, run: Run) -> None
 
 
 def runs(db: sqlite3.Connection, ladder_id: str) -> tuple[tuple[int, Run], ...]:
-    """Give the runs of a ladder as (position, run), in that order."""
+    """Return the runs of a ladder as (position, run), in that order."""
     readings: dict[int, list[Reading]] = {}
     for row in db.execute(
         "SELECT run.id, value, name, unit, higher_is_better FROM run JOIN reading ON reading.run = run.id"
@@ -46,7 +46,7 @@ def runs(db: sqlite3.Connection, ladder_id: str) -> tuple[tuple[int, Run], ...]:
 
 
 def cell(db: sqlite3.Connection, of: Cell, hosts: Sequence[str], gpu: str) -> int:
-    """Give the number of a cell on hosts, whose order is all one; added where it is new."""
+    """Return the number of a cell on hosts, whose order is all one; added where it is new."""
     return _number(
         db,
         "SELECT id FROM cell WHERE (workload, variant, ranks, hosts, gpu) = (?, ?, ?, ?, ?)",
@@ -56,7 +56,7 @@ def cell(db: sqlite3.Connection, of: Cell, hosts: Sequence[str], gpu: str) -> in
 
 
 def text(value: Any) -> str:
-    """Give a list as the tables have it: JSON without blanks."""
+    """Return a list as the tables have it: JSON without blanks."""
     return json.dumps(value, separators=(",", ":"))
 
 
@@ -79,7 +79,7 @@ def _circumstances(db: sqlite3.Connection, circumstances: Circumstances) -> int:
 
 
 def _number(db: sqlite3.Connection, find: str, add_it: str, values: Sequence[Any]) -> int:
-    """Give the number of what a table has once, added where it is new."""
+    """Return the number of what a table has once, added where it is new."""
     row = db.execute(find, values).fetchone()
     if row is not None:
         return int(row[0])

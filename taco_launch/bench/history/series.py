@@ -46,7 +46,7 @@ class Point:
 
 
 def series(db: sqlite3.Connection, asked: Asked) -> tuple[Point, ...]:
-    """Give the points that are wanted, cell by cell, the oldest first."""
+    """Return the points that are wanted, cell by cell, the oldest first."""
     cells = {}
     for row in db.execute("SELECT * FROM cell"):
         cell, hosts = Cell(row["workload"], row["variant"], row["ranks"]), tuple(json.loads(row["hosts"]))

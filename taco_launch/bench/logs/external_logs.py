@@ -24,7 +24,7 @@ class Log:
 
 
 def of_logs(logs: Sequence[Log], workload: Workload, variant: str, ranks: int | None, hosts: Sequence[str]) -> Entry:
-    """Give the ladder; `ranks` is None where the logs say it. Same logs, same id.
+    """Return the ladder; `ranks` is None where the logs say it. Same logs, same id.
 
     Raises:
         ValueError: a log holds no sample, or not of that many ranks, or nobody says of how many.

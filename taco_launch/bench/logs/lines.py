@@ -28,7 +28,7 @@ class Line(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        """Give the line as messages name it."""
+        """Return the line as messages name it."""
         return f"line {self.number}: {shown(self.text)}"
 
 
@@ -66,7 +66,7 @@ _SHOWN = 120
 
 
 def lines(text: str) -> Iterator[Line]:
-    """Give the lines of the two forms, from a log with anything else in between; in time linear to its length.
+    """Yield the lines of the two forms, from a log with anything else in between; in time linear to its length.
 
     What mpirun (4.x, 5.x), horovodrun or our own merged log put before a line is taken off, and so are colours.
 
@@ -80,12 +80,12 @@ def lines(text: str) -> Iterator[Line]:
 
 
 def without_escapes(text: str) -> str:
-    """Give a text without colours and the like."""
+    """Return a text without colours and the like."""
     return _ESCAPES.sub("", text) if "\x1b" in text else text
 
 
 def _marked(text: str) -> Iterator[tuple[int, str]]:
-    """Give (line number, line) of the lines that hold a word of the forms: most lines of a big log do not.
+    """Yield (line number, line) of the lines that hold a word of the forms: most lines of a big log do not.
 
     A carriage return ends a line too, since a progress display may stand before what replaced it, but does not count.
     """
@@ -110,7 +110,7 @@ def _read(number: int, text: str) -> Line | None:
 
 
 def untagged(text: str) -> tuple[str, tuple[str, ...]]:
-    """Give a line without what was put before it, and the ranks that it named.
+    """Return a line without what was put before it, and the ranks that it named.
 
     mpirun's tag is taken off the end too where it names the same rank: it writes `text[1,0]<stdout>:` where the end of
     the line reached it after the text (seen with Open MPI 4.1.4).
@@ -131,5 +131,5 @@ def untagged(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def shown(text: str) -> str:
-    """Give a text as messages name it: in quotes, and not long."""
+    """Return a text as messages name it: in quotes, and not long."""
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")

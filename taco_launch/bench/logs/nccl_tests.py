@@ -69,7 +69,7 @@ _WIDTHS = {
 
 
 def speaks(text: str) -> bool:
-    """Say whether a log holds the line with which these programs begin."""
+    """Return whether a log holds the line with which these programs begin."""
     return any(_SETTINGS.fullmatch(untagged(line.strip())[0]) for line in text.split("\n") if "nThread " in line)
 
 
@@ -87,7 +87,7 @@ def read(text: str, ranks: int | None = None) -> tuple[Reading, ...] | NoSample:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Give (number from 1, line without tags) of the lines that may belong to a table."""
+    """Yield (number from 1, line without tags) of the lines that may belong to a table."""
     every = without_escapes(text).split("\n")
     for number, line in enumerate(every, 1):
         if not _WORDS.search(line):
@@ -157,7 +157,7 @@ def _is_size(line: str, size: int, ranks: int) -> bool:
 
 
 def _names(line: str, where: str) -> tuple[str, ...]:
-    """Give the names of the columns; those of the values begin with the first time."""
+    """Return the names of the columns; those of the values begin with the first time."""
     names = tuple(line.lstrip("# ").split())
     values = _values(names)
     if values.count("busbw") != 2 or not values[: len(values) // 2] == values[len(values) // 2 :]:
@@ -171,7 +171,7 @@ def _values(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _row(line: str, names: tuple[str, ...], where: str) -> tuple[str, str]:
-    """Give the bus bandwidths of a row, out-of-place and in-place, as they are written."""
+    """Return the bus bandwidths of a row, out-of-place and in-place, as they are written."""
     words = line.split()
     if names[-1] == "timestamp":
         words = words[:-2]
@@ -191,7 +191,7 @@ def _row(line: str, names: tuple[str, ...], where: str) -> tuple[str, str]:
 
 
 def _whole(table: _Table, ranks: int | None) -> _Table:
-    """Give the table where it is that of all ranks."""
+    """Return the table where it is that of all ranks."""
     count = len(table.ranks)
     if table.ranks != set(range(count)) or count % table.per_process or not count:
         raise RefusedError(f"the log names the ranks {_some(table.ranks)}: lines '#  Rank ...' are missing")
@@ -204,7 +204,7 @@ def _whole(table: _Table, ranks: int | None) -> _Table:
 
 
 def _one_process(table: _Table, ranks: int) -> str:
-    """Say why a log of several ranks is that of one process."""
+    """Return why a log of several ranks is that of one process."""
     count = len(table.ranks)
     if count != table.per_process:
         return ""
@@ -248,11 +248,11 @@ def _readings(table: _Table) -> tuple[Reading, ...]:
 
 
 def _rounded(written: str) -> float:
-    """Give by how much a number may be off that was rounded to what is written."""
+    """Return by how much a number may be off that was rounded to what is written."""
     digits, _, exponent = written.partition("e")
     return 0.5 * 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
 
 
 def _rounded_mean(average: float) -> float:
-    """Give by how much a number may be off that printf's %g wrote: six digits."""
+    """Return by how much a number may be off that printf's %g wrote: six digits."""
     return 0.5 * 10.0 ** (math.floor(math.log10(average)) - 5) if average > 0 else 0.0

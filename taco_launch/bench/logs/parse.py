@@ -122,7 +122,7 @@ def _run_sample(run: list[Line]) -> Sample:
 
 
 def _per_rank(run: list[Line], total: Line, iterations: list[Line]) -> float | None:
-    """Give the rate per rank that a run prints, after holding it against the total and the iterations.
+    """Return the rate per rank that a run prints, after holding it against the total and the iterations.
 
     Each number stands for one within 0.05 of it, so n times one is within n * 0.05. None where only a total is there.
     """
@@ -179,7 +179,7 @@ def _tf_sample(found: tuple[Line, ...]) -> Sample:
 
 
 def _tf_ranks(found: tuple[Line, ...], last_steps: list[Line], totals: list[Line]) -> int:
-    """Give the number of ranks: that of the devices the log names, else how often it shows the last step."""
+    """Return the number of ranks: that of the devices the log names, else how often it shows the last step."""
     devices = _agreed(found, "tf_devices")
     if devices is None:
         if not last_steps:
@@ -192,7 +192,7 @@ def _tf_ranks(found: tuple[Line, ...], last_steps: list[Line], totals: list[Line
 
 
 def _agreed(found: Sequence[Line], kind: str) -> str | None:
-    """Give the one value that all lines of a kind name, None without such a line."""
+    """Return the one value that all lines of a kind name, None without such a line."""
     named = [line for line in found if line.kind == kind]
     for line in named:
         if line.values != named[0].values:

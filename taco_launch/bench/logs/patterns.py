@@ -30,7 +30,7 @@ class FailedError(Exception):
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Give a pattern ready for use.
+    """Return a pattern ready for use.
 
     Raises:
         ValueError: it is too long, no regular expression, or has not one group; says which.
@@ -47,7 +47,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def matches(pattern: str, lines: Sequence[str], seconds: int = MOST_SECONDS) -> tuple[Match, ...]:
-    """Give the first match in each line that has one, in at most so many seconds of CPU time.
+    """Return the first match in each line that has one, in at most so many seconds of CPU time.
 
     Raises:
         FailedError: it takes longer, or this machine cannot run the program.

@@ -27,7 +27,7 @@ def read(workload: Workload, text: str, ranks: int | None) -> tuple[Reading, ...
 
 
 def recognised(text: str) -> Workload | None:
-    """Give the workload that a log is of by the lines in it, None where it may be one of images per second."""
+    """Return the workload that a log is of by the lines in it, None where it may be one of images per second."""
     return Workload("nccl-tests", Kind.NCCL_TESTS, ()) if nccl_tests.speaks(without_escapes(text)) else None
 
 
@@ -44,7 +44,7 @@ def _rate(kind: Kind, text: str, ranks: int | None) -> tuple[Reading, ...] | NoS
 
 
 def _matched(workload: Workload, text: str) -> tuple[Reading, ...] | NoSample:
-    """Give the number that the workload's pattern finds; a line that the log ends in the middle of counts for none."""
+    """Return the number that the workload's pattern finds; a line that the log ends in the middle of counts for none."""
     pattern = workload.pattern if workload.pattern.isprintable() else shown(workload.pattern)
     lines = [untagged(line.rstrip("\r")) for line in without_escapes(text).split("\n")]
     try:

@@ -24,7 +24,7 @@ class Trend:
 
 
 def trend(nights: Sequence[float], least: float) -> Trend | None:
-    """Give the trend of at least three nights, oldest first; None where it does not sum up to `least`."""
+    """Return the trend of at least three nights, oldest first; None where it does not sum up to `least`."""
     count = len(nights)
     slope = median([(nights[at + by] - nights[at]) / by for by in range(1, count) for at in range(count - by)])
     if abs(slope) * (count - 1) < least:
@@ -35,12 +35,12 @@ def trend(nights: Sequence[float], least: float) -> Trend | None:
 
 
 def since(nights: Sequence[float]) -> int:
-    """Give the place of the first night after the one step that fits best."""
+    """Return the place of the first night after the one step that fits best."""
     return _step(nights)[0]
 
 
 def _step(nights: Sequence[float]) -> tuple[int, float]:
-    """Give the place of the best step, and how far the nights lie from its two levels, summed up."""
+    """Return the place of the best step, and how far the nights lie from its two levels, summed up."""
     fits = ((_scatter(nights[:place]) + _scatter(nights[place:]), place) for place in range(1, len(nights)))
     scatter, place = min(fits)
     return place, scatter
@@ -52,7 +52,7 @@ def _scatter(values: Sequence[float]) -> float:
 
 
 def _kendall(nights: Sequence[float]) -> float:
-    """Give the two-sided p of Kendall's test: normal, with the correction for continuity.
+    """Return the two-sided p of Kendall's test: normal, with the correction for continuity.
 
     Never below the exact one from 10 nights on where that is under 0.05; ties, which are not allowed for, make it
     larger too.

@@ -29,7 +29,7 @@ def require() -> None:
 
 
 def interval(values: Sequence[float], level: float = 0.95) -> Interval:
-    """Give the mean with Student's interval; without bounds where there is one value only.
+    """Return the mean with Student's interval; without bounds where there is one value only.
 
     Raises:
         TacoLaunchError: scipy is not installed.
@@ -46,7 +46,7 @@ def interval(values: Sequence[float], level: float = 0.95) -> Interval:
 
 
 def ratio(values: Sequence[float], reference: Sequence[float], level: float = 0.95) -> Interval:
-    """Give the mean of `values` by that of `reference`; without bounds where either is one value only.
+    """Return the mean of `values` by that of `reference`; without bounds where either is one value only.
 
     The interval is Welch's, made of the logarithms of the means: it never reaches below 0, and that of the inverse is
     its inverse. A mean's standard error, relative to the mean, is that of its logarithm (the delta method).
@@ -76,7 +76,7 @@ def ratio(values: Sequence[float], reference: Sequence[float], level: float = 0.
 
 
 def percent(change: Interval) -> str:
-    """Give a change, a fraction, as `-5.1 % [-6.9, -3.2]`; never as -0.0."""
+    """Return a change, a fraction, as `-5.1 % [-6.9, -3.2]`; never as -0.0."""
     value, *bounds = (
         round(100 * each, 1) or 0.0 for each in (change.value, change.low, change.high) if each is not None
     )
@@ -84,7 +84,7 @@ def percent(change: Interval) -> str:
 
 
 def _squared_error(values: Sequence[float], mean: float) -> float:
-    """Give the variance of the mean."""
+    """Return the variance of the mean."""
     return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values)
 
 

@@ -114,7 +114,7 @@ class Verdict:
 
 
 def suspects(series: Sequence[Series], rules: Rules) -> tuple[Key, ...]:
-    """Give the keys to be measured again: those that differ at the screen's level, unless surely by too little.
+    """Return the keys to be measured again: those that differ at the screen's level, unless surely by too little.
 
     Raises:
         ValueError: two series of one key.
@@ -123,7 +123,7 @@ def suspects(series: Sequence[Series], rules: Rules) -> tuple[Key, ...]:
 
 
 def verdicts(series: Sequence[Series], rules: Rules) -> tuple[Verdict, ...]:
-    """Give a verdict for each series, in their order; `fresh` counts only of those that `suspects` gives.
+    """Return a verdict for each series, in their order; `fresh` counts only of those that `suspects` gives.
 
     Raises:
         ValueError: two series of one key.
@@ -154,7 +154,7 @@ class _Cell:
         return noise.centre(_logs(self.series.fresh)) - self.noise.level
 
     def suspected(self, rules: Rules) -> bool:
-        """Say whether the screen found it, and its interval reaches what matters."""
+        """Return whether the screen found it, and its interval reaches what matters."""
         if self.p > rules.screen:
             return False
         found = self.change(self.tonight, len(self.series.tonight), 1 - rules.screen)
@@ -167,7 +167,7 @@ class _Cell:
         return Interval(*(math.expm1(each) for each in (difference, difference - half, difference + half)))
 
     def p_fresh(self, rules: Rules) -> float:
-        """Give the probability of fresh values as far off on the side that was suspected, given that it was; else 1."""
+        """Return the probability of fresh values as far off on the side that was suspected, given that it was; else 1."""
         if not (self.series.fresh and self.suspected(rules)):
             return 1.0
         off = math.copysign(self.fresh, self.fresh * self.tonight)
@@ -213,7 +213,7 @@ def _cell(series: Series, known: Noise, p_drift: float) -> _Cell:
 
 
 def _holm(found: Sequence[float]) -> list[float]:
-    """Give Holm's adjusted p of each (1979), in their order: to be held against the level of all together."""
+    """Return Holm's adjusted p of each (1979), in their order: to be held against the level of all together."""
     adjusted, largest = [1.0] * len(found), 0.0
     for before, place in enumerate(sorted(range(len(found)), key=found.__getitem__)):
         largest = max(largest, min((len(found) - before) * found[place], 1.0))
@@ -264,7 +264,7 @@ def _verdict(cell: _Cell, rules: Rules, fresh: float) -> Verdict:
 
 
 def _since(cell: _Cell) -> str:
-    """Say where the step lies that fits the nights and tonight best."""
+    """Return where the step lies that fits the nights and tonight best."""
     if cell.noise.slope:
         return "a step besides the drift"
     nights = cell.noise.nights

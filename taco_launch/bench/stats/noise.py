@@ -38,22 +38,22 @@ class Noise:
 
     @property
     def level(self) -> float:
-        """Give what the next night is expected to be at."""
+        """Return what the next night is expected to be at."""
         return fmean(self.nights) + self.slope * (len(self.nights) + 1) / 2
 
     @property
     def level_error(self) -> float:
-        """Give the variance of `level`: of a line to the next night over four times that of a mean."""
+        """Return the variance of `level`: of a line to the next night over four times that of a mean."""
         count = len(self.nights)
         return self.night / count * (1 + 3 * (count + 1) / (count - 1) if self.slope else 1)
 
     @property
     def shared(self) -> float:
-        """Give the variance that all centres of one night share, held against the baseline: luck of the night, level."""
+        """Return the variance that all centres of one night share, held against the baseline: luck of the night, level."""
         return max(self.night - self.run * self.runs, 0.0) + self.level_error
 
     def error(self, count: int) -> float:
-        """Give the standard error of a new night's centre of `count` values less the level.
+        """Return the standard error of a new night's centre of `count` values less the level.
 
         Never below what the luck of runs alone makes: where nights seem to differ by less, that is chance.
         """
@@ -62,12 +62,12 @@ class Noise:
         return math.sqrt(centre + self.level_error)
 
     def correlation(self, count: int, other: int) -> float:
-        """Give the correlation of the centres of so many values, both of one new night, less the level."""
+        """Return the correlation of the centres of so many values, both of one new night, less the level."""
         return min(self.shared / (self.error(count) * self.error(other)), 0.999)
 
 
 def centre(values: Sequence[float]) -> float:
-    """Give the mean without the lowest and the highest fifth; of fewer than five values the mean.
+    """Return the mean without the lowest and the highest fifth; of fewer than five values the mean.
 
     Of 5 runs with tails as heavy as those of Student's t with 3 (4) degrees of freedom its variance is 0.6 (0.8) of
     the mean's, of normal runs 1.1.
@@ -76,7 +76,7 @@ def centre(values: Sequence[float]) -> float:
 
 
 def of(nights: Sequence[Sequence[float]]) -> Noise:
-    """Say how noisy a cell without a drift is, by at least three nights of its own alone."""
+    """Return how noisy a cell without a drift is, by at least three nights of its own alone."""
     ordered = [sorted(night) for night in nights]
     several = [len(night) * _squared_error(night) for night in ordered if len(night) > 1]
     run = fmean(several) if several else 0.0
@@ -84,7 +84,7 @@ def of(nights: Sequence[Sequence[float]]) -> Noise:
 
 
 def along(known: Noise, slope: float) -> Noise:
-    """Say how noisy a cell is that drifts by `slope` each night: by what is left of its nights without that."""
+    """Return how noisy a cell is that drifts by `slope` each night: by what is left of its nights without that."""
     return _of(known.nights, known.run, known.runs, slope)
 
 
@@ -96,7 +96,7 @@ def _of(centres: tuple[float, ...], run: float, runs: float, slope: float) -> No
 
 
 def moderated(known: Sequence[Noise]) -> tuple[Noise, ...]:
-    """Give each cell's noise, of which the other cells of the matrix say something too.
+    """Return each cell's noise, of which the other cells of the matrix say something too.
 
     Ten nights say little of how nights differ: a cell seems quiet by chance, and then every night an event. As far as
     the cells are alike, a cell's variance is therefore drawn to what is usual of them and known with more degrees of
@@ -136,7 +136,7 @@ def _centre(ordered: Sequence[float]) -> float:
 
 
 def _squared_error(ordered: Sequence[float]) -> float:
-    """Give the variance of the centre: of the winsorized values (Yuen 1974), with the trimmed mean's divisor."""
+    """Return the variance of the centre: of the winsorized values (Yuen 1974), with the trimmed mean's divisor."""
     cut = len(ordered) // 5
     kept = ordered[cut : len(ordered) - cut]
     ends = (kept[0], kept[-1])

@@ -18,17 +18,17 @@ _NEVER = 1e-30  # older releases of scipy find no quantile far below
 
 
 def tail(t: float, freedom: float) -> float:
-    """Give the probability that Student's t with so many degrees of freedom is above `t`."""
+    """Return the probability that Student's t with so many degrees of freedom is above `t`."""
     return float(stdtr(freedom, -t))
 
 
 def quantile(above: float, freedom: float) -> float:
-    """Give the t that is exceeded with the probability `above`."""
+    """Return the t that is exceeded with the probability `above`."""
     return -float(stdtrit(freedom, above))
 
 
 def both_tail(t: float, other: float, correlation: float, freedom: float) -> float:
-    """Give the probability that two t, which share their estimate of the spread, are above `t` and above `other`.
+    """Return the probability that two t, which share their estimate of the spread, are above `t` and above `other`.
 
     That is the bivariate t distribution. Given the first at x, the second is t with one more degree of freedom, around
     correlation * x, its scale sqrt((1 - correlation^2) (freedom + x^2) / (freedom + 1)); that is integrated over the
@@ -43,13 +43,13 @@ def both_tail(t: float, other: float, correlation: float, freedom: float) -> flo
 
 
 def log_chi2(freedom: float) -> tuple[float, float]:
-    """Give mean and variance of log(chi^2 / freedom): by how much the log of an estimated variance is off."""
+    """Return mean and variance of log(chi^2 / freedom): by how much the log of an estimated variance is off."""
     half = freedom / 2
     return float(psi(half)) - math.log(half), float(polygamma(1, half))
 
 
 def inverse_trigamma(value: float) -> float:
-    """Give the x whose trigamma is `value` (above 0), by Newton's steps on 1 / trigamma, which is nearly a line.
+    """Return the x whose trigamma is `value` (above 0), by Newton's steps on 1 / trigamma, which is nearly a line.
 
     From 0.5 + 1 / value on, the steps approach it from one side (Smyth 2004, Linear models and empirical Bayes
     methods, appendix).

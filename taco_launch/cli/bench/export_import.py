@@ -94,7 +94,7 @@ def _write(form: str, entries: "Iterable[Entry]", file: IO[bytes]) -> None:
 
 @contextlib.contextmanager
 def _written(target: Path | None, *, force: bool) -> Iterator[IO[bytes]]:
-    """Give what to write to; a file is there whole at the end of the block, or not at all.
+    """Return what to write to; a file is there whole at the end of the block, or not at all.
 
     Raises:
         TacoLaunchError: it cannot be written, or has come up meanwhile.

@@ -250,7 +250,7 @@ class _Side(NamedTuple):
 
 
 def _side(found: "History", text: str) -> _Side:
-    """Give the runs that A or B names."""
+    """Return the runs that A or B names."""
     name, _, part = text.partition(":")
     one = named_ladder(found, name)
     runs = found.runs(one.id)
@@ -267,7 +267,7 @@ def _side(found: "History", text: str) -> _Side:
 
 
 def _cells(sides: "Sequence[_Side]") -> str:
-    """Say which cells there are."""
+    """Return which cells there are."""
     told = []
     for side in sides:
         cells = sorted({run.cell for run in side.runs})
@@ -276,7 +276,7 @@ def _cells(sides: "Sequence[_Side]") -> str:
 
 
 def named_ladder(found: "History", text: str) -> "Ladder":
-    """Give the ladder that a user names: by its id, the beginning of that, or `last`.
+    """Return the ladder that a user names: by its id, the beginning of that, or `last`.
 
     Raises:
         UsageError: there is no such ladder, or several.

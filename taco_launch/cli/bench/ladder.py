@@ -129,13 +129,13 @@ def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str
 
 
 def _with(matrix: "Matrix", options: dict[str, Any]) -> "Matrix":
-    """Give a matrix with what the command line says of it."""
+    """Return a matrix with what the command line says of it."""
     given = {key: options[key] for key in ("repeats", "time_budget", "seed") if options[key] is not None}
     return replace(matrix, **given)
 
 
 def _typed(options: dict[str, Any]) -> list[str]:
-    """Give the options that the same ladder is gone on with."""
+    """Return the options that the same ladder is gone on with."""
     words = [word for host in options["hosts"] for word in ("-H", host)]
     for key in ("repeats", "time_budget", "seed", "db"):
         if options[key] is not None:
@@ -153,7 +153,7 @@ def _steps(matrix: "Matrix", cells: "tuple[Cell, ...]", seed: int) -> "tuple[Ste
 def _begun(
     settings: Settings, history: "History", matrix: "Matrix", digest: str, cells: int, *, fresh: bool
 ) -> "Ladder":
-    """Give the ladder to go on with, or a new one."""
+    """Return the ladder to go on with, or a new one."""
     from taco_launch.bench.history.history import LadderKind
     from taco_launch.flows import ladder as flow
 

@@ -39,14 +39,14 @@ def db_option(function: F) -> F:
 
 
 def history_path(db: Path | None) -> Path:
-    """Give where the history lies."""
+    """Return where the history lies."""
     from taco_launch.bench.history.history import default_path
 
     return default_path(os.environ) if db is None else db
 
 
 def ladders_folder() -> Path:
-    """Give the folder in which each ladder has one for the logs of its jobs."""
+    """Return the folder in which each ladder has one for the logs of its jobs."""
     from taco_launch.agent.store.folders import state_folder
 
     return state_folder(os.environ, os.geteuid()) / "ladders"
@@ -102,7 +102,7 @@ class Shown:
 
     @contextmanager
     def teller(self) -> "Iterator[Teller]":
-        """Give whom the ladder tells how far it is; the line on a terminal is there for as long as the block lasts."""
+        """Return whom the ladder tells how far it is; the line on a terminal is there for as long as the block lasts."""
         from taco_launch.flows.ladder import Teller
 
         with render.host_lines(self._settings, lambda: [self._line]) as self._live:
@@ -150,7 +150,7 @@ class Shown:
 
 
 def told(run: "Run") -> str:
-    """Give what a run has measured; of several readings the first, which stands for them."""
+    """Return what a run has measured; of several readings the first, which stands for them."""
     from taco_launch.bench.tables import number
 
     first = run.readings[0]
@@ -188,7 +188,7 @@ def measure(
 
 
 def finish(settings: Settings, plan: "Plan", history: "History", measured: "Measured", go_on: str) -> int:
-    """Say how a ladder ended, keep that, and give the exit code; `go_on` is what is typed to go on, "" for nothing.
+    """Return how a ladder ended, keep that, and give the exit code; `go_on` is what is typed to go on, "" for nothing.
 
     Raises:
         TacoLaunchError: the head was lost, or a cell has no sample; which ones, and why.

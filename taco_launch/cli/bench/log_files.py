@@ -7,7 +7,7 @@ _LIMIT = 256 << 20
 
 
 def read_log(log: str) -> str:
-    """Give the text of a file, or with `-` of standard input.
+    """Return the text of a file, or with `-` of standard input.
 
     Raises:
         click.UsageError: it cannot be read, or is too large.

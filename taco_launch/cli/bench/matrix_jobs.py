@@ -63,7 +63,7 @@ def prepared(
 
 
 def _jobs(settings: Settings, matrix: "Matrix", hosts: tuple[str, ...]) -> "dict[_Way, JobSpec]":
-    """Give the job of each workload in each variant, whatever its size."""
+    """Return the job of each workload in each variant, whatever its size."""
     from taco_launch.model.job_request import JobRequest
     from taco_launch.request.documents.matrix_file import request_of
     from taco_launch.request.overlay import over
@@ -83,7 +83,7 @@ def _jobs(settings: Settings, matrix: "Matrix", hosts: tuple[str, ...]) -> "dict
 
 
 def reader(matrix: "Matrix") -> "Reader":
-    """Give what reads the logs of a matrix's runs."""
+    """Return what reads the logs of a matrix's runs."""
     from taco_launch.bench.logs.workloads import read
 
     return lambda cell, text: read(matrix.workload(cell.workload), text, cell.ranks)

@@ -23,7 +23,7 @@ workload_option = add_option(
 
 
 def workload_of(text: str) -> "Workload":
-    """Give the workload that `--workload` names.
+    """Return the workload that `--workload` names.
 
     Raises:
         UsageError: it names none.

@@ -246,7 +246,7 @@ def _captured(settings: Settings, sources: Sequence[Path], subjects: Sequence[st
 
 
 def _is_whole(where: str) -> bool:
-    """Say whether a fact is of a host, and not of one of its devices or of a file."""
+    """Return whether a fact is of a host, and not of one of its devices or of a file."""
     from taco_launch.facts import SUBJECTS
 
     return "[" not in where and where.partition(".")[0] in SUBJECTS
@@ -320,7 +320,7 @@ def _show_health(told: "Judged", *, wide: bool) -> None:
 
 
 def _show_fabric(found: "Sequence[HostFacts]") -> None:
-    """Say what a job between the hosts would use; nothing where there is no RDMA device."""
+    """Return what a job between the hosts would use; nothing where there is no RDMA device."""
     from taco_launch.facts.network.fabric import fabric
     from taco_launch.launch.fabric_facts import between
     from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Unknown

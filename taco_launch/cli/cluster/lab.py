@@ -317,7 +317,7 @@ def _talk(settings: Settings) -> "Talk":
 
 
 def _gpus(host: "LabHost") -> str | None:
-    """Give the machine that is simulated in a host, None for none."""
+    """Return the machine that is simulated in a host, None for none."""
     return None if host.is_registry or host.gpus == "none" else host.gpus
 
 

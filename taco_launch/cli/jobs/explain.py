@@ -61,7 +61,7 @@ def explain(ctx: click.Context, log: str) -> None:
 
 
 def _text(log: str) -> Iterator[str]:
-    """Give a log as text, a piece at a time; what is no UTF-8, nor UTF-16 that says so, is replaced.
+    """Yield a log as text, a piece at a time; what is no UTF-8, nor UTF-16 that says so, is replaced.
 
     Raises:
         UsageError: it cannot be read, or is compressed.
@@ -82,7 +82,7 @@ def _text(log: str) -> Iterator[str]:
 
 
 def _is_binary(text: str) -> bool:
-    """Say whether a quarter of what was read last is no text; a log that was cut while open may begin with nulls."""
+    """Return whether a quarter of what was read last is no text; a log that was cut while open may begin with nulls."""
     end = text[-_END:]
     return 4 * (end.count("\0") + end.count("\ufffd")) > len(end)
 

@@ -240,7 +240,7 @@ class _Signals:
             signal.signal(signal.SIGHUP, self._on_leave)
 
     def job_started(self) -> None:
-        """Say that there is a job now; an earlier signal reaches it."""
+        """Note that there is a job now; an earlier signal reaches it."""
         self._started = True
         if self._presses:
             self._stop()

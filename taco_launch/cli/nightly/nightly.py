@@ -254,7 +254,7 @@ def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
 
 
 def _asked(options: dict[str, Any]) -> "Asked":
-    """Give what the options ask for; the matrix is read, so that its faults are told before anything is shown."""
+    """Return what the options ask for; the matrix is read, so that its faults are told before anything is shown."""
     from taco_launch.nightly import schedule
     from taco_launch.nightly.install import Asked, check_name
     from taco_launch.request.documents import matrix_file
@@ -280,7 +280,7 @@ def _asked(options: dict[str, Any]) -> "Asked":
 
 
 def _inventory(settings: Settings) -> str | None:
-    """Give what -i is to be in the entry: an absolute path, a lab's name, None for this machine; it is read first."""
+    """Return what -i is to be in the entry: an absolute path, a lab's name, None for this machine; it is read first."""
     settings.load()
     named = settings.source
     if named is None or named.partition(":")[0] == "lab":

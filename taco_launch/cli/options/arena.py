@@ -30,7 +30,7 @@ _PROGRAMS = "is no option here; one of your program stands behind --"
 
 
 def slip(verb: str, own: Sequence[str], words: Sequence[str], behind: Sequence[str], *, alone: bool) -> str | None:
-    """Say what is wrong with a job's words as Arena has them, and how to type it here; None where nothing is.
+    """Return what is wrong with a job's words as Arena has them, and how to type it here; None where nothing is.
 
     `own` are the options of `verb` (`taco-launch submit`) before `--`, `words` what else stands there, `behind` what stands
     after it. `alone` says that nothing else was given, so that the only word may be the program.
@@ -67,7 +67,7 @@ def _told(option: str) -> str:
 
 
 def _typed(verb: str, options: Sequence[str], command: Sequence[str], *, torch: bool) -> str:
-    """Give a job's line, its command out of the quotes where it is one word of several.
+    """Return a job's line, its command out of the quotes where it is one word of several.
 
     With `torch`, workers are counted, named and told their ranks as those of a PyTorchJob.
     """

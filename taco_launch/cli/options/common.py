@@ -71,7 +71,7 @@ def add_option(*names: str, **settings: Any) -> Callable[[F], F]:
 
 
 def colour_wanted() -> bool:
-    """Say whether the environment lets a terminal be coloured (no-color.org; a dumb terminal shows the codes)."""
+    """Return whether the environment lets a terminal be coloured (no-color.org; a dumb terminal shows the codes)."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -150,7 +150,7 @@ class Settings:
         return self.cluster(access).backend
 
     def talk(self, message: str) -> None:
-        """Say something on stderr, unless -q was given."""
+        """Print on stderr, unless -q was given."""
         if self.quiet:
             return
         if not re.sub(r"\n|\x1b\[[0-9;]*m", "", message).isprintable():
@@ -234,7 +234,7 @@ def access_options(function: F) -> F:
 
 
 def access_of(options: Mapping[str, Any]) -> "Access":
-    """Give what connections may need of the person who types, asked for what `access_options` say."""
+    """Return what connections may need of the person who types, asked for what `access_options` say."""
     from taco_launch.remote.credentials import Access
 
     password = settings_of(click.get_current_context()).sudo_password
@@ -253,6 +253,6 @@ def _ask(prompt: str) -> str:
 
 
 def settings_of(ctx: click.Context) -> Settings:
-    """Give the settings of the running command."""
+    """Return the settings of the running command."""
     found = ctx.find_root().obj
     return found if isinstance(found, Settings) else Settings()

@@ -49,7 +49,7 @@ def complete_list(words: Iterable[str]) -> Completer:
 
 
 def _known(ctx: click.Context) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Give the names of the inventory's hosts and groups; none where it cannot be read, which the verb itself tells."""
+    """Return the names of the inventory's hosts and groups; none where it cannot be read, which the verb itself tells."""
     try:
         inventory = settings_of(ctx).load()
     except TacoLaunchError:

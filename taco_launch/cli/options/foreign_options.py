@@ -46,7 +46,7 @@ def refuse(ctx: click.Context, words: Sequence[str]) -> None:
 
 
 def told(error: click.NoSuchOption) -> click.UsageError:
-    """Give the error that says how it is said here; the same one where that is not known."""
+    """Return the error that says how it is said here; the same one where that is not known."""
     how = _known(error.option_name)
     return click.UsageError(f"No such option: {error.option_name}: {how}", error.ctx) if how else error
 

@@ -94,7 +94,7 @@ class JobCommand(click.Command):
                 raise click.UsageError(slip, ctx)
 
     def _flag(self, word: str) -> str | None:
-        """Give a flag without the value that Arena's flags take (--gputopology=true); None where that leaves none."""
+        """Return a flag without the value that Arena's flags take (--gputopology=true); None where that leaves none."""
         name, _sign, value = word.partition("=")
         flag = next((one for one in self.params if isinstance(one, click.Option) and name in one.opts), None)
         if flag is None or not flag.is_flag or value not in ("true", "false"):
@@ -104,7 +104,7 @@ class JobCommand(click.Command):
     def _words(
         self, ctx: click.Context, args: list[str], *, lax: bool = False, without: str = ""
     ) -> tuple[list[str], tuple[str, ...]]:
-        """Give the options, and the words that are no option's; with `lax` also options that there are not.
+        """Return the options, and the words that are no option's; with `lax` also options that there are not.
 
         `without` names one to leave out.
         """
@@ -116,7 +116,7 @@ class JobCommand(click.Command):
         return list(self._typed(found)), tuple(words) if isinstance(words, (tuple, list)) else ()
 
     def _typed(self, found: Mapping[str, Any]) -> Iterator[str]:
-        """Give options as they are typed, of the parser's values."""
+        """Yield options as they are typed, of the parser's values."""
         for option in self.params:
             if not isinstance(option, click.Option) or option.name not in found:
                 continue

@@ -13,7 +13,7 @@ _SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus"
 def line(
     verb: str, own: Sequence[str], command: Sequence[str], *, sized: bool = False, launcher: str = "mpirun"
 ) -> str:
-    """Give a job's line with what a launcher's line says as options; what `own` says already goes before it.
+    """Return a job's line with what a launcher's line says as options; what `own` says already goes before it.
 
     `sized`: how many ranks there are is said elsewhere; `launcher` is ours.
     """

@@ -20,13 +20,13 @@ def show(choice: "GpuChoice") -> None:
 
 
 def text(choice: "GpuChoice") -> str:
-    """Give the same as text."""
+    """Return the same as text."""
     rows = [_row("chosen", choice), *(_row("lost", each) for each in choice.alternatives)]
     return columns(["", "GPUS", "RING", "GB/S", "SUM", "WHY"], rows, numbers=("GB/S", "SUM"))
 
 
 def nearest(hosts: "Sequence[tuple[str, tuple[NearHcas, ...]]]") -> str:
-    """Give as text which HCAs are the nearest to the GPU of each local rank; hosts that are alike are told together."""
+    """Return as text which HCAs are the nearest to the GPU of each local rank; hosts that are alike are told together."""
     alike: dict[tuple[NearHcas, ...], list[str]] = {}
     for host, ranks in hosts:
         alike.setdefault(ranks, []).append(host)

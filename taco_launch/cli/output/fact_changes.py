@@ -59,7 +59,7 @@ def show(
 
 
 def read(earlier: Path) -> Mapping[str, Mapping[str, Any]]:
-    """Give the hosts of a document of `facts --json`, or of those in a folder, by name.
+    """Return the hosts of a document of `facts --json`, or of those in a folder, by name.
 
     Raises:
         UsageError: a file cannot be read, or is none.
@@ -86,7 +86,7 @@ def read(earlier: Path) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _told(before: Any, after: Any) -> str:
-    """Say what a value was and is; of a list, what is gone (`- nvidia_peermem`) and what came."""
+    """Return what a value was and is; of a list, what is gone (`- nvidia_peermem`) and what came."""
     if isinstance(before, list) and isinstance(after, list):
         gone = [f"- {_cut(_text(item))}" for item in before if item not in after]
         new = [f"+ {_cut(_text(item))}" for item in after if item not in before]

@@ -15,7 +15,7 @@ _PORT = r"(?<=-p )\d+"
 
 
 def show(answers: "Sequence[Answer[Any]]", addresses: Mapping[str, str]) -> None:
-    """Say on stderr which hosts failed: equal errors once, with all hosts they befell.
+    """Print on stderr which hosts failed: equal errors once, with all hosts they befell.
 
     `addresses` are the hosts' addresses by their names. Of what differs only in names, addresses and ports all are
     shown (`gpu[1-3]: no TCP connection to 10.0.0.[1-3]:22`), and of the hints, which are to be typed, the first; their
@@ -33,7 +33,7 @@ def show(answers: "Sequence[Answer[Any]]", addresses: Mapping[str, str]) -> None
 
 
 def _parted(text: str, whose: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Give what every host's text says, and what stands between these parts: one host's names, addresses, ports."""
+    """Return what every host's text says, and what stands between these parts: one host's names, addresses, ports."""
     names = "|".join(re.escape(name) for name in sorted(whose, key=len, reverse=True))
     pieces = re.split(rf"(?<![\w.:-])((?:{names}|{_IPV4}|{_IPV6})(?::\d+)?|{_PORT})(?![\w-]|\.(?!log\b)\w)", text)
     return tuple(pieces[::2]), tuple(pieces[1::2])

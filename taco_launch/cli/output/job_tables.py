@@ -26,7 +26,7 @@ _RULE = "-" * 89
 
 
 def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
-    """Give the table of `list`; `now` is in seconds since the epoch."""
+    """Return the table of `list`; `now` is in seconds since the epoch."""
     header = ["NAME", "STATUS", "TRAINER", "AGE", "NODE"]
     more = ["RANKS", "EXIT", "QUEUE", "PRIORITY", "OWNER", "REASON"] if wide else []
     cells = []
@@ -47,7 +47,7 @@ def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
 
 
 def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
-    """Give the table of `top job`: those that have slots first, then by how many they ask for, then the newest.
+    """Return the table of `top job`: those that have slots first, then by how many they ask for, then the newest.
 
     The slots are called GPUs where any of these jobs has or had one.
     """
@@ -75,7 +75,7 @@ def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
 
 
 def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
-    """Give the table of `top node`. Where no host has a GPU it counts slots."""
+    """Return the table of `top node`. Where no host has a GPU it counts slots."""
     from taco_launch.model.slots import describe_holders
 
     gpus = any(node.occupancy is not None and node.occupancy.gpus for node in nodes)
@@ -111,7 +111,7 @@ def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
 
 
 def one_job(job: "Job", now: float, *, wide: bool) -> str:
-    """Give what `get` shows: Arena's header and table, then why the job is where it is."""
+    """Return what `get` shows: Arena's header and table, then why the job is where it is."""
     spec, record = job.spec, job.record
     row = row_of(spec, record)
     training = record.training(now)
@@ -143,7 +143,7 @@ def one_job(job: "Job", now: float, *, wide: bool) -> str:
 
 
 def job_data(job: "Job") -> dict[str, Any]:
-    """Give a job as JSON values: the MPI Operator's shape and, beside and within that, all that is known of it here."""
+    """Return a job as JSON values: the MPI Operator's shape and, beside and within that, all that is known of it here."""
     from taco_launch.cli.output.mpi_job import mpi_job
 
     shape = mpi_job(job.spec, job.record)
@@ -153,7 +153,7 @@ def job_data(job: "Job") -> dict[str, Any]:
 
 
 def node_data(node: "Node") -> dict[str, Any]:
-    """Give a host and its slots as JSON values."""
+    """Return a host and its slots as JSON values."""
     slots = () if node.occupancy is None else node.occupancy.slots
     return {
         "name": node.host.name,
@@ -200,7 +200,7 @@ def _more(job: "Job", row: JobRow) -> list[tuple[str, str]]:
 
 
 def _choices(job: "Job") -> str:
-    """Say which GPUs of its hosts the job has, how they are linked, and why these; hosts that are alike together."""
+    """Return which GPUs of its hosts the job has, how they are linked, and why these; hosts that are alike together."""
     from taco_launch.cli.output import choice_tables
     from taco_launch.inventory.ranges import fold
 
@@ -212,7 +212,7 @@ def _choices(job: "Job") -> str:
 
 
 def _attempt(job: "Job") -> str:
-    """Say which attempt it is and of how many, or how that ended after which it waits; nothing of one never tried again."""
+    """Return which attempt it is and of how many, or how that ended after which it waits; nothing of one never tried again."""
     policy, record = job.spec.policy, job.record
     if policy.restart is Restart.NEVER or not policy.backoff_limit or not record.attempt:
         return ""
@@ -224,7 +224,7 @@ def _attempt(job: "Job") -> str:
 
 
 def _earlier_failure(job: "Job") -> str:
-    """Say of which failure it is tried again, where that is not the reason of its state."""
+    """State of which failure it is tried again, where that is not the reason of its state."""
     failed = [entry for entry in past(job.record) if entry.state is JobState.RESTARTING]
     if not failed or job.record.state is JobState.RESTARTING:
         return ""
@@ -232,7 +232,7 @@ def _earlier_failure(job: "Job") -> str:
 
 
 def _waiting(job: "Job", now: float) -> str:
-    """Say of a job that waits per host why it has no place yet, and when it is tried again."""
+    """State of a job that waits per host why it has no place yet, and when it is tried again."""
     record = job.record
     if not record.state.waits:
         return ""
@@ -248,7 +248,7 @@ def _waiting(job: "Job", now: float) -> str:
 
 
 def _hang(job: "Job", now: float) -> str:
-    """Say that the job hangs, or hung to its end, and what its ranks' processes were seen doing."""
+    """State that the job hangs, or hung to its end, and what its ranks' processes were seen doing."""
     from taco_launch.model.stalls import HANGS, doing
 
     record = job.record
@@ -268,7 +268,7 @@ def _hang(job: "Job", now: float) -> str:
 
 
 def _last_lines(job: "Job") -> str:
-    """Give what the rank that failed first wrote last, and where its log lies."""
+    """Return what the rank that failed first wrote last, and where its log lies."""
     end = job.record.first_failure
     if end is None or not end.lines:
         return ""

@@ -29,7 +29,7 @@ def kind_of(spec: JobSpec) -> str:
 
 
 def mpi_job(spec: JobSpec, record: JobRecord) -> dict[str, Any]:
-    """Give apiVersion, kind, metadata, spec and status; what is not known or not set is left out, as there."""
+    """Return apiVersion, kind, metadata, spec and status; what is not known or not set is left out, as there."""
     parts = instances(spec, record)
     workers = parts[1:]
     restart = _RESTART[spec.policy.restart.value]
@@ -65,7 +65,7 @@ def mpi_job(spec: JobSpec, record: JobRecord) -> dict[str, Any]:
 
 
 def run_policy(spec: JobSpec, record: JobRecord) -> dict[str, Any]:
-    """Give runPolicy; times are whole seconds, rounded up. `suspend` is whether the job is suspended now."""
+    """Return runPolicy; times are whole seconds, rounded up. `suspend` is whether the job is suspended now."""
     policy = spec.policy
     return _set(
         cleanPodPolicy=_CLEAN_UP[policy.clean_up.value],
@@ -158,7 +158,7 @@ def _replicas(spec: JobSpec, record: JobRecord) -> dict[str, dict[str, int]] | N
 
 
 def _moment(when: float | None) -> str | None:
-    """Give a time as RFC 3339 says, in UTC and whole seconds."""
+    """Return a time as RFC 3339 says, in UTC and whole seconds."""
     return None if when is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(when))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def lines(found: "LaunchPlan", launcher: str) -> str:
-    """Give what starts a job as it is typed: mpirun's line, or that of each host behind its name."""
+    """Return what starts a job as it is typed: mpirun's line, or that of each host behind its name."""
     return (
         shell(found.argv)
         if LAUNCHERS[launcher].is_single

@@ -52,7 +52,7 @@ def error(message: str, hint: str | None) -> None:
 
 
 def typed(text: str) -> str:
-    """Give a message in which what is to be typed has the inventory that is in use."""
+    """Return a message in which what is to be typed has the inventory that is in use."""
     context = click.get_current_context(silent=True)
     return as_typed(text, settings_of(context).typed) if context is not None else text
 
@@ -63,7 +63,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequ
 
 
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> str:
-    """Give a table as text, its header in bold type for a terminal; the columns in `numbers` are flush right.
+    """Return a table as text, its header in bold type for a terminal; the columns in `numbers` are flush right.
 
     Nothing is cut or broken to fit: a name can be copied, and a terminal wraps by itself.
     """
@@ -83,7 +83,7 @@ def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Se
 
 
 def _width(text: str) -> int:
-    """Say how many columns of a terminal a text takes."""
+    """Return how many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -125,7 +125,7 @@ def file_line(line: str) -> str:
 
 
 def age(seconds: float) -> str:
-    """Give a time span in the largest whole unit: 29s, 46m, 14h, 3d."""
+    """Return a time span in the largest whole unit: 29s, 46m, 14h, 3d."""
     span = max(int(seconds), 0)
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if span >= size:
@@ -168,13 +168,13 @@ def _image(container: "Container") -> str:
 
 
 def warning(settings: Settings, message: str) -> None:
-    """Say on stderr what a user should know."""
+    """Print on stderr what a user should know."""
     told = printable(as_typed(message, settings.typed))
     settings.talk(f"{click.style('warning:', fg='yellow', bold=True)} {told}")
 
 
 def waits(settings: Settings, name: str, words: "Words") -> None:
-    """Say on stderr in one line why a job waits, if there is anything to say."""
+    """Print on stderr in one line why a job waits, if there is anything to say."""
     if not words:
         return
     told = [f"{host}: {why}" if host else why for host, why in words[:_MOST_HOSTS_TOLD]]
@@ -190,7 +190,7 @@ def more_hosts(count: int) -> str:
 
 
 def ending(settings: Settings, found: "Job") -> None:
-    """Say on stderr how a job stands or ended."""
+    """Print on stderr how a job stands or ended."""
     from taco_launch.state import numbered
 
     record = found.record
@@ -220,7 +220,7 @@ def ending(settings: Settings, found: "Job") -> None:
 
 
 def told(record: "JobRecord") -> list[tuple[str, str]]:
-    """Give cause and next step of the first failure that a job's logs tell of; a cause that is the reason only once."""
+    """Return cause and next step of the first failure that a job's logs tell of; a cause that is the reason only once."""
     if not record.findings:
         return []
     first = record.findings[0]
@@ -229,7 +229,7 @@ def told(record: "JobRecord") -> list[tuple[str, str]]:
 
 
 def hang(record: "JobRecord") -> str:
-    """Say since when a job hung, and what the most telling of its ranks did; nothing where its reason says so."""
+    """State since when a job hung, and what the most telling of its ranks did; nothing where its reason says so."""
     from taco_launch.model.stalls import HANGS, doing
 
     if record.stalled is None or not record.stalled.ranks or HANGS in record.reason:

@@ -48,14 +48,14 @@ def hosts_option(function: Any) -> Any:
 
 
 def names(hosts: Sequence[str]) -> str:
-    """Give hosts' names folded."""
+    """Return hosts' names folded."""
     from taco_launch.inventory.ranges import fold
 
     return fold(hosts)
 
 
 def folded(plans: "Sequence[Chain]", stages: Sequence[Stage] = STAGES, sign: str = "") -> list[dict[str, Any]]:
-    """Give each different operation once, in the order of `stages`, with all hosts that it is for.
+    """Return each different operation once, in the order of `stages`, with all hosts that it is for.
 
     `sign` is `+` for what is new, `~` for what changes something, else the one that is given.
     """
@@ -83,7 +83,7 @@ def show_plan(rows: Sequence[Mapping[str, Any]]) -> None:
 def show_errors(
     failed: Mapping[str, TacoLaunchError], plans: "Sequence[Chain]", inventory: "Inventory", *, problems: bool = True
 ) -> None:
-    """Say what failed on hosts, and with `problems` what keeps them from being set up."""
+    """Return what failed on hosts, and with `problems` what keeps them from being set up."""
     from taco_launch.remote.fanout import Answer
 
     answers: list[Answer[None]] = [Answer(host, error=error) for host, error in failed.items()]
@@ -117,7 +117,7 @@ class Findings:
         return tuple(dict.fromkeys(broken))
 
     def document(self) -> dict[str, Any]:
-        """Give both as JSON shows them."""
+        """Return both as JSON shows them."""
         remarks = [
             {"hosts": list(hosts), "name": each.name, "level": each.level, "text": each.text, "hint": each.hint}
             for each, hosts in self.verdicts
@@ -190,12 +190,12 @@ def agreed(plans: "Sequence[Chain]", *, yes: bool) -> bool:
 
 
 def error_document(error: TacoLaunchError) -> dict[str, Any]:
-    """Give why a host failed as JSON shows it."""
+    """Return why a host failed as JSON shows it."""
     return {"error": error.message, "hint": error.hint and render.typed(error.hint)}
 
 
 def flaws_document(flaws: "Sequence[Flaw]") -> list[dict[str, Any]]:
-    """Give what a proof found as JSON shows it."""
+    """Return what a proof found as JSON shows it."""
     return [
         {"hosts": list(flaw.hosts), "what": flaw.what, "evidence": flaw.evidence, "hint": render.typed(flaw.hint)}
         for flaw in flaws
@@ -245,7 +245,7 @@ def show_done(
 
 
 def interrupted(settings: Settings, inventory: "Inventory") -> int:
-    """Say what Ctrl-C has ended, and what to type to go on with what was chosen; give the exit code."""
+    """Return what Ctrl-C has ended, and what to type to go on with what was chosen; give the exit code."""
     from taco_launch.command import shell
 
     context = click.get_current_context()

@@ -50,7 +50,7 @@ def read(files: Sequence[Tuple[str, bytes]]) -> Tuple[HostFacts, ...]:
 
 
 def understood(facts: HostFacts) -> bool:
-    """Tell whether anything at all is known of the host."""
+    """Return whether anything at all is known of the host."""
     return any(_known(getattr(facts, subject)) for subject in SUBJECTS)
 
 
@@ -70,7 +70,7 @@ def _above(path: str) -> List[str]:
 
 
 def _owner(device: str) -> str:
-    """Give the folder of the host that a copy of sysfs belongs to."""
+    """Return the folder of the host that a copy of sysfs belongs to."""
     folder = posixpath.dirname(device)
     while folder and _SYSFS_FOLDERS.fullmatch(posixpath.basename(folder)):
         folder = posixpath.dirname(folder)
@@ -89,7 +89,7 @@ def _sysfs(path: str, device: str, content: bytes) -> List[Seen]:
 
 
 def _hosts(name: str, files: Sequence[Tuple[str, bytes]], copy: Sequence[Seen]) -> List[HostFacts]:
-    """Give the host of a folder, and one for each answer of the probe in it."""
+    """Return the host of a folder, and one for each answer of the probe in it."""
     found: List[HostFacts] = []
     captures: List[Tuple[str, Capture]] = []
     for path, content in files:
@@ -128,7 +128,7 @@ class _Collected:
         ]
 
     def all(self, kind: str) -> List[Any]:
-        """Give all values of a kind; where there are any, those that are not understood become unread files."""
+        """Return all values of a kind; where there are any, those that are not understood become unread files."""
         mine = [(path, capture.value) for path, capture in self.captures if capture.kind == kind]
         known = [value for _, value in mine if not isinstance(value, (Absent, Unknown))]
         if known:
@@ -136,7 +136,7 @@ class _Collected:
         return known or [value for _, value in mine]
 
     def one(self, kind: str) -> Any:
-        """Give the value of a kind: Unknown where captures differ, or where there is none."""
+        """Return the value of a kind: Unknown where captures differ, or where there is none."""
         found = self.all(kind)
         if any(value != found[0] for value in found[1:]):
             return Unknown(f"{len(found)} captures of {kind} are there, and they differ")
@@ -187,7 +187,7 @@ def _gpu(collected: _Collected) -> Found[Gpus]:
 
 
 def _same(one: gpu.Queried, other: gpu.Queried) -> Found[gpu.Queried]:
-    """Give the first of two where they tell of the same GPUs."""
+    """Return the first of two where they tell of the same GPUs."""
     if not isinstance(one.gpus, tuple) or not isinstance(other.gpus, tuple):
         return one if isinstance(one.gpus, tuple) else other
     mine, theirs = (

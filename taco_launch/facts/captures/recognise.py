@@ -51,7 +51,7 @@ class Capture(NamedTuple):
 
 
 def recognise(text: str) -> Tuple[Capture, ...]:
-    """Give the outputs in a text, which may hold several, with prompts and command lines around them.
+    """Return the outputs in a text, which may hold several, with prompts and command lines around them.
 
     At least one is given: an Unknown that says what would be known, where nothing is.
     """
@@ -81,7 +81,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def no_text(content: bytes) -> Optional[str]:
-    """Say what a file is that no tool's output can be in as it stands; None where it may be one."""
+    """Return what a file is that no tool's output can be in as it stands; None where it may be one."""
     for begin, what in _FOREIGN:
         if content.startswith(begin):
             return what

@@ -22,7 +22,7 @@ _QUOTE = re.compile(r"[ \t]*> ?")
 
 
 def pasted(text: str) -> str:
-    """Give `text` as a tool printed it, without what pasting adds.
+    """Return `text` as a tool printed it, without what pasting adds.
 
     Those are quote marks before every line, Markdown's fences, the indentation that all lines share, blanks of other kinds, and
     what is left of escape sequences.
@@ -46,17 +46,17 @@ def _said(row: str) -> bool:
 
 
 def plain(text: str) -> str:
-    """Give `text` without escape sequences, byte order mark and carriage returns before line ends."""
+    """Return `text` without escape sequences, byte order mark and carriage returns before line ends."""
     return re.sub(r"\r+(?=\n|$)", "", _ESCAPES.sub("", text.lstrip("\ufeff")))
 
 
 def lines(text: str) -> Tuple[str, ...]:
-    """Give the plain lines of `text`; unlike str.splitlines, only a line feed ends one."""
+    """Return the plain lines of `text`; unlike str.splitlines, only a line feed ends one."""
     found = plain(text).split("\n")
     return tuple(found[:-1] if found[-1] == "" else found)
 
 
 def shown(text: str, width: int = 60) -> str:
-    """Give `text` as a reason quotes it: between quotes, what does not print escaped, no longer than `width`."""
+    """Return `text` as a reason quotes it: between quotes, what does not print escaped, no longer than `width`."""
     short = text if len(text) <= width else text[: width - 3] + "..."
     return "'" + "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in short) + "'"

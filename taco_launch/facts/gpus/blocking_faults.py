@@ -27,7 +27,7 @@ class Stop:
 
 
 def stops(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Iterator[Stop]:
-    """Say what of the NVIDIA driver and of OFED is missing, or loaded unlike it is installed; or which lost GPU hides all.
+    """Yield what of the NVIDIA driver and of OFED is missing, or loaded unlike it is installed; or which lost GPU hides all.
 
     `rdma` and `gdr` are what the inventory says of them. Nothing is said of what cannot be read, of a host without GPUs and
     adapters, and of OFED where `rdma` is off.
@@ -39,7 +39,7 @@ def stops(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Iterator[S
 
 
 def containers(facts: HostFacts) -> Iterator[Stop]:
-    """Say which GPUs have gone since a training container was made: it is not made anew with fewer."""
+    """Yield which GPUs have gone since a training container was made: it is not made anew with fewer."""
     there = facts.docker.containers if isinstance(facts.docker, Docker) else ()
     for each in there if isinstance(there, tuple) else ():
         if told := fewer(gpus_of(each), addresses(facts)):
@@ -47,18 +47,18 @@ def containers(facts: HostFacts) -> Iterator[Stop]:
 
 
 def gpus_of(there: ContainerState) -> Tuple[str, ...]:
-    """Give the GPUs that a container of set-up's was made with; none where it does not tell."""
+    """Return the GPUs that a container of set-up's was made with; none where it does not tell."""
     return tuple(filter(None, dict(there.labels).get(GPUS_LABEL, "").split(",")))
 
 
 def addresses(facts: HostFacts) -> Tuple[str, ...]:
-    """Give the PCI addresses of a host's GPUs; none where they are not known."""
+    """Return the PCI addresses of a host's GPUs; none where they are not known."""
     gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.gpus, tuple) else ()
     return tuple(gpu.pci if isinstance(gpu.pci, str) else f"number {gpu.index}" for gpu in gpus)
 
 
 def fewer(before: Sequence[str], now: Sequence[str]) -> str:
-    """Say which GPUs have gone since set-up counted them; empty where there are as many, or none is known now."""
+    """Return which GPUs have gone since set-up counted them; empty where there are as many, or none is known now."""
     lacking = len(before) - len(now)
     if not now or lacking <= 0:
         return ""
@@ -125,7 +125,7 @@ def _driver(gpu: Gpus, rdma: Found[Rdma]) -> Iterator[Stop]:
 
 
 def _fabric_too(gpu: Gpus, installed: str) -> str:
-    """Say what else the driver on the disk takes: a fabric manager of its very version."""
+    """Return what else the driver on the disk takes: a fabric manager of its very version."""
     version = gpu.driver.fabric_version
     switches = isinstance(gpu.board, Board) and gpu.board.nvswitches
     if not switches or not isinstance(version, str) or version == installed:
@@ -183,7 +183,7 @@ def _unlike(ofed: str, of: Adapters, rdma: Rdma, *, no_hca: bool) -> Iterator[St
 
 
 def _built_anew(rdma: Rdma) -> str:
-    """Say what else a newer OFED takes: modules of peer memory are built against its symbols."""
+    """Return what else a newer OFED takes: modules of peer memory are built against its symbols."""
     exists = rdma.peer_memory.exists
     there = exists if isinstance(exists, tuple) else ()
     if not there:
@@ -196,7 +196,7 @@ def _built_anew(rdma: Rdma) -> str:
 
 
 def _differ(ofed: str, module: Found[str]) -> bool:
-    """Say whether a module is surely of another release: ofed_info has the build's number behind the module's version."""
+    """Return whether a module is surely of another release: ofed_info has the build's number behind the module's version."""
     if not isinstance(module, str):
         return False
     ours, its = _NUMBERS.search(ofed), _NUMBERS.search(module)
@@ -210,7 +210,7 @@ def _named(module: Found[str]) -> str:
 
 
 def _taken_away(installed: Found[str]) -> bool:
-    """Say whether modinfo finds no module; where there is no modinfo, nobody knows."""
+    """Return whether modinfo finds no module; where there is no modinfo, nobody knows."""
     return isinstance(installed, Absent) and re.search("(?i)module .*not found", installed.reason) is not None
 
 

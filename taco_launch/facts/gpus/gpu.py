@@ -235,7 +235,7 @@ def table_driver(text: str) -> Found[str]:
 
 
 def is_open(sections: Sections) -> Found[bool]:
-    """Tell whether the open kernel modules run, or would: those on the disk count where none is loaded."""
+    """Return whether the open kernel modules run, or would: those on the disk count where none is loaded."""
     if failure(sections, "gpu.driver_loaded") is None:
         text = sections["gpu.driver_loaded"].stdout
         found = loaded(text)
@@ -249,13 +249,13 @@ def is_open(sections: Sections) -> Found[bool]:
 
 
 def pci_address(bus_id: str) -> Found[str]:
-    """Give nvidia-smi's `00000000:1B:00.0` as sysfs writes it: `0000:1b:00.0`."""
+    """Return nvidia-smi's `00000000:1B:00.0` as sysfs writes it: `0000:1b:00.0`."""
     match = re.fullmatch(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])", bus_id)
     return f"{int(match[1], 16):04x}:{match[2].lower()}" if match else Unknown(f"{shown(bus_id)} is no PCI address")
 
 
 def refusal(text: str) -> Optional[Unknown]:
-    """Give nvidia-smi's own words where they say why there is no answer."""
+    """Return nvidia-smi's own words where they say why there is no answer."""
     said = [line.strip() for line in lines(text) if _REFUSED.fullmatch(line.strip())]
     return Unknown("; ".join(dict.fromkeys(said))) if said else None
 
@@ -319,7 +319,7 @@ def _asked(sections: Sections, name: str, read: Callable[[str], Found[T]]) -> Fo
 
 
 def _missing(sections: Sections, name: str) -> Optional[Failure]:
-    """Give why a section of modinfo or of /proc holds nothing; that there is no such module is Absent."""
+    """Return why a section of modinfo or of /proc holds nothing; that there is no such module is Absent."""
     missing = failure(sections, name)
     if (
         isinstance(missing, Unknown)
@@ -336,7 +336,7 @@ def _version(text: str) -> Found[str]:
 
 
 def _fabric_manager(sections: Sections) -> Found[str]:
-    """Give systemd's word on nvidia-fabricmanager, by LoadState and ActiveState of systemctl show."""
+    """Return systemd's word on nvidia-fabricmanager, by LoadState and ActiveState of systemctl show."""
     missing = failure(sections, "gpu.fabric_manager")
     if missing is not None:
         return missing

@@ -18,7 +18,7 @@ _NEAREST_FIRST = tuple(link for alike in _EQUALLY_NEAR for link in alike)
 
 
 def distances(facts: HostFacts) -> Found[Tuple[Distance, ...]]:
-    """Give the distance of every GPU to every HCA that the PCI tree or the matrix knows, by GPU, then by HCA.
+    """Return the distance of every GPU to every HCA that the PCI tree or the matrix knows, by GPU, then by HCA.
 
     Where both know a pair and do not agree, its distance is Unknown and says what each has: in virtual machines the
     matrix often says PHB for everything. Absent where there is no GPU or no HCA.
@@ -39,7 +39,7 @@ def distances(facts: HostFacts) -> Found[Tuple[Distance, ...]]:
 
 
 def by_matrix(topology: Topology) -> Dict[Tuple[int, str], str]:
-    """Give (GPU, HCA) -> link as the matrix has it."""
+    """Return (GPU, HCA) -> link as the matrix has it."""
     count = len(topology.gpus)
     return {
         (gpu, nic): topology.links[gpu][count + place]
@@ -49,7 +49,7 @@ def by_matrix(topology: Topology) -> Dict[Tuple[int, str], str]:
 
 
 def nearest_first(topology: Topology, gpus: Sequence[int]) -> Tuple[Tuple[Tuple[str, ...], ...], ...]:
-    """Give for each of the GPUs the names of the HCAs at PIX or PXB, at PHB, at NODE, at SYS, as the matrix has it."""
+    """Return for each of the GPUs the names of the HCAs at PIX or PXB, at PHB, at NODE, at SYS, as the matrix has it."""
     links = by_matrix(topology)
     return tuple(
         tuple(tuple(nic for nic in topology.nics if links[gpu, nic] in alike) for alike in _EQUALLY_NEAR)
@@ -58,7 +58,7 @@ def nearest_first(topology: Topology, gpus: Sequence[int]) -> Tuple[Tuple[Tuple[
 
 
 def nearest(topology: Topology, gpu: int, among: Sequence[str]) -> Tuple[str, Tuple[str, ...]]:
-    """Give the link of a GPU to the HCAs that are the nearest of some, and their names, as the matrix has it.
+    """Return the link of a GPU to the HCAs that are the nearest of some, and their names, as the matrix has it.
 
     ("", ()) where it has none of them.
     """
@@ -71,7 +71,7 @@ def nearest(topology: Topology, gpu: int, among: Sequence[str]) -> Tuple[str, Tu
 
 
 def between(one: PciDevice, other: PciDevice) -> Found[str]:
-    """Give the distance of two devices by their places in the PCI tree."""
+    """Return the distance of two devices by their places in the PCI tree."""
     common = 0
     for mine, theirs in zip(one.path, other.path):
         if mine != theirs:
@@ -100,7 +100,7 @@ def _by_tree(facts: HostFacts) -> Dict[Tuple[int, str], Found[str]]:
 
 
 def _index(facts: HostFacts, device: PciDevice) -> Optional[int]:
-    """Give nvidia-smi's index of a GPU on PCI."""
+    """Return nvidia-smi's index of a GPU on PCI."""
     if isinstance(facts.gpu, (Absent, Unknown)) or not isinstance(facts.gpu.gpus, tuple):
         return None
     return next((gpu.index for gpu in facts.gpu.gpus if gpu.pci == device.address), None)

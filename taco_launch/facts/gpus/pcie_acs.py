@@ -44,7 +44,7 @@ def parse_board(sections: Sections) -> Found[Board]:
 
 
 def _iommu(kinds: "set[str]", passes: bool) -> Found[str]:
-    """Tell what the IOMMU does to the GPUs; where no group tells its kind, the kernel's command line decides."""
+    """Return what the IOMMU does to the GPUs; where no group tells its kind, the kernel's command line decides."""
     if not kinds:
         return Absent("no GPU is behind one")
     if kinds & set(_TRANSLATED):
@@ -55,7 +55,7 @@ def _iommu(kinds: "set[str]", passes: bool) -> Found[str]:
 
 
 def _acs(sections: Sections) -> Found[Tuple[str, ...]]:
-    """Give the bridges with source validation or request redirect on, by `lspci -vvv` (PCI Express base, 7.7.11)."""
+    """Return the bridges with source validation or request redirect on, by `lspci -vvv` (PCI Express base, 7.7.11)."""
     missing = failure(sections, "gpu.acs")
     if missing is not None:
         return missing

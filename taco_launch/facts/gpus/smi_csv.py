@@ -62,7 +62,7 @@ class Row(NamedTuple):
     cut: Tuple[str, ...]
 
     def text(self, column: str) -> Found[str]:
-        """Give a cell; Absent for `[N/A]` and `[Not Supported]`, Unknown for other words in brackets and no column."""
+        """Return a cell; Absent for `[N/A]` and `[Not Supported]`, Unknown for other words in brackets and no column."""
         found = self.cells.get(column)
         if found is None:
             return not_told(f"the query is not of {column}")
@@ -73,17 +73,17 @@ class Row(NamedTuple):
         return Unknown(f"nvidia-smi says {found}") if re.fullmatch(_NONE, found) else found
 
     def number(self, column: str) -> Found[int]:
-        """Give a cell as a number."""
+        """Return a cell as a number."""
         found = self.text(column)
         return int(found) if isinstance(found, str) else found
 
     def flag(self, column: str) -> Found[bool]:
-        """Give a cell that says yes or no, on or off."""
+        """Return a cell that says yes or no, on or off."""
         found = self.text(column)
         return found in ("Enabled", "Yes", "1") if isinstance(found, str) else found
 
     def size(self, column: str) -> Found[int]:
-        """Give a cell as bytes; the unit stands in the cell or, with `nounits`, in the header."""
+        """Return a cell as bytes; the unit stands in the cell or, with `nounits`, in the header."""
         found = self.text(column)
         if not isinstance(found, str):
             return found
@@ -93,7 +93,7 @@ class Row(NamedTuple):
 
 
 def rows(text: str) -> Tuple[Tuple[Row, ...], Tuple[str, ...], Optional[Unknown]]:
-    """Give the rows below the header, the lines that speak of a GPU which cannot be reached, and what went wrong.
+    """Return the rows below the header, the lines that speak of a GPU which cannot be reached, and what went wrong.
 
     Lines before the header and behind the rows are passed over. The Unknown names the row and column that are not
     understood, or says that there is no header; then there are no rows.
@@ -125,7 +125,7 @@ def rows(text: str) -> Tuple[Tuple[Row, ...], Tuple[str, ...], Optional[Unknown]
 
 
 def is_header(line: str) -> bool:
-    """Tell whether a line is a header row: a known column at least, and nothing that is no name of a column."""
+    """Return whether a line is a header row: a known column at least, and nothing that is no name of a column."""
     columns, _ = _header(line)
     known = [column for column in columns if column in _FORMS or column in _FREE]
     return (
@@ -134,7 +134,7 @@ def is_header(line: str) -> bool:
 
 
 def is_lost(line: str) -> bool:
-    """Tell whether nvidia-smi says in this line that it cannot reach a GPU."""
+    """Return whether nvidia-smi says in this line that it cannot reach a GPU."""
     return bool(re.search(r"Unable to determine the device handle for|GPU is lost", line))
 
 
@@ -151,7 +151,7 @@ def _header(line: str) -> Tuple[Tuple[str, ...], Dict[str, str]]:
 
 
 def _cells(columns: Sequence[str], line: str) -> Union[Dict[str, str], Unknown]:
-    """Give the cells of a row; where it has more than columns, the one way in which all known forms fit."""
+    """Return the cells of a row; where it has more than columns, the one way in which all known forms fit."""
     words = [word.strip() for word in line.split(",")]
     if len(words) < len(columns):
         return Unknown(f"it ends before column {columns[len(words)]}: {shown(line)}")
@@ -185,7 +185,7 @@ def _fits(column: str, cell: str) -> bool:
 
 
 def _spread(count: int, over: int) -> Iterator[Tuple[int, ...]]:
-    """Give every way to share out `count` things over `over` places."""
+    """Yield every way to share out `count` things over `over` places."""
     if over == 0:
         if count == 0:
             yield ()

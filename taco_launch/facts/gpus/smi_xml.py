@@ -70,7 +70,7 @@ def read_xml(text: str) -> Found[Gpus]:
 
 
 def _gpu(index: int, node: ET.Element) -> Gpu:
-    """Give one GPU; nvidia-smi writes them in the order of their indices."""
+    """Return one GPU; nvidia-smi writes them in the order of their indices."""
     uuid, name = _text(node, "uuid"), _text(node, "product_name")
     bus = _text(node, "pci/pci_bus_id")
     return Gpu(
@@ -95,12 +95,12 @@ def _gpu(index: int, node: ET.Element) -> Gpu:
 
 
 def _perhaps(node: ET.Element, path: str) -> Found[str]:
-    """Give a text that some drivers do not tell."""
+    """Return a text that some drivers do not tell."""
     return _NOT_TOLD if node.find(path) is None else _text(node, path)
 
 
 def _slowdowns(node: ET.Element) -> Found[Tuple[str, ...]]:
-    """Give what holds the clocks low, in NVML's words; drivers from 535 on call throttling an event."""
+    """Return what holds the clocks low, in NVML's words; drivers from 535 on call throttling an event."""
     for kind in ("throttle", "event"):
         reasons = node.find(f"clocks_{kind}_reasons")
         if reasons is not None:
@@ -111,7 +111,7 @@ def _slowdowns(node: ET.Element) -> Found[Tuple[str, ...]]:
 
 
 def _uncorrected(node: ET.Element) -> Found[int]:
-    """Give the uncorrectable errors since the driver was loaded: one total, or the parts of newer drivers."""
+    """Return the uncorrectable errors since the driver was loaded: one total, or the parts of newer drivers."""
     total = _number(_text(node, "ecc_errors/volatile/double_bit/total"))
     if isinstance(total, int):
         return total

@@ -58,7 +58,7 @@ def read(text: str) -> Found[Topology]:
 
 
 def is_header(row: str) -> bool:
-    """Tell whether a line can be the header row of a matrix."""
+    """Return whether a line can be the header row of a matrix."""
     words = row.split()
     return bool(words) and words[0].startswith("GPU0") and (len(words) == 1 or not _cell(words[1]))
 
@@ -121,7 +121,7 @@ def _matrix(rows: Sequence[str]) -> Topology:
 
 
 def _header(row: str) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
-    """Give the columns of the matrix, and those of the affinities that stand behind them."""
+    """Return the columns of the matrix, and those of the affinities that stand behind them."""
     parts = _AFFINITY_WORDS.split(row)
     columns, affinities = tuple(parts[0].split()), tuple(parts[1::2])
     if any(part.strip() for part in parts[2::2]) or affinities != _AFFINITIES[: len(affinities)]:
@@ -154,7 +154,7 @@ def _links(name: str, words: Sequence[str], columns: Sequence[str]) -> Tuple[str
 def _affinity(
     name: str, row: str, count: int, affinities: Sequence[str], header: str
 ) -> Tuple[Optional[str], Optional[str]]:
-    """Give CPU and NUMA affinity of a row, None where it has none; `header` is empty where the row may be cut off."""
+    """Return CPU and NUMA affinity of a row, None where it has none; `header` is empty where the row may be cut off."""
     fields = _fields(row, count, affinities, header)
     if not header:
         # no line end behind it: 0-2 may have been 0-23
@@ -170,7 +170,7 @@ def _affinity(
 
 
 def _fields(row: str, count: int, affinities: Sequence[str], header: str) -> List[str]:
-    """Give what stands below each affinity's column; all empty where it cannot be told which is whose."""
+    """Return what stands below each affinity's column; all empty where it cannot be told which is whose."""
     none = [""] * len(affinities)
     if "\t" in row.strip():
         fields = [field.strip() for field in row.lstrip().split("\t")][count + 1 :]
@@ -190,7 +190,7 @@ def _fields(row: str, count: int, affinities: Sequence[str], header: str) -> Lis
 
 
 def _named(nics: Tuple[str, ...], rows: Sequence[str]) -> Tuple[str, ...]:
-    """Give the HCAs by the names of the legend; by the header's where the legend is not there as a whole."""
+    """Return the HCAs by the names of the legend; by the header's where the legend is not there as a whole."""
     entries = [(match[1], match[2]) for match in map(_LEGEND.fullmatch, rows[:-1]) if match]
     names = dict(entries)
     whole = sorted(nic for nic, _ in entries) == sorted(nics) and len(set(names.values())) == len(names)

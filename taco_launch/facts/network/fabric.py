@@ -12,7 +12,7 @@ from taco_launch.model.host.facts import HostFacts
 
 
 def fabric(hosts: Sequence[HostFacts], nccl: Optional[str] = None, interface: Optional[str] = None) -> Fabric:
-    """Give the choices for these hosts.
+    """Return the choices for these hosts.
 
     `nccl` is the version of NCCL in the job's image; where it is not known, the choices suit any. `interface` is the
     one that the user has named, None for the one that carries the address by which the host is reached.

@@ -16,7 +16,7 @@ Chains = Dict[str, List[str]]
 
 
 def parse_firewalls(sections: Sections, told: Files) -> Found[Tuple[Firewall, ...]]:
-    """Give the firewall of a host, named after who made its rules; `()` where there is none.
+    """Return the firewall of a host, named after who made its rules; `()` where there is none.
 
     What is dropped as broken (`ct state invalid`) is nothing that a job sends, and does not count. Unknown where the
     rules cannot be read, as by an ordinary user.
@@ -38,7 +38,7 @@ def parse_firewalls(sections: Sections, told: Files) -> Found[Tuple[Firewall, ..
 
 
 def nft_drops(text: str) -> Optional[str]:
-    """Give the first rule of `nft list ruleset` that stops what comes in, and where it stands; None where none does."""
+    """Return the first rule of `nft list ruleset` that stops what comes in, and where it stands; None where none does."""
     chains: Dict[str, Chains] = {}
     starts: List[Tuple[str, str]] = []
     table = chain = ""
@@ -64,7 +64,7 @@ def nft_drops(text: str) -> Optional[str]:
 
 
 def iptables_drops(text: str) -> Optional[str]:
-    """Give the first rule of `iptables -S` that stops what comes in; None where none does."""
+    """Return the first rule of `iptables -S` that stops what comes in; None where none does."""
     chains: Chains = {"INPUT": []}
     for line in text.split("\n"):
         match = re.match(r"-[AP] (\S+) ", line)
@@ -74,7 +74,7 @@ def iptables_drops(text: str) -> Optional[str]:
 
 
 def _rules(sections: Sections) -> Tuple[List[Tuple[str, str]], Optional[Failure]]:
-    """Give (tool, rule) of what nft and iptables show to be stopped, and why one of them shows nothing."""
+    """Return (tool, rule) of what nft and iptables show to be stopped, and why one of them shows nothing."""
     found: List[Tuple[str, str]] = []
     missing: Optional[Failure] = None
     for tool, name, drops in (
@@ -97,7 +97,7 @@ def _rules(sections: Sections) -> Tuple[List[Tuple[str, str]], Optional[Failure]
 
 
 def _stops(chains: Chains, chain: str, passed: List[str]) -> Optional[str]:
-    """Give the first rule of a chain, or of those that it leads to, that drops or rejects."""
+    """Return the first rule of a chain, or of those that it leads to, that drops or rejects."""
     if chain in passed or chain not in chains:
         return None
     passed.append(chain)

@@ -17,7 +17,7 @@ class Carrier(NamedTuple):
 
 
 def carrier(network: Found[Network], wanted: Optional[str] = None) -> Found[Carrier]:
-    """Give the interface by which others reach this host: `wanted`, or that of the connection, or the default route's.
+    """Return the interface by which others reach this host: `wanted`, or that of the connection, or the default route's.
 
     A member of a bond stands for its bond.
     """
@@ -45,7 +45,7 @@ def carrier(network: Found[Network], wanted: Optional[str] = None) -> Found[Carr
 def common(
     carriers: Mapping[str, Found[Carrier]], hosts: Sequence[HostFacts]
 ) -> Tuple[Found[Choice], Tuple[HostValue, ...]]:
-    """Give the interface for all hosts, and NCCL_SOCKET_IFNAME for each where the names differ.
+    """Return the interface for all hosts, and NCCL_SOCKET_IFNAME for each where the names differ.
 
     A CIDR is given only where it holds the address of each host's interface and of no other of its interfaces.
     """
@@ -74,7 +74,7 @@ def common(
 
 
 def _what(cidr: str, carriers: Iterable[Carrier]) -> str:
-    """Say what a CIDR is: a network that a host has, or a range that nobody has configured."""
+    """Return what a CIDR is: a network that a host has, or a range that nobody has configured."""
     networks = list(dict.fromkeys(str(enclosing([one.address])) for one in carriers if one.address))
     if cidr in networks:
         return "the network of their addresses"
@@ -83,7 +83,7 @@ def _what(cidr: str, carriers: Iterable[Carrier]) -> str:
 
 
 def enclosing(addresses: Sequence[str]) -> Optional[str]:
-    """Give the network of these IPv4 addresses (`10.0.0.1/24`): the one they share, or the smallest around them."""
+    """Return the network of these IPv4 addresses (`10.0.0.1/24`): the one they share, or the smallest around them."""
     if not addresses:
         return None
     networks = [ipaddress.IPv4Interface(address).network for address in addresses]
@@ -94,7 +94,7 @@ def enclosing(addresses: Sequence[str]) -> Optional[str]:
 
 
 def half_bonds(network: Found[Network]) -> List[str]:
-    """Give what is wrong with the host's bonds: a member that is down halves the bandwidth and says nothing."""
+    """Return what is wrong with the host's bonds: a member that is down halves the bandwidth and says nothing."""
     if isinstance(network, (Absent, Unknown)) or not isinstance(network.bonds, tuple):
         return []
     return [_half(bond) for bond in network.bonds if any(not member.up for member in bond.members)]

@@ -110,7 +110,7 @@ def _shaping(told: Found[str]) -> Dict[str, str]:
 
 
 def _attributes(told: Files) -> Union[Dict[str, Dict[str, str]], Unknown]:
-    """Give what sysfs says of each interface, by interface and file; one that went in the meantime is left out."""
+    """Return what sysfs says of each interface, by interface and file; one that went in the meantime is left out."""
     of: Dict[str, Dict[str, str]] = {}
     for path, text in told.below(_NET):
         name, _, attribute = path.partition("/")
@@ -200,7 +200,7 @@ def _member(text: str) -> Optional[BondMember]:
 
 
 def _default(sections: Sections) -> Found[str]:
-    """Give the interface of the default route with the lowest metric: of IPv4, and where there is none, of IPv6."""
+    """Return the interface of the default route with the lowest metric: of IPv4, and where there is none, of IPv6."""
     told = files(sections, "network.routes")
     if told.failed is not None or told.cut is not None:
         return told.failed or Unknown("/proc/net/route: the answer was cut off")
@@ -303,6 +303,6 @@ def _listeners(text: Found[str]) -> Found[Tuple[Listener, ...]]:
 
 
 def _unhexed(words: str) -> str:
-    """Give an address of /proc/net/tcp: words of four bytes, each in the order of a little-endian machine."""
+    """Return an address of /proc/net/tcp: words of four bytes, each in the order of a little-endian machine."""
     data = b"".join(bytes.fromhex(words[place : place + 8])[::-1] for place in range(0, len(words), 8))
     return str(ipaddress.ip_address(data))

@@ -22,7 +22,7 @@ Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 def by_nccl(
     hca: str, port: Port, family: str = "AF_INET", address_range: Optional[str] = None, version: int = 2
 ) -> Found[GidChoice]:
-    """Give the slot that NCCL 2.21 or newer takes by itself, with these values of its three variables.
+    """Return the slot that NCCL 2.21 or newer takes by itself, with these values of its three variables.
 
     `address_range` is a CIDR. Unknown where NCCL would end at a slot that cannot work: not in use, link-local, or of
     another family, range or version than asked for; the reason names it. Absent on InfiniBand: no index is chosen.
@@ -49,7 +49,7 @@ def by_nccl(
 def on_interface(
     hca: str, port: Port, interfaces: Sequence[str] = (), subnet: Optional[str] = None
 ) -> Found[GidChoice]:
-    """Give the lowest slot of RoCE v2 over IPv4, for NCCL that has to be told.
+    """Return the lowest slot of RoCE v2 over IPv4, for NCCL that has to be told.
 
     Of `interfaces` (one that is wanted, and the bond it belongs to) and in `subnet` (a CIDR), where given. A slot whose
     interface is not known counts only where `subnet` is given and holds its address.
@@ -74,13 +74,13 @@ def on_interface(
 
 
 def readable(port: Port) -> bool:
-    """Tell whether all is known that `on_interface` looks at, so that what it does not find is not there."""
+    """Return whether all is known that `on_interface` looks at, so that what it does not find is not there."""
     table = _table(port)
     return isinstance(table, dict) and not any(isinstance(gid.type, Unknown) for gid in table.values())
 
 
 def address_of(gid: str) -> Optional[ipaddress.IPv4Address]:
-    """Give the IPv4 address that a GID stands for; None for any other GID."""
+    """Return the IPv4 address that a GID stands for; None for any other GID."""
     return ipaddress.IPv6Address(gid).ipv4_mapped
 
 
@@ -118,7 +118,7 @@ def _gid(table: Dict[int, Gid], index: int) -> str:
 
 
 def _family(gid: str) -> str:
-    """Give the address family as NCCL sees it: IPv4-mapped, also as multicast, is AF_INET."""
+    """Return the address family as NCCL sees it: IPv4-mapped, also as multicast, is AF_INET."""
     address = ipaddress.IPv6Address(gid)
     packed = address.packed
     multicast = packed[:12] == b"\xff\x0e" + bytes(8) + b"\xff\xff"
@@ -126,7 +126,7 @@ def _family(gid: str) -> str:
 
 
 def _valid(gid: str) -> bool:
-    """Tell whether NCCL takes it for configured: neither zeros nor link-local (fe80::/64)."""
+    """Return whether NCCL takes it for configured: neither zeros nor link-local (fe80::/64)."""
     return gid != _ZERO and not gid.startswith("fe80:0000:0000:0000:")
 
 
@@ -152,7 +152,7 @@ def _network(cidr: Optional[str], family: str) -> Union[Network, Unknown, None]:
 
 
 def _fault(gid: Optional[Gid], family: str, network: Optional[Network], version: int) -> str:
-    """Give what is wrong with a slot, empty where it is as asked for."""
+    """Return what is wrong with a slot, empty where it is as asked for."""
     if gid is None:
         return "not in use"
     if not _valid(gid.gid):

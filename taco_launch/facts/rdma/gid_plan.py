@@ -25,7 +25,7 @@ class GidPlan(NamedTuple):
 def gid_plan(
     rails: Sequence[Rail], hosts: Sequence[HostFacts], carriers: Mapping[str, Found[Carrier]], nccl: Optional[str]
 ) -> GidPlan:
-    """Give the plan: the common index where there is one, whatever the version of NCCL.
+    """Return the plan: the common index where there is one, whatever the version of NCCL.
 
     Where the ports differ, or NCCL would take another index than the common one, NCCL 2.21 and newer get a range of addresses, which is tried by NCCL's own rule; an older
     one, or one that is not known, an index per host; and Unknown where a single host needs two, which it cannot have.
@@ -63,7 +63,7 @@ def gid_plan(
 
 
 def choice_of(rail: Rail, carrier: Optional[Found[Carrier]] = None) -> Found[GidChoice]:
-    """Give the GID of one port: on the job's interface where that is the port's, else the lowest."""
+    """Return the GID of one port: on the job's interface where that is the port's, else the lowest."""
     names = rail.hca.interfaces if isinstance(rail.hca.interfaces, tuple) else ()
     if isinstance(carrier, Carrier) and carrier.name in names:
         subnet = enclosing([carrier.address]) if carrier.address else None
@@ -72,7 +72,7 @@ def choice_of(rail: Rail, carrier: Optional[Found[Carrier]] = None) -> Found[Gid
 
 
 def found_by_nccl(rails: Sequence[Rail], carriers: Mapping[str, Found[Carrier]]) -> bool:
-    """Tell whether NCCL 2.21 or newer ends at the chosen GID of every port by itself."""
+    """Return whether NCCL 2.21 or newer ends at the chosen GID of every port by itself."""
     for rail in rails:
         wanted, taken = choice_of(rail, carriers.get(rail.host)), by_nccl(rail.hca.name, rail.port)
         if not isinstance(wanted, GidChoice) or not isinstance(taken, GidChoice):
@@ -103,7 +103,7 @@ def _per_host(gids: Sequence[HostGid], odd: Tuple[Odd, ...], nccl: Optional[str]
 
 
 def _range(found: Sequence[Tuple[Rail, Found[GidChoice]]], hosts: Sequence[HostFacts]) -> Found[Choice]:
-    """Give the network of all chosen addresses, where NCCL's own rule ends at the chosen slots with it."""
+    """Return the network of all chosen addresses, where NCCL's own rule ends at the chosen slots with it."""
     addresses: List[str] = []
     for rail, choice in found:
         if isinstance(choice, GidChoice) and isinstance(rail.port.gids, tuple):
@@ -118,7 +118,7 @@ def _range(found: Sequence[Tuple[Rail, Found[GidChoice]]], hosts: Sequence[HostF
 
 
 def _with_prefix(address: str, hosts: Sequence[HostFacts]) -> str:
-    """Give an address with the prefix length that its interface has; alone where no interface is known to have it."""
+    """Return an address with the prefix length that its interface has; alone where no interface is known to have it."""
     for host in hosts:
         if isinstance(host.network, Network) and isinstance(host.network.interfaces, tuple):
             for interface in host.network.interfaces:

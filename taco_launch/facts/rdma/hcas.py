@@ -28,7 +28,7 @@ class Seen(NamedTuple):
 
 
 def build(seen: Sequence[Seen]) -> Tuple[Hca, ...]:
-    """Give the HCAs of all statements, in natural order of their names (mlx5_10 behind mlx5_2).
+    """Return the HCAs of all statements, in natural order of their names (mlx5_10 behind mlx5_2).
 
     What nobody says is Unknown, and so is what two sources say differently. An HCA whose name no source shows is
     called UNNAMED.
@@ -38,13 +38,13 @@ def build(seen: Sequence[Seen]) -> Tuple[Hca, ...]:
 
 
 def natural(name: str) -> Tuple[Tuple[Union[int, str], ...], str]:
-    """Give a key that sorts names by the numbers in them."""
+    """Return a key that sorts names by the numbers in them."""
     parts = re.split(r"([0-9]+)", name)
     return tuple(int(part) if place % 2 else part for place, part in enumerate(parts)), name
 
 
 def gid_text(text: str) -> Optional[str]:
-    """Give a GID as eight groups of four digits; None where `text` is none."""
+    """Return a GID as eight groups of four digits; None where `text` is none."""
     try:
         return ipaddress.IPv6Address(text).exploded if "%" not in text else None
     except ValueError:
@@ -52,12 +52,12 @@ def gid_text(text: str) -> Optional[str]:
 
 
 def in_use(gid: str) -> bool:
-    """Tell whether a GID in eight groups is more than an empty slot (all zeros, or the bare prefix fe80::)."""
+    """Return whether a GID in eight groups is more than an empty slot (all zeros, or the bare prefix fe80::)."""
     return not re.fullmatch(r"(?:fe80|0000)(?::0000){7}", gid)
 
 
 def gid_type(text: str) -> Found[str]:
-    """Give the type of a GID in sysfs's words, from any tool's."""
+    """Return the type of a GID in sysfs's words, from any tool's."""
     known = {
         "v1": "IB/RoCE v1",
         "RoCE v1": "IB/RoCE v1",
@@ -116,7 +116,7 @@ def _gids(slots: Sequence[Sequence[Seen]]) -> Found[Tuple[Gid, ...]]:
 
 
 def _value(seen: Sequence[Seen], what: str, by: Sequence[Seen] = ()) -> Found[Any]:
-    """Give what `seen` says; where it does not, the reason names the sources of `by`, or else its own."""
+    """Return what `seen` says; where it does not, the reason names the sources of `by`, or else its own."""
     told: Dict[Any, str] = {}
     why: List[Union[Absent, Unknown]] = []
     for one in seen:

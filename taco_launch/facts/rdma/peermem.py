@@ -78,14 +78,14 @@ def read_modules(text: str) -> Found[Tuple[str, ...]]:
 
 
 def loaded(modules: Found[Tuple[str, ...]]) -> Found[str]:
-    """Tell which of the two modules is in the kernel, by the list of all."""
+    """Return which of the two modules is in the kernel, by the list of all."""
     if not isinstance(modules, tuple):
         return modules
     return _loaded_of(tuple(name for name in MODULES if name in modules))
 
 
 def dmabuf(kernel: str, driver: str) -> Found[bool]:
-    """Tell whether kernel and driver can do without a module: Linux 5.12 or newer, and open kernel modules."""
+    """Return whether kernel and driver can do without a module: Linux 5.12 or newer, and open kernel modules."""
     version = re.match(r"([0-9]+)\.([0-9]+)", kernel)
     if version is None:
         return Unknown(f"kernel {shown(kernel)}")
@@ -97,7 +97,7 @@ def dmabuf(kernel: str, driver: str) -> Found[bool]:
 
 
 def why_not(text: str) -> Optional[Unknown]:
-    """Give what modprobe and the kernel say of a module that could not be loaded, and what that means."""
+    """Return what modprobe and the kernel say of a module that could not be loaded, and what that means."""
     said: Dict[str, str] = {}
     for line in lines(text):
         for known in _REFUSALS:

@@ -24,7 +24,7 @@ class Rail(NamedTuple):
 
 
 def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Odd], List[Odd]]:
-    """Give the ports to be used, those left out, and what is odd besides ports that are not ACTIVE."""
+    """Return the ports to be used, those left out, and what is odd besides ports that are not ACTIVE."""
     left_out: List[Odd] = []
     odd: List[Odd] = []
     active: List[Rail] = []
@@ -72,7 +72,7 @@ def choose(hosts: Sequence[HostFacts]) -> Tuple[List[Rail], List[Odd], List[Odd]
 
 
 def not_active(hosts: Sequence[HostFacts]) -> List[Odd]:
-    """Give the ports that are not ACTIVE."""
+    """Return the ports that are not ACTIVE."""
     return [
         Odd(host.host, f"{hca.name}:{port.number} is {_word(port.state)}")
         for host in hosts
@@ -84,7 +84,7 @@ def not_active(hosts: Sequence[HostFacts]) -> List[Odd]:
 
 
 def by_host(rails: Sequence[Rail]) -> Dict[str, List[Rail]]:
-    """Give the ports of each host that has any."""
+    """Return the ports of each host that has any."""
     found: Dict[str, List[Rail]] = {}
     for rail in rails:
         found.setdefault(rail.host, []).append(rail)
@@ -114,7 +114,7 @@ def _default_names(network: Found[Network]) -> Set[str]:
 
 
 def layer_of(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Found[Choice]:
-    """Give the link layer of the chosen ports, or why there is none."""
+    """Return the link layer of the chosen ports, or why there is none."""
     if rails:
         layer = str(rails[0].port.link_layer)
         return Choice(layer, f"{layer}; ACTIVE ports: {len(rails)}, hosts: {len({rail.host for rail in rails})}")
@@ -132,7 +132,7 @@ def layer_of(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Found[Choice]
 
 
 def _most(values: Sequence[str], active: Sequence[Rail]) -> Optional[str]:
-    """Give the most frequent link layer; of two that are as frequent the faster one."""
+    """Return the most frequent link layer; of two that are as frequent the faster one."""
     counted = Counter(values)
 
     def speed(layer: str) -> float:
@@ -151,7 +151,7 @@ def _common_rate(rails: Sequence[Rail]) -> Optional[Found[float]]:
 
 
 def lists(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Tuple[Found[Choice], Tuple[HostValue, ...], List[Odd]]:
-    """Give NCCL_IB_HCA for all hosts, or for each of them; and which hosts have other ports than most."""
+    """Return NCCL_IB_HCA for all hosts, or for each of them; and which hosts have other ports than most."""
     of_host = by_host(rails)
     own = {host.host: tuple(rail.name for rail in of_host.get(host.host, ())) for host in hosts}
     with_any = {host: names for host, names in own.items() if names}
@@ -179,14 +179,14 @@ def lists(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Tuple[Found[Choi
 
 
 def _known(host: HostFacts) -> Set[str]:
-    """Give the ACTIVE ports of a host."""
+    """Return the ACTIVE ports of a host."""
     if not isinstance(host.rdma, Rdma) or not isinstance(host.rdma.hcas, tuple):
         return set()
     return {f"{hca.name}:{port.number}" for hca in host.rdma.hcas for port in hca.ports if port.state == "ACTIVE"}
 
 
 def _by_address(mine: Sequence[Rail]) -> List[str]:
-    """Give the names of a host's ports in PCI order."""
+    """Return the names of a host's ports in PCI order."""
     return [rail.name for rail in sorted(mine, key=lambda rail: (str(rail.hca.pci), natural(rail.name)))]
 
 

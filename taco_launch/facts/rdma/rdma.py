@@ -90,7 +90,7 @@ def _hcas(sections: Sections) -> Found[Tuple[Hca, ...]]:
 
 
 def read_file(path: str, content: Found[str]) -> List[Seen]:
-    """Give what one file of /sys/class/infiniband says; nothing where it is not one of those that are read.
+    """Return what one file of /sys/class/infiniband says; nothing where it is not one of those that are read.
 
     `content` is Unknown where it could not be read.
     """
@@ -112,7 +112,7 @@ def read_file(path: str, content: Found[str]) -> List[Seen]:
 
 
 def located(devices: Found[Tuple[PciDevice, ...]], names: Sequence[str]) -> List[Seen]:
-    """Give PCI address and NUMA node of the named HCAs."""
+    """Return PCI address and NUMA node of the named HCAs."""
     if not isinstance(devices, tuple):
         return [Seen(name, None, None, what, devices, "sysfs") for name in names for what in ("pci", "numa")]
     found: List[Seen] = []
@@ -180,7 +180,7 @@ def _ports(seen: Sequence[Seen]) -> List[Tuple[str, int]]:
 
 
 def _netdevs(sections: Sections, names: Sequence[str]) -> List[Seen]:
-    """Give the interfaces of the named HCAs: those of their PCI devices; an HCA that is not listed has none."""
+    """Return the interfaces of the named HCAs: those of their PCI devices; an HCA that is not listed has none."""
     missing = failure(sections, "rdma.netdevs")
     found = [Seen(name, None, None, "interfaces", missing or (), "sysfs") for name in names]
     if missing is not None:

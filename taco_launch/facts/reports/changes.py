@@ -38,7 +38,7 @@ class Change:
 
 
 def hosts_of(document: Any) -> Mapping[str, Mapping[str, Any]]:
-    """Give the hosts of a document of one host or of several, by name.
+    """Return the hosts of a document of one host or of several, by name.
 
     Raises:
         ValueError: it is none.
@@ -62,7 +62,7 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Tuple[Change
 
 
 def _was_asked(document: Mapping[str, Any], subject: str) -> bool:
-    """Say whether a subject was looked at; documents of before this was told have null for what was not."""
+    """Return whether a subject was looked at; documents of before this was told have null for what was not."""
     asked = document.get("asked")
     return subject in asked if isinstance(asked, list) else document[subject] is not None
 

@@ -28,7 +28,7 @@ class Folded:
 
     @property
     def differs(self) -> bool:
-        """Say whether hosts that should agree do not."""
+        """Return whether hosts that should agree do not."""
         return self.same and len(self.values) > 1
 
 

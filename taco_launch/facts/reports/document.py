@@ -22,7 +22,7 @@ _KEYS = ("index", "name", "number", "pid", "hca")
 
 
 def cluster(hosts: Sequence[HostFacts]) -> Dict[str, Any]:
-    """Give the document of several hosts: `hosts`, `differences` and `fabric`, which is null without a host.
+    """Return the document of several hosts: `hosts`, `differences` and `fabric`, which is null without a host.
 
     `differences` lists the facts in which hosts differ that should agree: {"subject", "name", "values"}, each of these
     {"value", "hosts"}, the most frequent first.
@@ -43,7 +43,7 @@ def cluster(hosts: Sequence[HostFacts]) -> Dict[str, Any]:
 
 
 def document(facts: HostFacts) -> Dict[str, Any]:
-    """Give the document: `host`, `simulated`, `asked` (subjects that were looked at), the subjects, `gid`, `gids`, `distances`, `health` and `unknown`.
+    """Return the document: `host`, `simulated`, `asked` (subjects that were looked at), the subjects, `gid`, `gids`, `distances`, `health` and `unknown`.
 
     What is Absent or Unknown is null in its place. `unknown` lists `{"where", "reason"}` of what could not be read or
     understood; what nobody asked for, or no captured output is of, is not listed. `gid` is the choice for the HCA
@@ -70,7 +70,7 @@ def document(facts: HostFacts) -> Dict[str, Any]:
 
 
 def _gid(facts: HostFacts) -> Found[GidChoice]:
-    """Give the GID choice of the first port that a job would use; of the first with a GID where no state is known."""
+    """Return the GID choice of the first port that a job would use; of the first with a GID where no state is known."""
     if not isinstance(facts.rdma, Rdma):
         return facts.rdma
     if isinstance(facts.rdma.hcas, tuple) and not any(

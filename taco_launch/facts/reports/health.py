@@ -86,7 +86,7 @@ def verdicts(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Tuple[V
 
 
 def judged(hosts: Sequence[HostFacts], rdma: str = "auto", gdr: str = "auto") -> Judged:
-    """Give each different verdict once with the hosts that it is of: faults first, then in the order of `verdicts`."""
+    """Return each different verdict once with the hosts that it is of: faults first, then in the order of `verdicts`."""
     found: Dict[Verdict, List[str]] = {}
     for facts in hosts:
         for verdict in verdicts(facts, rdma, gdr):
@@ -113,7 +113,7 @@ def _driver(of: Gpus) -> Iterator[Verdict]:
 
 
 def _silent(facts: HostFacts) -> Optional[Unknown]:
-    """Give why nothing is known of GPUs that a host has, or may have; None where they tell, or nobody asked."""
+    """Return why nothing is known of GPUs that a host has, or may have; None where they tell, or nobody asked."""
     of = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else facts.gpu
     if isinstance(of, Unknown):
         return of if asked(of) else None
@@ -308,7 +308,7 @@ def _ofed(rdma: Rdma) -> Iterator[Verdict]:
 
 
 def _plain(name: str, told: Sequence[Found[object]], text: str, source: str) -> Iterator[Verdict]:
-    """Give `ok`, or why it is not known; nothing where nobody asked, or no device has such a thing."""
+    """Yield `ok`, or why it is not known; nothing where nobody asked, or no device has such a thing."""
     unknown = [each for each in told if isinstance(each, Unknown) and asked(each)]
     if unknown:
         yield Verdict(name, UNKNOWN, unknown[0].reason, source)
@@ -317,7 +317,7 @@ def _plain(name: str, told: Sequence[Found[object]], text: str, source: str) -> 
 
 
 def _which(indices: Sequence[int]) -> str:
-    """Give `GPU 3`, or `GPUs 0-2, 5`."""
+    """Return `GPU 3`, or `GPUs 0-2, 5`."""
     runs: List[List[int]] = []
     for index in sorted(indices):
         if runs and index == runs[-1][1] + 1:

@@ -35,7 +35,7 @@ class Row:
 
 
 def rows(facts: HostFacts) -> Tuple[Row, ...]:
-    """Give the facts of a host as rows; a subject that is unknown or absent as a whole is one row."""
+    """Return the facts of a host as rows; a subject that is unknown or absent as a whole is one row."""
     found = []
     for subject in SUBJECTS:
         value = getattr(facts, subject)
@@ -50,12 +50,12 @@ _SKIPPED = f"unknown: {NOT_ASKED.reason}"
 
 
 def is_asked(row: Row) -> bool:
-    """Say whether the row tells anything: somebody asked for it, or captured it."""
+    """Return whether the row tells anything: somebody asked for it, or captured it."""
     return not row.text.startswith(_SKIPPED)
 
 
 def text(value: Found[T], show: Callable[[T], str] = str) -> str:
-    """Give a value as text; `show` is called for a value that is there."""
+    """Return a value as text; `show` is called for a value that is there."""
     if isinstance(value, Unknown):
         return f"unknown: {value.reason}"
     if isinstance(value, Absent):
@@ -64,7 +64,7 @@ def text(value: Found[T], show: Callable[[T], str] = str) -> str:
 
 
 def size(count: float) -> str:
-    """Give a number of bytes in the largest unit that leaves at least 1: `39.6 GiB`."""
+    """Return a number of bytes in the largest unit that leaves at least 1: `39.6 GiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -73,7 +73,7 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Give a time span in the unit that suits it, to one decimal: `90 s`, `2.5 h`, `3 d`."""
+    """Return a time span in the unit that suits it, to one decimal: `90 s`, `2.5 h`, `3 d`."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{round(seconds / length, 1):g} {unit}"
@@ -81,12 +81,12 @@ def duration(seconds: float) -> str:
 
 
 def counted(names: Sequence[str]) -> str:
-    """Give `8x A` for eight equal names, and `4x A, 4x B` for others; `none` for none."""
+    """Return `8x A` for eight equal names, and `4x A, 4x B` for others; `none` for none."""
     return ", ".join(f"{count}x {name}" for name, count in Counter(names).items()) or "none"
 
 
 def _all(words: Sequence[str]) -> str:
-    """Give the word that all are, or how many are which."""
+    """Return the word that all are, or how many are which."""
     return words[0] if len(set(words)) == 1 else counted(words)
 
 
@@ -95,7 +95,7 @@ def _on(value: bool) -> str:
 
 
 def yes(value: bool) -> str:
-    """Give a truth as a word."""
+    """Return a truth as a word."""
     return "yes" if value else "no"
 
 

@@ -57,7 +57,7 @@ def parse_docker(sections: Sections) -> Found[Docker]:
 
 
 def _info(section: Section, why: Optional[Failure]) -> Found[Mapping[str, Any]]:
-    """Give what `docker info` says; without an engine it says an empty answer too, and why on stderr."""
+    """Return what `docker info` says; without an engine it says an empty answer too, and why on stderr."""
     if why is not None:
         for line in section.stderr.split("\n"):
             if _NOT_RUNNING.fullmatch(line):
@@ -116,7 +116,7 @@ def _engine(info: Mapping[str, Any]) -> Found[Docker]:
 
 
 def _runtimes(named: Mapping[str, Any]) -> Tuple[str, ...]:
-    """Give their names, but for containerd's own for runc, which an engine lists from its second start on only."""
+    """Return their names, but for containerd's own for runc, which an engine lists from its second start on only."""
     return tuple(sorted(name for name in named if not name.startswith("io.containerd.")))
 
 
@@ -150,7 +150,7 @@ def _podman(info: Mapping[str, Any]) -> Docker:
 
 
 def _cgroup(told: Any, version: str) -> Found[int]:
-    """Give 1 or 2; engines before 20.10, which brought cgroup v2, do not tell."""
+    """Return 1 or 2; engines before 20.10, which brought cgroup v2, do not tell."""
     if told in ("1", "2"):
         return int(told)
     match = re.match(r"([0-9]{1,3})\.([0-9]{1,3})\.", version)
@@ -224,7 +224,7 @@ def _containers(sections: Sections) -> Found[Tuple[ContainerState, ...]]:
 
 
 def _values(line: str) -> List[Any]:
-    """Give JSON values that stand one after another; nothing where they do not."""
+    """Return JSON values that stand one after another; nothing where they do not."""
     decoder, values, place = json.JSONDecoder(), [], 0
     line = line.strip()
     while place < len(line):

@@ -58,7 +58,7 @@ def parse_image(sections: Sections) -> Found[Software]:
 
 
 def _listed(text: Found[str]) -> Found[str]:
-    """Give the libraries' paths, one a line, each of them whole."""
+    """Return the libraries' paths, one a line, each of them whole."""
     if isinstance(text, str) and not re.fullmatch(r"(?:/\S+/lib[\w+-]+\.so[\w.]*\n)*", text, re.ASCII):
         return Unknown(f"the libraries: {shown(text)} is not understood")
     return text
@@ -94,7 +94,7 @@ def _ucx(text: Found[str], libraries: Found[str]) -> Found[str]:
 
 
 def _nccl(libraries: Found[str], packages: Found[Packages]) -> Found[str]:
-    """Give the one version that the names of libnccl's files and of NVIDIA's python packages tell."""
+    """Return the one version that the names of libnccl's files and of NVIDIA's python packages tell."""
     if not isinstance(libraries, str):
         return Unknown(libraries.reason)
     if isinstance(packages, Unknown):
@@ -128,7 +128,7 @@ def _cuda(text: Found[str]) -> Found[str]:
 
 
 def _looked(text: Found[str]) -> Found[str]:
-    """Give what the probe's python program tells: the version, packages, libraries of Horovod and what these hold."""
+    """Return what the probe's python program tells: the version, packages, libraries of Horovod and what these hold."""
     form = rf"version {_VERSION}\n(?:package \w+ [0-9][\w.!+~]*\n|library /.*/horovod/\w+/mpi_lib[^/\n]*\.so\n|holds \w+\n)*"
     if isinstance(text, str) and not re.fullmatch(form, text, re.ASCII):
         return Unknown(f"python3: {shown(text)} is not understood")
@@ -142,7 +142,7 @@ def _python(text: Found[str]) -> Found[str]:
 
 
 def _packages(text: Found[str]) -> Found[Packages]:
-    """Give (name, version) of each package, in the order in which python finds them."""
+    """Return (name, version) of each package, in the order in which python finds them."""
     if not isinstance(text, str):
         return text
     return tuple((name.lower(), version) for name, version in re.findall(r"(?m)^package (\w+) (\S+)$", text))
@@ -155,7 +155,7 @@ def _package(packages: Found[Packages], name: str) -> Found[str]:
 
 
 def _held(text: Found[str]) -> Optional[Tuple[List[str], List[str]]]:
-    """Give the folders of Horovod's libraries, and what they hold; None where there are none."""
+    """Return the folders of Horovod's libraries, and what they hold; None where there are none."""
     if not isinstance(text, str):
         return None
     folders = re.findall(r"(?m)^library .*/horovod/(\w+)/mpi_lib[^/]*\.so$", text)
@@ -163,7 +163,7 @@ def _held(text: Found[str]) -> Optional[Tuple[List[str], List[str]]]:
 
 
 def _build(text: Found[str], horovod: Found[str]) -> Found[Tuple[str, ...]]:
-    """Give what Horovod was built with, in the words of `horovodrun --check-build`."""
+    """Return what Horovod was built with, in the words of `horovodrun --check-build`."""
     if not isinstance(horovod, str):
         return horovod
     held = _held(text)
@@ -176,7 +176,7 @@ def _build(text: Found[str], horovod: Found[str]) -> Found[Tuple[str, ...]]:
 
 
 def _lightcc(text: Found[str], packages: Found[Packages], horovod: Found[str]) -> Found[str]:
-    """Give LightCC's version: it is a Horovod, and whether one is it shows in the variables that its library knows."""
+    """Return LightCC's version: it is a Horovod, and whether one is it shows in the variables that its library knows."""
     for name in ("lightcc", "light_cc"):
         version = _package(packages, name)
         if isinstance(version, str):
@@ -192,7 +192,7 @@ def _lightcc(text: Found[str], packages: Found[Packages], horovod: Found[str]) -
 
 
 def _verbs(libraries: Found[str]) -> Found[Tuple[str, ...]]:
-    """Give the providers of libibverbs (`mlx5`), from the names of the files that it loads: `libmlx5-rdmav34.so`."""
+    """Return the providers of libibverbs (`mlx5`), from the names of the files that it loads: `libmlx5-rdmav34.so`."""
     if not isinstance(libraries, str):
         return Unknown(libraries.reason)
     if "/libibverbs.so." not in libraries:

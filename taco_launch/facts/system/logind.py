@@ -14,7 +14,7 @@ _TRUTHS = {"yes": True, "true": True, "on": True, "1": True, "no": False, "false
 
 
 def parse_logind(sections: Sections, init: Found[str]) -> Tuple[Found[bool], Found[bool]]:
-    """Give RemoveIPC and KillUserProcesses: what the running logind says, or else what its configuration means.
+    """Return RemoveIPC and KillUserProcesses: what the running logind says, or else what its configuration means.
 
     logind of systemd 219 (CentOS 7) tells only KillUserProcesses. Absent where systemd does not run the host.
     """
@@ -39,7 +39,7 @@ def parse_logind(sections: Sections, init: Found[str]) -> Tuple[Found[bool], Fou
 
 
 def _configured(told: Files, name: str, why: str) -> Found[bool]:
-    """Give the last setting of the files; where there is none, the default, which the main file shows as a comment."""
+    """Return the last setting of the files; where there is none, the default, which the main file shows as a comment."""
     if told.failed is not None or told.cut is not None:
         return Unknown(why)
     drop_ins = {path: text for folder in reversed(_FOLDERS) for path, text in told.below(f"{folder}/logind.conf.d")}

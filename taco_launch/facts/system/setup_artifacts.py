@@ -121,7 +121,7 @@ def _memlock(limits: Found[str]) -> Found[Optional[int]]:
 
 
 def _key(keys: Files, name: str) -> Found[str]:
-    """Give a public key, type and data, without its comment."""
+    """Return a public key, type and data, without its comment."""
     path = next((path for path in (*keys.texts, *keys.refused) if path.endswith(f"/ssh/{name}")), None)
     if path is None:
         return Unknown(keys.failed.reason if keys.failed else f"{name}: the answer does not hold it")
@@ -161,7 +161,7 @@ def _units(text: Found[str], at_boot: Found[str]) -> Tuple[Found[_Unit], Found[_
 
 
 def _value(unit: Found[_Unit], key: str) -> Found[str]:
-    """Give a state, which is one word."""
+    """Return a state, which is one word."""
     if isinstance(unit, (Absent, Unknown)):
         return unit
     value = unit.get(key)
@@ -173,7 +173,7 @@ def _value(unit: Found[_Unit], key: str) -> Found[str]:
 
 
 def _active(unit: Found[_Unit]) -> Found[str]:
-    """Give how a unit stands; systemd says `inactive` of one that it has no file of, and that has no UnitFileState."""
+    """Return how a unit stands; systemd says `inactive` of one that it has no file of, and that has no UnitFileState."""
     state, file = _value(unit, "ActiveState"), _value(unit, "UnitFileState")
     return file if isinstance(file, Absent) and state == "inactive" else state
 
@@ -184,7 +184,7 @@ def _enabled(unit: Found[_Unit]) -> Found[bool]:
 
 
 def _command(running: Found[str], unit: Found[_Unit]) -> Found[str]:
-    """Give the words of the engine that runs, else those that its unit would run."""
+    """Return the words of the engine that runs, else those that its unit would run."""
     if isinstance(running, str) and "dockerd" in running.partition("\n")[0]:  # its pid file may be left of another
         return " ".join(running.split("\n")).strip()
     if isinstance(unit, (Absent, Unknown)):

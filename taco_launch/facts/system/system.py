@@ -84,7 +84,7 @@ def parse_system(sections: Sections, clock: Clock) -> Found[System]:
 
 
 def memlock(text: str) -> Found[Optional[int]]:
-    """Give how much memory a process may lock, in bytes, from /proc/self/limits; None is unlimited."""
+    """Return how much memory a process may lock, in bytes, from /proc/self/limits; None is unlimited."""
     found = _limits(text)
     return found[0].soft if isinstance(found, tuple) else found
 
@@ -116,7 +116,7 @@ def _is_row_from(words: "List[re.Match[str]]") -> bool:
 
 
 def _instant(text: str) -> Optional[Tuple[float, float]]:
-    """Give the earliest and the latest moment that a time means; where date knows no nanoseconds, a whole second."""
+    """Return the earliest and the latest moment that a time means; where date knows no nanoseconds, a whole second."""
     match = _TIME.fullmatch(text)
     if match is None:
         return None
@@ -125,7 +125,7 @@ def _instant(text: str) -> Optional[Tuple[float, float]]:
 
 
 def _pairs(text: Found[str], separator: str) -> Dict[str, str]:
-    """Give `KEY SEPARATOR VALUE` lines; a key with two different values is left out."""
+    """Return `KEY SEPARATOR VALUE` lines; a key with two different values is left out."""
     pairs: Dict[str, str] = {}
     twice = set()
     for line in text.split("\n") if isinstance(text, str) else ():

@@ -45,7 +45,7 @@ class Changes:
             self._report(step)
 
     def of(self, host: str) -> int:
-        """Give how many were done on a host."""
+        """Return how many were done on a host."""
         return self._done.get(host, 0)
 
 
@@ -132,7 +132,7 @@ def apply(
 
 
 def _error(host: str, ops: Sequence[Op], outcome: batch.Outcome, log: str) -> HostError | None:
-    """Say what went wrong with a batch; None where nothing did."""
+    """Return what went wrong with a batch; None where nothing did."""
     failed = outcome.failed
     if failed is not None:
         step = batch.hint(failed)
@@ -155,7 +155,7 @@ def _error(host: str, ops: Sequence[Op], outcome: batch.Outcome, log: str) -> Ho
 
 
 def _unlogged(host: str, ops: Sequence[Op], outcome: batch.Outcome, problem: str) -> HostError:
-    """Say that the log cannot be written, which stops the host's next batch; and first what went wrong there."""
+    """State that the log cannot be written, which stops the host's next batch; and first what went wrong there."""
     failed = outcome.failed
     why = f"{batch.why(ops[failed.number], failed)}; and " if failed is not None else ""
     return HostError(

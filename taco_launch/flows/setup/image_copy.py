@@ -197,7 +197,7 @@ class _Copy:
                 self._changed.notify_all()
 
     def _source(self, transport: Transport) -> str:
-        """Give the host, or the controller, that is to give to this one; wait until there is one."""
+        """Return the host, or the controller, that is to give to this one; wait until there is one."""
         name = transport.name
         while True:
             with self._changed:
@@ -308,7 +308,7 @@ def _command(
 
 
 def _files() -> bytes:
-    """Give what every host needs for this copy alone: the script, and the key by which hosts know each other."""
+    """Return what every host needs for this copy alone: the script, and the key by which hosts know each other."""
     # NIST P-256: also hosts in FIPS mode take it.
     key = ec.generate_private_key(ec.SECP256R1())
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())

@@ -35,7 +35,7 @@ class Stream:
     sha256: str
 
     def at(self, offset: int, length: int) -> bytes:
-        """Give the bytes from an offset on, as many as there are; any thread may ask."""
+        """Return the bytes from an offset on, as many as there are; any thread may ask."""
         return os.pread(self.fd, length, offset)
 
 

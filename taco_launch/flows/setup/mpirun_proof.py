@@ -113,7 +113,7 @@ def _plan(cluster: Cluster, hosts: tuple[str, ...], command: tuple[str, ...], pr
 
 
 def _upper(ports: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Give the upper half of a range of ports: the proof has no leases, and those of jobs are for ports below that."""
+    """Return the upper half of a range of ports: the proof has no leases, and those of jobs are for ports below that."""
     return ports and (ports[0] + (ports[1] - ports[0] + 1) // 2, ports[1])
 
 

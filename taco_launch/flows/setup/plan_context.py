@@ -31,7 +31,7 @@ class Shared:
     def known(
         self, cluster: Cluster, fanout: Fanout, facts: Mapping[str, HostFacts], failed: dict[str, TacoLaunchError]
     ) -> Cluster:
-        """Give `cluster` with what the hosts' `facts` say by now; who keeps the keys, and gives them not, is put to `failed`.
+        """Return `cluster` with what the hosts' `facts` say by now; who keeps the keys, and gives them not, is put to `failed`.
 
         Raises:
             UsageError: packages of the controller cannot be read.
@@ -62,7 +62,7 @@ class Shared:
         )
 
     def _keeper(self, facts: Mapping[str, HostFacts], there: list[str]) -> str | None:
-        """Give the head, or where it does not answer another of the hosts that are `there` which knows all host keys."""
+        """Return the head, or where it does not answer another of the hosts that are `there` which knows all host keys."""
         if self._inventory.head in there:
             return self._inventory.head
         known = paths.known_hosts(self._inventory.cluster)

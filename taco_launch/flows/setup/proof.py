@@ -25,7 +25,7 @@ class Flaw:
     hint: str = ""
 
     def __str__(self) -> str:
-        """Give one line: hosts, what, evidence."""
+        """Return one line: hosts, what, evidence."""
         return f"{fold(self.hosts)} {self.what}: {self.evidence}"
 
 

@@ -145,7 +145,7 @@ class Setup:
 
     @property
     def moved(self) -> str:
-        """Say that the image's tag stands for another image at the registry by now; empty where it is not known to."""
+        """State that the image's tag stands for another image at the registry by now; empty where it is not known to."""
         return registry.moved(self._inventory, self._now, self._facts)
 
     def plan(self) -> tuple[Chain, ...]:
@@ -163,7 +163,7 @@ class Setup:
         return same_gpus(self._inventory, self._fanout.only(told), told, self._proof)
 
     def diffs(self, plans: Sequence[Chain]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Give what these plans would change in files: (host, unified diffs)."""
+        """Return what these plans would change in files: (host, unified diffs)."""
         needed = {each.host: wanted(each.ops) for each in plans}
 
         def fetch(transport: Transport) -> Mapping[str, bytes]:
@@ -264,7 +264,7 @@ class Setup:
         return verify(self._inventory, self._fanout.only(ready), told, self._proof, self._ask.profile)
 
     def _unaware(self) -> tuple[Flaw, ...]:
-        """Say which hosts that are not set up by this call have yet to be told of those that are."""
+        """Return which hosts that are not set up by this call have yet to be told of those that are."""
         hosts = tuple(name for name in unaware(self._cluster) if name not in self._chosen)
         if not hosts:
             return ()
@@ -304,13 +304,13 @@ def _asked(facts: HostFacts) -> tuple[str, ...]:
 
 
 def refused(made: Chain) -> HostError:
-    """Give a plan's problems as an error."""
+    """Return a plan's problems as an error."""
     message = "\n".join(f"{made.host}: {problem.message}" for problem in made.problems)
     return HostError(message, next((problem.hint for problem in made.problems if problem.hint), None))
 
 
 def not_converged(left: Chain, log: Log) -> NotConvergedError:
-    """Say what a plan still holds that should be empty."""
+    """Return what a plan still holds that should be empty."""
     what = "; ".join([*(op.name for op in left.ops), *(problem.message for problem in left.problems)])
     return NotConvergedError(
         f"{left.host}: all was done, and yet this remains: {what}", hint=f"see {log.file(left.host)}"

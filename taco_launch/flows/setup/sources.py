@@ -63,7 +63,7 @@ def _no_password(inventory: Inventory, file: str, why: str) -> UsageError:
 
 
 def packages(named: str | None, key: str) -> tuple[tuple[str, bytes], ...]:
-    """Give the packages in a folder of the controller, which `key` of the inventory names: (file name, content), by name.
+    """Return the packages in a folder of the controller, which `key` of the inventory names: (file name, content), by name.
 
     Without a folder there are none.
 
@@ -84,7 +84,7 @@ def packages(named: str | None, key: str) -> tuple[tuple[str, bytes], ...]:
 
 
 def toolkit_key(toolkit: Toolkit) -> bytes | None:
-    """Give the key that signs the toolkit's repository, where that is a file of the controller.
+    """Return the key that signs the toolkit's repository, where that is a file of the controller.
 
     Raises:
         UsageError: it cannot be read, or is none.
@@ -103,7 +103,7 @@ def toolkit_key(toolkit: Toolkit) -> bytes | None:
 
 
 def secrets(inventory: Inventory, registry: str | None) -> tuple[str, ...]:
-    """Give what no log may show: the registry's password, and what proxies are logged in with."""
+    """Return what no log may show: the registry's password, and what proxies are logged in with."""
     found = (urlsplit(value).password for name, value in inventory.engine.proxy if name != "no")
     return tuple(filter(None, (registry, *found)))
 
@@ -111,7 +111,7 @@ def secrets(inventory: Inventory, registry: str | None) -> tuple[str, ...]:
 def latest(
     host: Transport, reference: Reference, login: str | None, secret: str | None, seconds: int = REGISTRY_SECONDS
 ) -> str:
-    """Give the digest that the registry has under an image's name now, asked by a host's engine as it would pull.
+    """Return the digest that the registry has under an image's name now, asked by a host's engine as it would pull.
 
     `login` and `secret` are user and password at the registry, which has `seconds` to answer.
 
@@ -149,7 +149,7 @@ class Agent:
         self._data = b""
 
     def file(self, made: Iterable[Made]) -> tuple[str, bytes]:
-        """Give name and content; the content is empty while every host has a file of that name."""
+        """Return name and content; the content is empty while every host has a file of that name."""
         path = f"{paths.AGENT}/{self._name}"
         if not self._data and not all(_has(each, path) for each in made):
             self._data = bundle.build(self._sources)
@@ -201,7 +201,7 @@ class HeadFiles:
 
 
 def fetch(transport: Transport, files: Sequence[str]) -> Mapping[str, bytes]:
-    """Give the content of those files of a host that are there, by path.
+    """Return the content of those files of a host that are there, by path.
 
     Raises:
         HostError: one of them cannot be read, or as `Transport.run` does.

@@ -41,7 +41,7 @@ class Trust:
     file: str
 
     def to_write(self, *, replace: bool) -> tuple[Shown, ...]:
-        """Give the keys that trusting would write: the new ones, with `replace` the changed ones too."""
+        """Return the keys that trusting would write: the new ones, with `replace` the changed ones too."""
         return tuple(key for key in self.shown if key.state == NEW or (replace and key.state == CHANGED))
 
 

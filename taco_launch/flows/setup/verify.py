@@ -141,12 +141,12 @@ def _reached(answer: Mapping[str, Any], peers: Sequence[str]) -> dict[str, Any]:
 
 
 def _patience(peers: int) -> float:
-    """Give the seconds in which so many peers are asked, whatever they answer: three tries to connect, and ssh's."""
+    """Return the seconds in which so many peers are asked, whatever they answer: three tries to connect, and ssh's."""
     return 5 * _SECONDS * -(-peers // _AT_ONCE)
 
 
 def _blocked(cluster: Cluster, seen: Mapping[str, Seen], ways: Mapping[str, list[dict[str, Any]]]) -> Iterable[Flaw]:
-    """Say who does not reach whom, hosts in the same plight together."""
+    """Yield who does not reach whom, hosts in the same plight together."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for host, answers in ways.items():
         for answer in answers:
@@ -157,7 +157,7 @@ def _blocked(cluster: Cluster, seen: Mapping[str, Seen], ways: Mapping[str, list
 
 
 def _way(cluster: Cluster, seen: Mapping[str, Seen], answer: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
-    """Say what is wrong with the way to one peer: (what, evidence, next step)."""
+    """Yield what is wrong with the way to one peer: (what, evidence, next step)."""
     peer, ssh, port = answer["peer"], answer["ssh"], answer["port"]
     where = cluster.addresses[peer]
     ports = {cluster.container.ssh_port: None if answer["connected"] else ssh, seen[peer].port: port}

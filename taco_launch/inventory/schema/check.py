@@ -71,12 +71,12 @@ def check(value: Any, faults: Faults) -> InventoryFile:
 
 
 def _goes_whole(kind: str, loc: Loc) -> bool:
-    """Say whether what a faulty value stands in is left out with it: a required key, an item of a plain list."""
+    """Return whether what a faulty value stands in is left out with it: a required key, an item of a plain list."""
     return len(loc) > 1 and (kind == "missing" or (isinstance(loc[-1], int) and loc[0] != "groups"))
 
 
 def _loc(steps: Iterable[str | int], faults: Faults) -> Loc:
-    """Give the place in the document: without pydantic's own steps."""
+    """Return the place in the document: without pydantic's own steps."""
     loc = tuple(steps)
     if loc[:1] == ("groups",) and len(loc) > 2 and loc[2] != _KEY:
         loc = loc[:2] + loc[3:]  # which form of a group was read
@@ -118,7 +118,7 @@ def _hosts_form(value: Any) -> str:
 
 
 def _keys(loc: Loc) -> tuple[str, ...]:
-    """Give the keys that are known beside the one at `loc`."""
+    """Return the keys that are known beside the one at `loc`."""
     sections: dict[Loc, type[Section]] = {
         ("ssh",): Ssh,
         ("network",): Network,

@@ -47,7 +47,7 @@ class Odd:
 
 
 def read(text: str, faults: Faults) -> Any:
-    """Give the one document of a YAML text as dicts, tuples, strings, ints, bools, None, and Odd for all else.
+    """Return the one document of a YAML text as dicts, tuples, strings, ints, bools, None, and Odd for all else.
 
     What can be passed over (a key that stands twice, an alias, a tag) is noted in `faults` and reading goes on; the place
     of each value is put into `faults.places`.
@@ -115,7 +115,7 @@ class _Reader:
         return value
 
     def _scalar(self, event: Any) -> tuple[Any, str]:
-        """Give the value of a scalar, None for what is none, and how it is shown."""
+        """Return the value of a scalar, None for what is none, and how it is shown."""
         if isinstance(event, yaml.AliasEvent):
             return Odd("an alias", ""), plain(f"*{event.anchor}")
         if not isinstance(event, yaml.ScalarEvent):
@@ -181,7 +181,7 @@ class _Reader:
 
 
 def kind_of(value: Any) -> str:
-    """Say what a value of `read` is, with its article."""
+    """Return what a value of `read` is, with its article."""
     if isinstance(value, Odd):
         return value.what
     kinds = {str: "text", bool: "a yes-or-no value", int: "a number", dict: "a mapping", tuple: "a list"}
@@ -189,5 +189,5 @@ def kind_of(value: Any) -> str:
 
 
 def quoted(written: str) -> str:
-    """Say how to make text of a word that YAML takes for something else."""
+    """Return how to make text of a word that YAML takes for something else."""
     return f'write "{written}"' if _WORD.fullmatch(written) else ""

@@ -73,7 +73,7 @@ class Faults:
         self._keep(line, column, Fault(f"line {line} column {column}", shown(value), problem, hint))
 
     def error(self) -> SpecError:
-        """Give all faults in the order of their lines, as the error to raise."""
+        """Return all faults in the order of their lines, as the error to raise."""
         faults = [fault for _, _, fault in sorted(self._found, key=lambda found: found[:2])]
         return SpecError(self.source, limited(faults, self._count), self._hint)
 
@@ -93,13 +93,13 @@ class Faults:
 
 
 def limited(faults: Sequence[Fault], count: int) -> tuple[Fault, ...]:
-    """Give the faults to show of `count` that were found, with one at the end that says how many are not shown."""
+    """Return the faults to show of `count` that were found, with one at the end that says how many are not shown."""
     more = count - len(faults)
     return (*faults, Fault("further", str(more), "faults are not shown")) if more else tuple(faults)
 
 
 def path_of(loc: Loc) -> str:
-    """Give a place as a message shows it: hosts.gpu1.slots, groups.a[0]; nothing for the whole document."""
+    """Return a place as a message shows it: hosts.gpu1.slots, groups.a[0]; nothing for the whole document."""
     text = ""
     for step in loc:
         if isinstance(step, int):

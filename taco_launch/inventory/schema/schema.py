@@ -373,5 +373,5 @@ class InventoryFile(Section):
 
 
 def json_schema() -> dict[str, Any]:
-    """Give the JSON Schema (draft 2020-12) of an inventory file, for editors: every key with its description."""
+    """Return the JSON Schema (draft 2020-12) of an inventory file, for editors: every key with its description."""
     return InventoryFile.model_json_schema() | {"$schema": "https://json-schema.org/draft/2020-12/schema"}

@@ -14,7 +14,7 @@ _YAML_START = re.compile(r"""["']?[\w.-]+["']?[ \t]*:(?:\s|$)|[{]|---|%YAML""")
 
 
 def decode(data: bytes, faults: Faults) -> str:
-    """Give the text of a file, which has to be UTF-8 (a byte order mark is dropped) and free of control characters.
+    """Return the text of a file, which has to be UTF-8 (a byte order mark is dropped) and free of control characters.
 
     Raises:
         SpecError: it is not; says where.
@@ -39,28 +39,28 @@ def decode(data: bytes, faults: Faults) -> str:
 
 
 def is_hostfile(text: str, source: str) -> bool:
-    """Say whether the text of the file `source` is to be read as a hostfile, else it is an inventory in YAML."""
+    """Return whether the text of the file `source` is to be read as a hostfile, else it is an inventory in YAML."""
     return not has_yaml_name(source) and not begins_as_yaml(text)
 
 
 def has_yaml_name(source: str) -> bool:
-    """Say whether the name of a file alone makes it YAML: it ends with .yaml, .yml or .json."""
+    """Return whether the name of a file alone makes it YAML: it ends with .yaml, .yml or .json."""
     return source.lower().endswith(_YAML_NAMES)
 
 
 def begins_as_yaml(text: str) -> bool:
-    """Say whether the first line that is neither empty nor a comment begins with `key:`, `{`, `---` or `%YAML`."""
+    """Return whether the first line that is neither empty nor a comment begins with `key:`, `{`, `---` or `%YAML`."""
     lines = (line.strip() for line in text.split("\n"))
     first = next((line for line in lines if line and not line.startswith("#")), "")
     return bool(_YAML_START.match(first))
 
 
 def line_of(text: str, index: int) -> str:
-    """Give a line of a text by its index from 0, without its end; nothing where there is none."""
+    """Return a line of a text by its index from 0, without its end; nothing where there is none."""
     lines = text.split("\n", index + 1)
     return lines[index].strip("\r") if index < len(lines) else ""
 
 
 def _position(before: str) -> tuple[int, int]:
-    """Give line and column, from 1, of what follows `before`."""
+    """Return line and column, from 1, of what follows `before`."""
     return before.count("\n") + 1, len(before) - before.rfind("\n")

@@ -83,7 +83,7 @@ def whole(low: int, high: int, *, auto: bool = False) -> PlainValidator:
 
 
 def whole_schema(low: int, high: int, *, auto: bool = False) -> WithJsonSchema:
-    """Give the schema of what `whole` checks."""
+    """Return the schema of what `whole` checks."""
     number: dict[str, Any] = {"type": "integer", "minimum": low, "maximum": high}
     return WithJsonSchema({"anyOf": [{"const": "auto"}, number]} if auto else number)
 

@@ -63,7 +63,7 @@ _WANTED = "/etc/systemd/system/sysinit.target.d/simulated-hardware.conf"
 
 
 def files(machine: str, host: int) -> tuple[tuple[str, int, bytes], ...]:
-    """Give what makes host number `host` (1..) a simulated `machine`: (absolute path, mode, content).
+    """Return what makes host number `host` (1..) a simulated `machine`: (absolute path, mode, content).
 
     With the mode of a symbolic link (stat.S_IFLNK) the content is what it points to.
     The same arguments give the same bytes; another host differs in its UUIDs and GUIDs.

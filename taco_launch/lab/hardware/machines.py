@@ -47,7 +47,7 @@ def _all_to_all(count: int, links: int) -> tuple[tuple[int, ...], ...]:
 
 
 def _switched(root: int, port: int, first: int, slot: int, *, numa: int) -> Place:
-    """Give the place of the device in `slot` (0..) of the switch below root port `port` of root complex `root`.
+    """Return the place of the device in `slot` (0..) of the switch below root port `port` of root complex `root`.
 
     The switch's upstream bus is `first`, its downstream bus the next one, its devices' buses those after.
     """
@@ -59,7 +59,7 @@ def _switched(root: int, port: int, first: int, slot: int, *, numa: int) -> Plac
 
 
 def _plugged(root: int, port: int, bus: int, *, numa: int) -> Place:
-    """Give the place of a device that sits in a root port, without a switch."""
+    """Return the place of a device that sits in a root port, without a switch."""
     return Place(f"pci0000:{root:02x}/0000:{root:02x}:{port:02x}.0/0000:{bus:02x}:00.0", numa)
 
 

@@ -53,7 +53,7 @@ def _nvidia(name: str, size: int, description: str, *depends: str) -> Module:
 
 
 def _peer_files(*clients: str) -> tuple[tuple[str, str], ...]:
-    """Give what ib_core's sysfs shows of peer memory clients (MLNX_OFED, drivers/infiniband/core/peer_mem.c)."""
+    """Return what ib_core's sysfs shows of peer memory clients (MLNX_OFED, drivers/infiniband/core/peer_mem.c)."""
     folder = "/sys/kernel/mm/memory_peers"
     return tuple(
         (f"{folder}/{client}/{name}", content)
@@ -87,7 +87,7 @@ MODULES = (
 
 
 def table(module: Module) -> str:
-    """Give the module as the host's programs read it: one `key value` a line, `fails` and `sys` any number of times."""
+    """Return the module as the host's programs read it: one `key value` a line, `fails` and `sys` any number of times."""
     lines = [
         f"size {module.size}",
         f"folder {module.folder}",

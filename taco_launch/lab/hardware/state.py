@@ -13,7 +13,7 @@ _REMAPS = 8.0  # the compute capability of Ampere, the first that remaps rows
 
 
 def facts(machine: Machine, host: int) -> Iterator[tuple[str, str]]:
-    """Give (path in the state folder, value) of every fact of host number `host`, 1.."""
+    """Yield (path in the state folder, value) of every fact of host number `host`, 1.."""
     yield "machine", machine.name
     yield "host", str(host)
     yield "driver", machine.driver
@@ -102,7 +102,7 @@ def _hca(machine: Machine, host: int, index: int, hca: Hca) -> Iterator[tuple[st
 
 
 def _guid(machine: Machine, host: int, index: int) -> str:
-    """Give a GUID in sysfs's form, with the locally administered bit set: it is nobody's."""
+    """Return a GUID in sysfs's form, with the locally administered bit set: it is nobody's."""
     digest = hashlib.sha256(f"{machine.name}/{host}/hca/{index}".encode()).hexdigest()
     digits = f"02{digest[:4]}03{digest[4:12]}"
     return ":".join(digits[start : start + 4] for start in range(0, 16, 4))

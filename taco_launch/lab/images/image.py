@@ -67,7 +67,7 @@ def _host(of: root.Machine, talk: Talk) -> str:
 
 
 def kept() -> tuple[tuple[str, str], ...]:
-    """Give the images of labs that are here: (tag, size as docker shows it).
+    """Return the images of labs that are here: (tag, size as docker shows it).
 
     An image that somebody commits from a host has the label as well, but not the repository.
     """

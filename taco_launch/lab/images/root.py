@@ -36,7 +36,7 @@ class Machine:
     settings: str
 
     def digest(self, *parts: str) -> str:
-        """Give 12 hex digits that change with all that an image made here of `parts` depends on."""
+        """Return 12 hex digits that change with all that an image made here of `parts` depends on."""
         whole = [
             platform.machine(),
             self.settings,
@@ -62,7 +62,7 @@ def machine(release: str = "") -> Machine:
 
 
 def own_release() -> str:
-    """Give the code name of this machine's release (os-release(5)), empty where it has none."""
+    """Return the code name of this machine's release (os-release(5)), empty where it has none."""
     try:
         found = re.search(r'^VERSION_CODENAME="?([a-z]+)', Path("/etc/os-release").read_text("utf-8"), re.MULTILINE)
     except OSError:
@@ -114,7 +114,7 @@ def _archives() -> tuple[sources.Source, ...]:
 
 
 def _apt_settings() -> str:
-    """Give what of this machine's apt settings an image needs to reach the same archives."""
+    """Return what of this machine's apt settings an image needs to reach the same archives."""
     argv = ("apt-config", "dump")
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     return "".join(f"{line}\n" for line in done.stdout.splitlines() if _APT_KEPT.fullmatch(line))

@@ -31,7 +31,7 @@ class Source:
         return re.split("[-/]", self.suite, maxsplit=1)[0]
 
     def of(self, release: str) -> "Source":
-        """Give the same archive's suite for another release: `trixie-security` instead of `bookworm-security`."""
+        """Return the same archive's suite for another release: `trixie-security` instead of `bookworm-security`."""
         return replace(self, suite=release + self.suite[len(self.base) :])
 
 

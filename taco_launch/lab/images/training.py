@@ -74,7 +74,7 @@ def _pins(text: str) -> wheels.Pins:
 
 
 def ensure(what: Recipe, environ: Mapping[str, str], talk: Talk) -> str:
-    """Give the image's tag in this machine's engine; it is made where it is missing.
+    """Return the image's tag in this machine's engine; it is made where it is missing.
 
     Raises:
         TacoLaunchError: it cannot be made: what is missing, or what failed.

@@ -73,7 +73,7 @@ def look(image: str) -> Target:
 
 
 def cache(environ: Mapping[str, str], checkout: Path) -> Path:
-    """Give the folder where built wheels are kept, as scripts/quickstart chooses it."""
+    """Return the folder where built wheels are kept, as scripts/quickstart chooses it."""
     if named := environ.get("TACO_LAUNCH_WHEEL_CACHE"):
         return Path(named)
     home = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")

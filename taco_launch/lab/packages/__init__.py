@@ -51,14 +51,14 @@ class Package:
 
 
 def packages(release: str | None = None) -> tuple[Package, ...]:
-    """Give all packages; `release` is the kernel of the hosts, this machine's by default."""
+    """Return all packages; `release` is the kernel of the hosts, this machine's by default."""
     versions = [package for version in _TOOLKIT_VERSIONS for package in _toolkit(version)]
     drivers = [package for version in _PEER_MEMORY_VERSIONS for package in _peer_memory(version)]
     return (*versions, *drivers, *_headers(release or os.uname().release))
 
 
 def tree(each: Sequence[Package]) -> Iterator[tuple[str, int, bytes]]:
-    """Give the files from which the repository is built: (absolute path, mode, content), a folder for each package."""
+    """Yield the files from which the repository is built: (absolute path, mode, content), a folder for each package."""
     for package in each:
         folder = f"/{package.folder}/{package.name}_{package.version}"
         yield f"{folder}/DEBIAN/control", 0o644, package.control.encode()

@@ -52,12 +52,12 @@ _BY_NAME: Dict[str, Knob] = {name: knob for knob in TABLE for name in (knob.name
 
 
 def find(name: str) -> Optional[Knob]:
-    """Give the knob of that name or alias, None where the table has none."""
+    """Return the knob of that name or alias, None where the table has none."""
     return _BY_NAME.get(name)
 
 
 def matching(text: str) -> Tuple[Knob, ...]:
-    """Give the knob of that name, else all whose name begins with `text`, else all whose name holds it.
+    """Return the knob of that name, else all whose name begins with `text`, else all whose name holds it.
 
     Aliases count as names, upper and lower case as the same, and an MCA parameter may be written as in the environment.
     """
@@ -78,13 +78,13 @@ def matching(text: str) -> Tuple[Knob, ...]:
 
 
 def parameter(name: str) -> str:
-    """Give the name of an MCA parameter whose environment form `name` is (OMPI_MCA_btl: btl), else `name` itself."""
+    """Return the name of an MCA parameter whose environment form `name` is (OMPI_MCA_btl: btl), else `name` itself."""
     prefix = next((prefix for prefix in _ENVIRONMENT if name.startswith(prefix)), "")
     return name[len(prefix) :] or name
 
 
 def near(name: str) -> str:
-    """Give the known name that is most like `name`, empty where none is.
+    """Return the known name that is most like `name`, empty where none is.
 
     Names of one library are compared without its prefix, which all of them share. Short of that, a name is taken of
     which `name` has the first words, where it is the only one: HOROVOD_FUSION.
@@ -101,14 +101,14 @@ def near(name: str) -> str:
 
 
 def strict(name: str) -> bool:
-    """Say whether the table has to know a name: by its prefix, or because it is a known one in lower case."""
+    """Return whether the table has to know a name: by its prefix, or because it is a known one in lower case."""
     if name.startswith(_PLUGINS):
         return False
     return name.startswith(KNOWN_PREFIXES) or (not name.isupper() and name.upper() in _BY_NAME)
 
 
 def slip(name: str) -> str:
-    """Give the known name from which `name` is one slip of the finger away, empty where there is none.
+    """Return the known name from which `name` is one slip of the finger away, empty where there is none.
 
     Short names are other names, and so are those of other frameworks: bml, pml_base_verbose.
     """

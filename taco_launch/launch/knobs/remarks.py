@@ -21,7 +21,7 @@ _TUNED = (
 
 
 def remarks(pairs: Sequence[Tuple[str, Optional[str]]]) -> Tuple[str, ...]:
-    """Give warnings for the knobs of one job, each a sentence; none is a reason to refuse it.
+    """Return warnings for the knobs of one job, each a sentence; none is a reason to refuse it.
 
     `pairs` are (name, value) as the libraries get them, environment variables and MCA parameters by their bare names;
     the value is None where it is not known here.

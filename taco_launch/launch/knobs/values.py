@@ -71,7 +71,7 @@ def verbatim(name: str, value: str) -> None:
 
 
 def normalise(name: str, text: str) -> str:
-    """Give the value that the library reads as people mean `text`; it passes `verbatim`.
+    """Return the value that the library reads as people mean `text`; it passes `verbatim`.
 
     64MiB, 64M and 64MB are all 64 * 1024 * 1024 bytes; 1ms, 0.5s, 2m, 2min and 1h are turned into what the knob counts;
     true, yes and on are 1, false, no and off are 0; words get the case that the library wants. The rest stays.
@@ -149,7 +149,7 @@ def _range(knob: Knob, number: float, bits: int) -> Fault:
 
 
 def _no_number(knob: Knob, value: str) -> Fault:
-    """Say what a C program makes of a text that is no number, or not only one."""
+    """Return what a C program makes of a text that is no number, or not only one."""
     found = _C_START.match(value)
     number = found[1] if found else "0"
     if knob.kind != "number":
@@ -214,7 +214,7 @@ def _key(_knob: Knob, value: str) -> Fault:
 
 
 def _converted(knob: Knob, text: str) -> str:
-    """Give what `text` means to people in the form that the library reads; `text` itself where nothing is known."""
+    """Return what `text` means to people in the form that the library reads; `text` itself where nothing is known."""
     low = text.lower()
     if knob.kind == "switch":
         return "1" if low in _ON else "0" if low in _OFF else text

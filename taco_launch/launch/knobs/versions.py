@@ -10,7 +10,7 @@ _NAMES = {"nccl": "NCCL", "horovod": "Horovod", "openmpi": "Open MPI"}
 
 
 def by_version(pairs: Sequence[Tuple[str, Optional[str]]], versions: Mapping[str, str]) -> Tuple[str, ...]:
-    """Give warnings for the knobs of one job that these versions do not read, each a sentence.
+    """Return warnings for the knobs of one job that these versions do not read, each a sentence.
 
     `pairs` are as for `knob_remarks.remarks`. `versions` has those of nccl, horovod and openmpi that are known, such as
     {"nccl": "2.9.9"}; of a library without one nothing is said. Where a version is given with fewer parts than the
@@ -40,19 +40,19 @@ def _remarks(pairs: Sequence[Tuple[str, Optional[str]]], versions: Mapping[str, 
 
 
 def _life(knob: Knob, name: str) -> Tuple[str, str]:
-    """Give since when and until when a name is read: an alias of a name that is gone is what came in its place."""
+    """Return since when and until when a name is read: an alias of a name that is gone is what came in its place."""
     return (knob.since, knob.until) if name == knob.name or not knob.until else (knob.until, "")
 
 
 def _other(knob: Knob, name: str) -> str:
-    """Say what to write instead, where it is another name of the same knob."""
+    """Return what to write instead, where it is another name of the same knob."""
     if not knob.until or not knob.aliases:
         return f" ({knob.history})" if knob.until and knob.history.startswith(knob.until) else ""
     return f"; write {knob.aliases[0] if name == knob.name else knob.name}"
 
 
 def _shortest(text: str) -> Tuple[int, ...]:
-    """Give a version without the zeros at its end, so that 5 is not below 5.0."""
+    """Return a version without the zeros at its end, so that 5 is not below 5.0."""
     numbers = version(text)
     while numbers and not numbers[-1]:
         numbers = numbers[:-1]

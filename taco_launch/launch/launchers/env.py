@@ -34,20 +34,20 @@ _WHY_PER_HOST = {
 
 
 def argv(spec: JobSpec, wrapper: Sequence[str], ranks: Sequence[int], world_size: int, gpus: str) -> Tuple[str, ...]:
-    """Give what starts these ranks of a host, before the job's own command; `gpus` as for `settings`."""
+    """Return what starts these ranks of a host, before the job's own command; `gpus` as for `settings`."""
     numbers = ranks[0], len(ranks), world_size, spec.procs_per_gpu
     return (*wrapper[:-1], *map(str, numbers), gpus if spec.mps else "", wrapper[-1])
 
 
 def behind(spec: JobSpec, local_rank: int) -> List[Token]:
-    """Give what stands behind the job's own command."""
+    """Return what stands behind the job's own command."""
     return [Token(word, "user", "--procs-per-gpu") for word in process_words(local_rank, spec.procs_per_gpu)]
 
 
 def settings(
     spec: JobSpec, placement: Placement, host: str, rank: int, local_rank: int, port: int, gpus: str
 ) -> List[Token]:
-    """Give what torch.distributed reads of a rank as NAME=VALUE, but for what the user gives by `-x`.
+    """Return what torch.distributed reads of a rank as NAME=VALUE, but for what the user gives by `-x`.
 
     `gpus` are those that the job has on the host, "" where it has none, or they are not known yet.
     """

@@ -74,12 +74,12 @@ def plan(
 
 
 def line(tokens: Sequence[Token]) -> str:
-    """Give the tokens as one line to paste into a shell."""
+    """Return the tokens as one line to paste into a shell."""
     return shell([token.text for token in tokens])
 
 
 def _hostfile(spec: JobSpec, placement: Placement) -> str:
-    """Give the placement as a hostfile of Open MPI."""
+    """Return the placement as a hostfile of Open MPI."""
     return "".join(f"{name} slots={ranks}\n" for name, ranks in reached(spec, placement))
 
 
@@ -100,7 +100,7 @@ def _check_names(spec: JobSpec, placement: Placement, decisions: Decisions) -> N
 
 
 def _env(spec: JobSpec, job_id: str, placement: Placement, facts: JobFacts, decisions: Decisions) -> Dict[str, str]:
-    """Give what goes by mpirun's own environment: the mark, and what the machinery needs besides the line."""
+    """Return what goes by mpirun's own environment: the mark, and what the machinery needs besides the line."""
     env = dict(mark(spec.name, job_id))
     inherited = dict(facts.environment or ())
     if placement.np <= _FEW_RANKS:

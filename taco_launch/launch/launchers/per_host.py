@@ -80,7 +80,7 @@ def plan(
 
 
 def _settings(options: Iterable[Option]) -> Iterator[Token]:
-    """Give what is set for all hosts as words of env(1); what is passed on, whoever types the line has already."""
+    """Yield what is set for all hosts as words of env(1); what is passed on, whoever types the line has already."""
     for option in options:
         if option.env[0][1] is not None:
             yield option.tokens[-1]
@@ -93,7 +93,7 @@ def _of_host(own: Sequence[Tuple[str, str]], values: Dict[str, str]) -> Iterator
 
 
 def _behind_env(settings: Sequence[Token]) -> List[Token]:
-    """Give settings as words that stand before a command; of two of one name the first."""
+    """Return settings as words that stand before a command; of two of one name the first."""
     named: Dict[str, Token] = {}
     for token in settings:
         named.setdefault(token.text.partition("=")[0], token)

@@ -16,7 +16,7 @@ _MONITOR_SECONDS = "1"
 
 
 def argument(word: str) -> str:
-    """Give an argument as torchrun passes it on unchanged: it puts `$$` and `${local_rank}` into its program's arguments.
+    """Return an argument as torchrun passes it on unchanged: it puts `$$` and `${local_rank}` into its program's arguments.
 
     The program itself, the first word, is left as it is (torch/distributed/elastic/utils/api.py, macros.substitute).
     """
@@ -24,7 +24,7 @@ def argument(word: str) -> str:
 
 
 def words(spec: JobSpec, placement: Placement, number: int, port: int) -> List[Token]:
-    """Give torchrun and its options on the host with that number in the placement."""
+    """Return torchrun and its options on the host with that number in the placement."""
     address, port_ = rendezvous(spec, placement, port)
     options = (
         ("--nnodes", str(len(placement.shares)), "the job's hosts"),

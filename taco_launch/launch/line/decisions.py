@@ -97,7 +97,7 @@ class Decisions:
     host_env: Tuple[Tuple[str, str, str], ...] = ()
 
     def holds(self, name: str) -> bool:
-        """Say whether a condition is known to hold."""
+        """Return whether a condition is known to hold."""
         return name in self.conditions and self.conditions[name].holds
 
 
@@ -117,7 +117,7 @@ def decide(spec: JobSpec, placement: Placement, facts: JobFacts, folder: str) ->
 
 
 def strongest(sources: List[str]) -> str:
-    """Give the source that counts most."""
+    """Return the source that counts most."""
     return min(sources, key=lambda source: _RANK[source])
 
 
@@ -130,7 +130,7 @@ def transport(spec: JobSpec) -> Choice:
 
 
 def interface(spec: JobSpec) -> Optional[Choice]:
-    """Give the interface that somebody has named, None where it is to be found."""
+    """Return the interface that somebody has named, None where it is to be found."""
     if spec.asked.interface is not None:
         return Choice(spec.asked.interface, "user", "--interface")
     if spec.network.interface != "auto":
@@ -139,7 +139,7 @@ def interface(spec: JobSpec) -> Optional[Choice]:
 
 
 def reached(spec: JobSpec, placement: Placement) -> List[Tuple[str, int]]:
-    """Give (name, ranks) of the placed hosts, by the names that mpirun has for them: its own machine is localhost."""
+    """Return (name, ranks) of the placed hosts, by the names that mpirun has for them: its own machine is localhost."""
     local = {host.name for host in spec.hosts if host.connection == "local"}
     return [("localhost" if share.host in local else share.host, share.ranks) for share in placement.shares]
 
@@ -152,12 +152,12 @@ def gdr(spec: JobSpec) -> Choice:
 
 
 def has_gpus(facts: JobFacts) -> bool:
-    """Say whether a host is known to have GPUs."""
+    """Return whether a host is known to have GPUs."""
     return any(host.gpus for host in facts.hosts)
 
 
 def _asked_size(spec: JobSpec) -> Tuple[str, str]:
-    """Say who says how many ranks there are: (source, why)."""
+    """Return who says how many ranks there are: (source, why)."""
     by_worker = ("--workers", spec.slots_per_worker), ("--gpus", spec.slots_per_worker)
     by_rank = (
         ("--np", spec.np),
@@ -175,7 +175,7 @@ def hostfile_path(folder: str) -> str:
 
 
 def versions(spec: JobSpec, facts: JobFacts) -> Dict[str, str]:
-    """Give what is known of the versions of openmpi, nccl and horovod: what the inventory declares, else the facts."""
+    """Return what is known of the versions of openmpi, nccl and horovod: what the inventory declares, else the facts."""
     found = {"openmpi": facts.openmpi, "nccl": facts.nccl, "horovod": facts.horovod, **dict(spec.versions)}
     return {name: told for name, told in found.items() if told is not None}
 
@@ -225,7 +225,7 @@ def _interface_found(made: Decisions, between: Between) -> None:
 
 
 def daemon_ports(name: str, first: int, last: int, taken: AbstractSet[int] = frozenset()) -> Tuple[int, ...]:
-    """Give the ports of a job's mpirun and its daemons, of the eighth that all jobs have for that; none where all are taken.
+    """Return the ports of a job's mpirun and its daemons, of the eighth that all jobs have for that; none where all are taken.
 
     mpirun 4.1.4 listens on every free one that it is given, and passes over those that are taken: it is given two, or a
     second job would have none left. Jobs of different names begin to look at different ones.

@@ -46,7 +46,7 @@ def near_hcas(between: Between, placement: Placement, near: Mapping[str, Near]) 
 
 
 def ports_of(between: Between, hosts: Sequence[str]) -> Dict[str, Tuple[str, ...]]:
-    """Give by host the ports of the list (`mlx5_0:1`); nothing of hosts for which there is none."""
+    """Return by host the ports of the list (`mlx5_0:1`); nothing of hosts for which there is none."""
     lists = {host: value for host, name, value in between.host_env if name == _NAME}
     if between.hcas.value is not None:
         lists = dict.fromkeys(hosts, between.hcas.value)
@@ -54,7 +54,7 @@ def ports_of(between: Between, hosts: Sequence[str]) -> Dict[str, Tuple[str, ...
 
 
 def _nearest(gpu: Sequence[Sequence[str]], ports: Sequence[str]) -> Optional[Tuple[int, ...]]:
-    """Give the places of the ports whose HCAs are the nearest to a GPU of those that are listed, None without any."""
+    """Return the places of the ports whose HCAs are the nearest to a GPU of those that are listed, None without any."""
     names: List[str] = [port.rpartition(":")[0] for port in ports]
     found = (tuple(place for place, name in enumerate(names) if name in group) for group in gpu)
     return next(filter(None, found), None)

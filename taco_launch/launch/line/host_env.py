@@ -19,7 +19,7 @@ _NAMES = {"NCCL_SOCKET_IFNAME": "interface", "NCCL_IB_HCA": "hcas", "NCCL_IB_GID
 
 
 def host_env(spec: JobSpec, decisions: Decisions) -> HostEnv:
-    """Give (host, ((name, value), ...)); what the user gives by name goes before it, for all hosts."""
+    """Return (host, ((name, value), ...)); what the user gives by name goes before it, for all hosts."""
     wanted = {name for name, value in _NAMES.items() if value in entries.used(spec.profile)}
     wanted -= {name for name, _value in spec.env}
     return by_host((host, name, value) for host, name, value in decisions.host_env if name in wanted)
@@ -53,7 +53,7 @@ def _gpus(spec: JobSpec, placement: Placement, facts: JobFacts, *, order: bool) 
 
 
 def typed_gpus(own: HostEnv, placement: Placement, facts: JobFacts) -> Tuple[Option, ...]:
-    """Give what a person types to have the ranks see the GPUs that are pinned: nothing where that is not alike on all hosts."""
+    """Return what a person types to have the ranks see the GPUs that are pinned: nothing where that is not alike on all hosts."""
     if {host for host, _gpus in facts.pinned} != {share.host for share in placement.shares}:
         return ()
     alike = {tuple(pair for pair in pairs if pair[0] in (VISIBLE_GPUS, GPU_ORDER)) for _host, pairs in own}

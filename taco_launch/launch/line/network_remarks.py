@@ -15,7 +15,7 @@ _SHORT = 20
 def network_remarks(
     spec: JobSpec, facts: JobFacts, decisions: Decisions, env: Mapping[str, Optional[str]]
 ) -> Iterator[str]:
-    """Give the remarks, those on what is not used first; `env` is what the line sets."""
+    """Yield the remarks, those on what is not used first; `env` is what the line sets."""
     between = facts.between
     if not decisions.holds("several_hosts"):
         return
@@ -69,6 +69,6 @@ def _differ(spec: JobSpec, decisions: Decisions) -> Iterator[str]:
 
 
 def some(texts: List[str]) -> str:
-    """Give the first few of many."""
+    """Return the first few of many."""
     more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
     return f"{', '.join(texts[:_SHOWN])}{more}"

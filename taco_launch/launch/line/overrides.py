@@ -41,17 +41,17 @@ class Option:
 
 
 def env_option(name: str, value: Optional[str], source: str, why: str) -> Option:
-    """Give `-x NAME=VALUE`, or `-x NAME` for the caller's value."""
+    """Return `-x NAME=VALUE`, or `-x NAME` for the caller's value."""
     return _option(("-x", name if value is None else f"{name}={value}"), source, why)
 
 
 def mca_option(name: str, value: str, source: str, why: str) -> Option:
-    """Give `--mca NAME VALUE`, which Open MPI 5.0 hands on to its runtime where the parameter is of that."""
+    """Return `--mca NAME VALUE`, which Open MPI 5.0 hands on to its runtime where the parameter is of that."""
     return _option(("--mca", name, value), source, why)
 
 
 def given_options(spec: JobSpec) -> Iterator[Option]:
-    """Give the variables and MCA parameters that were asked for with the job."""
+    """Yield the variables and MCA parameters that were asked for with the job."""
     for name, value in spec.env:
         yield env_option(name, value, "user", "the caller's value" if value is None else "given with the job")
     for name, text in spec.mca:
@@ -59,14 +59,14 @@ def given_options(spec: JobSpec) -> Iterator[Option]:
 
 
 def replaced(options: Iterable[Option], given: Iterable[Option]) -> List[Option]:
-    """Give the options with those that are given in the place of ours, and the others behind."""
+    """Return the options with those that are given in the place of ours, and the others behind."""
     line: Dict[Tuple[str, str], Option] = {option.key: option for option in options}
     line.update((option.key, option) for option in given)
     return list(line.values())
 
 
 def tells_hosts(options: Iterable[Option], *, by_file: bool = True) -> bool:
-    """Say whether a line of these options tells mpirun its hosts, `by_file` or in itself."""
+    """Return whether a line of these options tells mpirun its hosts, `by_file` or in itself."""
     wanted = (*_HOSTS, *_HOSTFILES) if by_file else _HOSTS
     return any(kind == "option" and name in wanted for kind, name in (option.key for option in options))
 

@@ -15,7 +15,7 @@ LeftOut = Tuple[Tuple[Option, str], ...]
 
 
 def options(profile: Profile, decisions: Decisions) -> Tuple[List[Option], LeftOut]:
-    """Give the options that apply, and those that may apply but for a missing fact."""
+    """Return the options that apply, and those that may apply but for a missing fact."""
     found: List[Option] = []
     left_out: Dict[Option, str] = {}
     for entry in profile.entries:
@@ -33,7 +33,7 @@ def options(profile: Profile, decisions: Decisions) -> Tuple[List[Option], LeftO
 
 
 def used(profile: Profile) -> FrozenSet[str]:
-    """Give the names of all values and conditions that a profile uses."""
+    """Return the names of all values and conditions that a profile uses."""
     return frozenset(name for entry in profile.entries for name in (*_conditions(entry), *_names(entry)))
 
 
@@ -46,12 +46,12 @@ def _conditions(entry: Entry) -> List[str]:
 
 
 def _bare(condition: str) -> str:
-    """Give the name in `NAME` or `not NAME`."""
+    """Return the name in `NAME` or `not NAME`."""
     return condition.rsplit(maxsplit=1)[-1]
 
 
 def _holds(condition: str, decisions: Decisions) -> bool:
-    """Say whether a condition holds, or may hold once a missing fact is known."""
+    """Return whether a condition holds, or may hold once a missing fact is known."""
     name = _bare(condition)
     return name in decisions.missing or decisions.holds(name) != condition.startswith("not ")
 

@@ -53,7 +53,7 @@ class Draft:
 
 
 def remarks(draft: Draft) -> Tuple[str, ...]:
-    """Give all remarks on a line."""
+    """Return all remarks on a line."""
     env = [pair for option in draft.options for pair in option.env]
     by_mpirun = launcher_of(draft.spec).is_single
     said = [
@@ -91,7 +91,7 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
 
 
 def _led(draft: Draft) -> bool:
-    """Say whether the facts gave the GID index: then it is known why."""
+    """Return whether the facts gave the GID index: then it is known why."""
     index = draft.decisions.values.get("gid_index")
     given = {name for option in draft.given for name, _value in option.env}
     return index is not None and index.source == "fact" and "NCCL_IB_GID_INDEX" not in given
@@ -133,7 +133,7 @@ def _asked(draft: Draft) -> Iterator[str]:
 
 
 def _line(draft: Draft, asked: Asked) -> List[str]:
-    """Give the profile's options as they would be if this were asked for."""
+    """Return the profile's options as they would be if this were asked for."""
     spec = replace(draft.spec, asked=asked)
     decisions = decide(spec, draft.placement, draft.facts, draft.folder)
     return [_text(option) for option in entries.options(spec.profile, decisions)[0]]
@@ -157,7 +157,7 @@ def _hosts(draft: Draft) -> Iterator[str]:
 
 
 def _gpus(draft: Draft) -> Iterator[str]:
-    """Say where ranks share GPUs, and which host has fewer than the others that are to take as many ranks."""
+    """Yield where ranks share GPUs, and which host has fewer than the others that are to take as many ranks."""
     have = {host.host: host.gpus for host in draft.facts.hosts if host.gpus}
     placed = {share.host: share.ranks for share in draft.placement.shares if share.host in have}
     crowded = [f"{host} has {have[host]} for {ranks}" for host, ranks in placed.items() if ranks > (have[host] or 0)]
@@ -174,7 +174,7 @@ def _gpus(draft: Draft) -> Iterator[str]:
 
 
 def _cpus(draft: Draft) -> Iterator[str]:
-    """Say where ranks share CPUs: what they measure there says nothing of as many hosts or cores."""
+    """Yield where ranks share CPUs: what they measure there says nothing of as many hosts or cores."""
     have = {host.host: host.cpus for host in draft.facts.hosts if host.cpus is not None}
     placed = [(share.host, share.ranks) for share in draft.placement.shares if share.host in have]
     crowded = [f"{host} has {have[host]} for {ranks}" for host, ranks in placed if ranks > have[host]]
@@ -183,7 +183,7 @@ def _cpus(draft: Draft) -> Iterator[str]:
 
 
 def _not_there(draft: Draft) -> Iterator[str]:
-    """Say which GPUs are named that no host has, as far as that is known, by its GPUs or by its slots."""
+    """Yield which GPUs are named that no host has, as far as that is known, by its GPUs or by its slots."""
     have = {host.host: host.gpus for host in draft.facts.hosts}
     counts = {host.name: have.get(host.name) or host.has or host.slots for host in draft.spec.hosts}
     named = {index for host in draft.spec.hosts for index in host.terms.only}
@@ -236,7 +236,7 @@ def _taken(spec: JobSpec) -> Iterator[str]:
 
 
 def _inside(spec: JobSpec) -> Iterator[str]:
-    """Say what the one rank of a job that is a launcher has; where that cannot be meant it was refused."""
+    """Yield what the one rank of a job that is a launcher has; where that cannot be meant it was refused."""
     found = inner(spec.command)
     if found is not None and not spec.per_host:
         yield (

@@ -44,7 +44,7 @@ def with_sockets(
 
 
 def _exact(value: Optional[str], known: Optional[str]) -> str:
-    """Give the one interface that NCCL's value means, "" where it may mean several: one without `=` is a prefix."""
+    """Return the one interface that NCCL's value means, "" where it may mean several: one without `=` is a prefix."""
     if value is None or "," in value or value.startswith("^"):
         return ""
     return value[1:] if value.startswith("=") else value if value == known else ""

@@ -30,10 +30,10 @@ NOT_ASKED = Unknown("not asked")
 
 
 def not_told(why: str) -> Unknown:
-    """Give what an output does not hold, because what made it was not asked for that; `why` says so."""
+    """Return what an output does not hold, because what made it was not asked for that; `why` says so."""
     return Unknown(f"{NOT_ASKED.reason}: {why}")
 
 
 def asked(value: Any) -> bool:
-    """Say whether somebody asked for a value, whatever came of it."""
+    """Return whether somebody asked for a value, whatever came of it."""
     return not (isinstance(value, Unknown) and value.reason.startswith(NOT_ASKED.reason))

@@ -22,7 +22,7 @@ class Terms:
     gpus: bool = False
 
     def admits(self, index: int) -> bool:
-        """Say whether a job may have the GPU of that index, as far as its model is all one."""
+        """Return whether a job may have the GPU of that index, as far as its model is all one."""
         return index not in self.without and (not self.only or index in self.only)
 
 

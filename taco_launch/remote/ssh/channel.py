@@ -21,7 +21,7 @@ class ChannelPipe:
         channel.in_stderr_buffer.set_event(self._arrived)
 
     def receive(self, timeout: float | None) -> tuple[bytes, bytes] | None:
-        """Give what arrived: see `session.Pipe`."""
+        """Return what arrived: see `session.Pipe`."""
         channel = self._channel
         if not self._arrived.wait(timeout):
             return b"", b""
@@ -58,7 +58,7 @@ class ChannelPipe:
             threading.Thread(target=write, daemon=True).start()
 
     def ending(self) -> str:
-        """Say how the process ended, where the host says so."""
+        """Return how the process ended, where the host says so."""
         if self._channel.status_event.wait(1) and self._channel.exit_status >= 0:
             return f"exit code {self._channel.exit_status}"
         return "" if self._channel.get_transport().is_active() else "the connection was lost"

@@ -86,7 +86,7 @@ class Config:
         self._has_match = re.search(r"(?im)^\s*match\s+(?!all\s*$)", self._text) is not None
 
     def route(self, host: Host) -> Route:
-        """Give the route to a host of the inventory.
+        """Return the route to a host of the inventory.
 
         Raises:
             HostError: the files say what cannot be done here.
@@ -202,7 +202,7 @@ def _port(said: str) -> int:
 
 
 def _login(host: Host) -> tuple[str, ...]:
-    """Give what stands after `ssh` on a command line; what the configuration files say, ssh reads itself."""
+    """Return what stands after `ssh` on a command line; what the configuration files say, ssh reads itself."""
     key = host.identity_file if host.identity_file is not None and host.identity_file.lower() != "none" else None
     return (
         *(("-i", _home(key)) if key is not None else ()),
@@ -212,7 +212,7 @@ def _login(host: Host) -> tuple[str, ...]:
 
 
 def _first_of(found: Mapping[str, str]) -> tuple[str, str]:
-    """Give ProxyJump and ProxyCommand, of which at most one counts."""
+    """Return ProxyJump and ProxyCommand, of which at most one counts."""
     jump, proxy = found.get("proxyjump") or "", found.get("proxycommand") or ""
     if jump.lower() == "none":
         jump = ""
@@ -258,7 +258,7 @@ def _parsed(text: str) -> paramiko.SSHConfig:
 
 
 def _lines(file: str, places: dict[tuple[str, str], str], depth: int = 0, outer: str = "") -> list[str]:
-    """Give the lines of a file, each `Include` replaced by what it includes; `places` notes where a directive stands.
+    """Return the lines of a file, each `Include` replaced by what it includes; `places` notes where a directive stands.
 
     `outer` is the condition of the block that the file is included in: it holds for each of its own blocks too.
     """
@@ -297,14 +297,14 @@ def _lines(file: str, places: dict[tuple[str, str], str], depth: int = 0, outer:
 
 
 def _condition(key: str, value: str) -> str:
-    """Give what a Host or Match line asks for, as Match says it; empty where it always holds."""
+    """Return what a Host or Match line asks for, as Match says it; empty where it always holds."""
     if key == "host":
         return f"originalhost {shlex.quote(','.join(shlex.split(value)))}"
     return "" if value.strip().lower() == "all" else value
 
 
 def _folder(path: Path) -> Path:
-    """Give the folder that names in `Include` begin from."""
+    """Return the folder that names in `Include` begin from."""
     return Path("/etc/ssh") if path.is_relative_to("/etc/ssh") else Path("~/.ssh").expanduser()
 
 

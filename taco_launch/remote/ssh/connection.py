@@ -134,7 +134,7 @@ class Ssh:
                     session.finish(pipe, what, started, begun)
 
     def host_key(self) -> Key:
-        """Give the key that the host shows, without logging in.
+        """Return the key that the host shows, without logging in.
 
         Raises:
             HostError: it cannot be reached.
@@ -290,7 +290,7 @@ class Ssh:
         connection.transport.set_keepalive(_KEEPALIVE_SECONDS)
 
     def _refused(self) -> NoReturn:
-        """Say which keys were offered, and what the host would take."""
+        """Return which keys were offered, and what the host would take."""
         user, offered, hung_up = self.route.user, self._keys.tried, self._keys.hung_up
         methods = "" if hung_up else self._methods()
         lines = [f"{self._where()}: it does not let {user} in with a key"]
@@ -322,7 +322,7 @@ class Ssh:
         return ""
 
     def _broken(self, error: Exception) -> NoReturn:
-        """Tell what can be tried again from what cannot."""
+        """Return what can be tried again from what cannot."""
         said = _said(error)
         if self._wire and (words := self._wire.said()):
             raise HostError(

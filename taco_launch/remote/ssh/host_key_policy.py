@@ -22,7 +22,7 @@ class Verifier:
     hosts: frozenset[str]
 
     def kinds(self, route: Route) -> tuple[str, ...]:
-        """Give the kinds of keys to ask the host for first."""
+        """Return the kinds of keys to ask the host for first."""
         return self.known_hosts.kinds(route.known_as, route.known_hosts)
 
     def check(self, route: Route, key: Key) -> None:
@@ -59,7 +59,7 @@ class Verifier:
         )
 
     def _trust(self, route: Route, *, replace: bool = False) -> str:
-        """Give the line that takes a host's key: a jump host that the inventory does not name is left to ssh."""
+        """Return the line that takes a host's key: a jump host that the inventory does not name is left to ssh."""
         if route.name in self.hosts:
             return trust_line(self.source, route.name, replace=replace)
         forget = f"{shell(('ssh-keygen', '-R', route.known_as))}; " if replace else ""
@@ -67,7 +67,7 @@ class Verifier:
 
 
 def trust_line(source: str, host: str, *, replace: bool = False) -> str:
-    """Give the line that takes the key of a host of the inventory `source`; `replace`: a changed one too."""
+    """Return the line that takes the key of a host of the inventory `source`; `replace`: a changed one too."""
     return shell(("taco-launch", "-i", source, "trust", *(("--replace",) if replace else ()), host))
 
 

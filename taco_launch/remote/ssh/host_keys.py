@@ -47,7 +47,7 @@ class Known:
     line: int
 
     def __str__(self) -> str:
-        """Give the place and the fingerprint."""
+        """Return the place and the fingerprint."""
         return f"{self.file}:{self.line}: {self.key.kind} {self.key.fingerprint}"
 
 
@@ -70,7 +70,7 @@ class KnownHosts:
         self._lock = threading.RLock()
 
     def lines(self, name: str, files: Iterable[str]) -> tuple[Known, ...]:
-        """Give all lines about a host, which is called `host` or `[host]:port` there.
+        """Return all lines about a host, which is called `host` or `[host]:port` there.
 
         Raises:
             HostError: a file cannot be read.
@@ -83,12 +83,12 @@ class KnownHosts:
         return tuple(found)
 
     def kinds(self, name: str, files: Iterable[str]) -> tuple[str, ...]:
-        """Give the kinds of keys that are known of a host, to be preferred in negotiation."""
+        """Return the kinds of keys that are known of a host, to be preferred in negotiation."""
         lines = self.lines(name, files) or self.lines(_without_port(name), files)
         return tuple(dict.fromkeys(known.key.kind for known in lines if not known.marker))
 
     def judge(self, name: str, key: Key, files: Iterable[str]) -> Verdict:
-        """Say what is known of a key that a host shows.
+        """Return what is known of a key that a host shows.
 
         A host that shows a key of another kind than the known ones has changed: it was asked for the known kinds first.
         """
@@ -159,7 +159,7 @@ class KnownHosts:
 
 
 def own_file(environ: Mapping[str, str]) -> Path:
-    """Give the path of our file."""
+    """Return the path of our file."""
     return state_folder(environ, os.geteuid()) / "known_hosts"
 
 
@@ -182,7 +182,7 @@ class _File:
             self._add(number, line)
 
     def about(self, name: str) -> list[Known]:
-        """Give the lines that match a name."""
+        """Return the lines that match a name."""
         low = name.lower()
         found = self._by_name.get(low, []) + [known for text, known in self._patterns if _matches(text, low)]
         return sorted(found, key=lambda known: known.line)

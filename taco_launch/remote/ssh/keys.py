@@ -70,7 +70,7 @@ class Keyring:
         self._offers: dict[object, Offers] = {}
 
     def offers(self, route: Route) -> Offers:
-        """Give the keys for a host; asks for the passphrase of an encrypted key that was chosen, or is the only one."""
+        """Return the keys for a host; asks for the passphrase of an encrypted key that was chosen, or is the only one."""
         asked = (route.identity_files, route.certificate_files, route.chosen, route.only_these, route.agent)
         if asked not in self._offers:
             self._offers[asked] = self._gather(route)
@@ -119,7 +119,7 @@ class Keyring:
         return self._with_certificates(key, file.path, file.path, route)
 
     def _load(self, file: _File) -> paramiko.PKey | str:
-        """Give the key, or why there is none."""
+        """Return the key, or why there is none."""
         if not file.encrypted:
             try:
                 return _read(file.path)
@@ -139,7 +139,7 @@ class Keyring:
         return f"is encrypted, and its passphrase was not given: ssh-add {file.path}"
 
     def _with_certificates(self, key: paramiko.PKey, label: str, path: str, route: Route) -> list[Offer]:
-        """Give the key with each of its certificates, and then by itself, as ssh offers them."""
+        """Return the key with each of its certificates, and then by itself, as ssh offers them."""
         offers = []
         for certificate in dict.fromkeys((*route.certificate_files, f"{path}-cert.pub")):
             certified = AgentKey(key.agent, key.blob, key.comment) if isinstance(key, AgentKey) else copy.copy(key)
@@ -189,7 +189,7 @@ class Offering(AuthStrategy):
         return self._transport is not None and not self._transport.is_active()
 
     def get_sources(self) -> Iterator[AuthSource]:
-        """Give them one by one, as long as the host listens."""
+        """Yield them one by one, as long as the host listens."""
         for offer in self.offers.keys:
             if self.hung_up:
                 return
@@ -257,7 +257,7 @@ def _examined(path: str, data: bytes) -> _File:
 
 
 def _other_form(path: str, data: bytes) -> str:
-    """Say what is wrong with a file that is not in OpenSSH's own form; empty where it begins as PEM or PKCS8 do."""
+    """Return what is wrong with a file that is not in OpenSSH's own form; empty where it begins as PEM or PKCS8 do."""
     if b"BEGIN DSA" in data[:200]:
         return _NOT_HERE["ssh-dss"]
     if re.search(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----", data):
@@ -279,7 +279,7 @@ def _first_line(path: str) -> str:
 
 
 def _blob(line: str) -> bytes:
-    """Give the key of a line of a .pub file, empty where there is none."""
+    """Return the key of a line of a .pub file, empty where there is none."""
     words = line.split()
     try:
         return base64.b64decode(words[1]) if len(words) > 1 else b""
@@ -292,7 +292,7 @@ def _public(key: paramiko.PKey) -> bytes:
 
 
 def _certified(certificate: bytes) -> bytes:
-    """Give the public key that a certificate is about (PROTOCOL.certkeys: type, nonce, then the key's own fields)."""
+    """Return the public key that a certificate is about (PROTOCOL.certkeys: type, nonce, then the key's own fields)."""
     message = paramiko.Message(certificate)
     kind = message.get_text()
     message.get_string()

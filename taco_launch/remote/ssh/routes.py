@@ -42,7 +42,7 @@ class Routes:
         return tuple(reversed(self._gateways.values()))
 
     def ssh(self, host: Host, *, login: bool = True) -> Ssh | Unreachable:
-        """Give the connection to a host, which is not opened yet; what cannot be done is the host's own answer.
+        """Return the connection to a host, which is not opened yet; what cannot be done is the host's own answer.
 
         Without `login` no keys are loaded for the host itself.
         """

@@ -36,7 +36,7 @@ class Wire:
             self.socket = self._proxied(route) if route.proxy else _dialled(route)
 
     def said(self) -> str:
-        """Give the last line that the ProxyCommand said on stderr."""
+        """Return the last line that the ProxyCommand said on stderr."""
         if self._errors is None or self._errors.closed:
             return ""
         self._errors.seek(0)

@@ -263,14 +263,14 @@ class _Check:
 
 
 def _hint(loc: Loc, value: Any) -> str:
-    """Say how a key is written that has been mistaken for another, or a value for a number."""
+    """Return how a key is written that has been mistaken for another, or a value for a number."""
     if loc == ("hosts",) and isinstance(value, (str, tuple, dict)):
         return "names of hosts stand in host: gpu1:8,gpu2:8"
     return "write it in quotes" if loc[:1] == ("env",) and isinstance(value, (bool, document.Odd)) else ""
 
 
 def _loc(steps: tuple[str | int, ...]) -> Loc:
-    """Give the place in the document: without pydantic's own steps."""
+    """Return the place in the document: without pydantic's own steps."""
     key = steps[-1:] == ("[key]",)
     loc = steps[:-1] if key else steps
     return (loc[0], *loc[2:]) if loc[:1] == ("command",) else loc

@@ -187,5 +187,5 @@ class JobDocument(Section):
 
 
 def json_schema() -> dict[str, Any]:
-    """Give the JSON Schema (draft 2020-12) of a job file, for editors: every key with its description."""
+    """Return the JSON Schema (draft 2020-12) of a job file, for editors: every key with its description."""
     return JobDocument.model_json_schema() | {"$schema": "https://json-schema.org/draft/2020-12/schema"}

@@ -48,7 +48,7 @@ def load(name: str, environ: Mapping[str, str]) -> Matrix:
 
 
 def find(name: str) -> tuple[bytes, str]:
-    """Give the bytes and the path of a matrix: a file's path, else one that is shipped (`lab` or `lab.yaml`).
+    """Return the bytes and the path of a matrix: a file's path, else one that is shipped (`lab` or `lab.yaml`).
 
     A word without `/` and .yaml is one that is shipped, whatever file has this name.
 
@@ -68,7 +68,7 @@ def find(name: str) -> tuple[bytes, str]:
 
 
 def shipped() -> tuple[str, ...]:
-    """Give the names of the matrices that are shipped, sorted."""
+    """Return the names of the matrices that are shipped, sorted."""
     return tuple(sorted(file.stem for file in _SHIPPED.glob("*.yaml")))
 
 
@@ -200,7 +200,7 @@ class _Check:
         return Variant(name, entry.args, job_file.request_of(right, self._source))
 
     def _keys(self, section: Mapping[str, Any], at: Loc, known: tuple[str, ...]) -> dict[str, Any]:
-        """Give the keys of a job that a section may have."""
+        """Return the keys of a job that a section may have."""
         for key in section:
             if key in ELSEWHERE:
                 self._faults.add((*at, key), "does not stand here", ELSEWHERE[key])
@@ -221,7 +221,7 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any], path: Loc = ()) 
 
 
 def _places(job: Mapping[str, Any], own: Mapping[str, Any], at: Loc) -> Callable[[Loc], Loc]:
-    """Say where a value of a variant's job stands: with the variant, or with what holds for all."""
+    """Return where a value of a variant's job stands: with the variant, or with what holds for all."""
 
     def place(loc: Loc) -> Loc:
         return ("job", *loc) if _holds(job, loc) and not _holds(own, loc) else (*at, *loc)
@@ -241,11 +241,11 @@ def _holds(value: Any, loc: Loc) -> bool:
 
 
 def _loc(steps: tuple[str | int, ...]) -> Loc:
-    """Give the place in the document: without pydantic's own steps."""
+    """Return the place in the document: without pydantic's own steps."""
     loc = steps[:-1] if steps[-1:] == ("[key]",) else steps
     return (*loc[:3], *loc[4:]) if loc[:1] == ("workloads",) and loc[2:3] == ("command",) else loc
 
 
 def _left_out(loc: Loc) -> Loc:
-    """Give what is left out for a fault: a whole workload, a variant's arguments, else a key."""
+    """Return what is left out for a fault: a whole workload, a variant's arguments, else a key."""
     return loc[: {"workloads": 2, "variants": 3}.get(str(loc[0]), 1)] if loc else loc

@@ -155,7 +155,7 @@ SECTIONS: dict[str, type[Section]] = {"workloads": WorkloadEntry, "only": Only}
 
 
 def json_schema() -> dict[str, Any]:
-    """Give the JSON Schema (draft 2020-12) of a matrix, for editors: every key with its description."""
+    """Return the JSON Schema (draft 2020-12) of a matrix, for editors: every key with its description."""
     schema = MatrixDocument.model_json_schema()
     job = JobDocument.model_json_schema()
     keys = {key: job["properties"][key] for key in JOB_KEYS}

@@ -60,7 +60,7 @@ class Converted:
     notes: tuple[str, ...]
 
     def place(self, loc: Loc) -> Loc:
-        """Give the place in the manifest of a place in the document."""
+        """Return the place in the manifest of a place in the document."""
         known = next((loc[:end] for end in range(len(loc), 0, -1) if loc[:end] in self.origin), None)
         return loc if known is None else self.origin[known]
 
@@ -121,7 +121,7 @@ class _Manifest:
         return Converted(self._document, self._origin, (*self._notes, *unused))
 
     def _torchs(self) -> str:
-        """Give the line of a job as a PyTorchJob has it, one process on each of its workers; "" for another object."""
+        """Return the line of a job as a PyTorchJob has it, one process on each of its workers; "" for another object."""
         if self._value["kind"] != "PyTorchJob":
             return ""
         replicas: Loc = ("spec", "pytorchReplicaSpecs")
@@ -136,7 +136,7 @@ class _Manifest:
         return shell(("taco-launch", "submit", "--launcher", "env", *each, *size, "--", *(words or ("COMMAND",))))
 
     def _again(self) -> str:
-        """Give the line that submits a job again of which `get` told: its size and its command, as far as they are there."""
+        """Return the line that submits a job again of which `get` told: its size and its command, as far as they are there."""
         words = ["taco-launch", "submit", "--name", "NEW"]
         for option, key in (("--np", "np"), ("--hosts", "host_count"), ("--slots-per-host", "slots_per_host")):
             number = self._at(("spec", key))
@@ -190,7 +190,7 @@ class _Manifest:
                 self._faults.add(("spec", key), "the launcher has no ranks of its own here", "count it to the workers")
 
     def _container(self, replica: Loc) -> Loc | None:
-        """Give the place of the one container of a replica; none where there is another number of them."""
+        """Return the place of the one container of a replica; none where there is another number of them."""
         loc = (*replica, "template", "spec", "containers")
         containers = self._at(loc)
         before = (*loc[:-1], "initContainers")
@@ -314,7 +314,7 @@ class _Manifest:
         self._put(("np",), np, place)
 
     def _variables(self, container: Loc) -> dict[str, str]:
-        """Give the container's variables whose values stand there."""
+        """Return the container's variables whose values stand there."""
         found: dict[str, str] = {}
         for index, entry in enumerate(self._entries(container)):
             if isinstance(entry.get("name"), str) and isinstance(entry.get("value"), str):
@@ -325,7 +325,7 @@ class _Manifest:
         return found
 
     def _entries(self, container: Loc) -> list[dict[str, Any]]:
-        """Give the container's variables as they stand there, an empty one for what is none."""
+        """Return the container's variables as they stand there, an empty one for what is none."""
         entries = self._at((*container, "env"))
         return [entry if isinstance(entry, dict) else {} for entry in (entries if isinstance(entries, tuple) else ())]
 
@@ -373,7 +373,7 @@ class _Manifest:
         return f"{path_of(loc)}: {name}" if isinstance(name, str) else path_of(loc)
 
     def _left(self, value: Any, loc: Loc) -> Iterator[Loc]:
-        """Give the places that nothing was taken from."""
+        """Yield the places that nothing was taken from."""
         steps = value.items() if isinstance(value, dict) else enumerate(value)
         for step, inner in steps:
             at = (*loc, step)
@@ -386,7 +386,7 @@ class _Manifest:
 
 
 def _without_a_shell(places: list[tuple[Loc, str]]) -> tuple[list[tuple[Loc, str]], Mapping[str, str]]:
-    """Give the words of the program that a shell's line starts, with the line's place, and the variables that it sets.
+    """Return the words of the program that a shell's line starts, with the line's place, and the variables that it sets.
 
     Words that are no line of a shell are given as they are.
 

@@ -138,7 +138,7 @@ def define(inventory: Inventory, container: Container, facts: HostFacts) -> Defi
 
 
 def changes(definition: Definition, there: ContainerState) -> str:
-    """Say in what a container of ours differs from its definition; empty where it is the very same."""
+    """State in what a container of ours differs from its definition; empty where it is the very same."""
     labels = dict(there.labels)
     if labels.get(paths.DEFINITION_LABEL) == definition.digest:
         had, has = len(blocking_faults.gpus_of(there)), len(definition.gpus)
@@ -157,7 +157,7 @@ def changes(definition: Definition, there: ContainerState) -> str:
 
 
 def _before(there: ContainerState) -> tuple[str, ...] | None:
-    """Give the options that a container of ours was made with; None where its label does not tell."""
+    """Return the options that a container of ours was made with; None where its label does not tell."""
     try:
         told = codec.load(dict(there.labels).get(_OPTIONS_LABEL, ""))
         return tuple(option for option in told if isinstance(option, str))
@@ -166,7 +166,7 @@ def _before(there: ContainerState) -> tuple[str, ...] | None:
 
 
 def _shown(option: str) -> str:
-    """Give an option for people; what a variable holds is nobody's business (before, it stood in the label)."""
+    """Return an option for people; what a variable holds is nobody's business (before, it stood in the label)."""
     if not option.startswith(_ENV):
         return option
     return _ENV + re.split("[=#]", option.removeprefix(_ENV))[0]
@@ -177,7 +177,7 @@ def _known_by(name: str, value: str) -> str:
 
 
 def cannot(container: Container, facts: HostFacts) -> str:
-    """Say why a host cannot have the container that the inventory asks for; empty where it can."""
+    """Return why a host cannot have the container that the inventory asks for; empty where it can."""
     known = _capabilities(facts)
     lacking = [name for name in _OF_PRIVILEGED if known is not None and name not in known]
     if container.privileged and lacking:
@@ -186,7 +186,7 @@ def cannot(container: Container, facts: HostFacts) -> str:
 
 
 def unread(facts: HostFacts) -> str:
-    """Say which devices of a host could not be read, so that nobody knows what its container gets; empty where none."""
+    """Return which devices of a host could not be read, so that nobody knows what its container gets; empty where none."""
     made, docker = facts.made, facts.docker
     if isinstance(made, Made) and isinstance(made.devices, Unknown):
         return f"the devices of this host cannot be read: {made.devices.reason}"
@@ -213,7 +213,7 @@ def lost(definition: Definition, there: ContainerState, facts: HostFacts) -> tup
 
 
 def fewer(definition: Definition, there: ContainerState) -> str:
-    """Say which GPUs have gone since a container of ours was made; empty where there are as many, or it does not tell."""
+    """Return which GPUs have gone since a container of ours was made; empty where there are as many, or it does not tell."""
     return blocking_faults.fewer(blocking_faults.gpus_of(there), definition.gpus)
 
 
@@ -231,7 +231,7 @@ def _capabilities(facts: HostFacts) -> tuple[str, ...] | None:
 def _gpus(
     inventory: Inventory, container: Container, facts: HostFacts
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Give the options by which the container gets GPUs, their devices, and what is to be said."""
+    """Return the options by which the container gets GPUs, their devices, and what is to be said."""
     gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else ()
     if not isinstance(gpus, tuple) or not gpus:
         return (), (), ()
@@ -252,7 +252,7 @@ def _gpus(
 def _privileges(
     cluster: str, container: Container, facts: HostFacts
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Give the options, the devices of RDMA, and what is to be said."""
+    """Return the options, the devices of RDMA, and what is to be said."""
     rdma = _devices(facts, _RDMA_DEVICE)
     if container.privileged:
         return ("--privileged",), rdma, ("privileged: it may do whatever the host's root may",)
@@ -269,7 +269,7 @@ def _privileges(
 
 
 def _unconfined(cluster: str, container: Container, facts: HostFacts, given: Sequence[str]) -> Iterator[str]:
-    """Say what a rank may do to others, whose processes it sees, as far as nothing keeps it from that (SECURITY.md).
+    """Yield what a rank may do to others, whose processes it sees, as far as nothing keeps it from that (SECURITY.md).
 
     AppArmor's docker-default lets processes that it confines signal each other, whichever container they are in (moby's
     profiles/apparmor/template.go: `signal (send,receive) peer=docker-default`).
@@ -290,7 +290,7 @@ def _unconfined(cluster: str, container: Container, facts: HostFacts, given: Seq
 
 
 def _limits(container: Container, facts: HostFacts) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Give the options for limits, and what is to be said: a hard limit is raised with CAP_SYS_RESOURCE only."""
+    """Return the options for limits, and what is to be said: a hard limit is raised with CAP_SYS_RESOURCE only."""
     known = _capabilities(facts)
     may_raise = known is None or "SYS_RESOURCE" in known
     hard = dict(_hard_limits(facts))
@@ -307,7 +307,7 @@ def _limits(container: Container, facts: HostFacts) -> tuple[tuple[str, ...], tu
 
 
 def _hard_limits(facts: HostFacts) -> Iterator[tuple[str, int]]:
-    """Give the hard limits of the host, where it has such; what the engine itself runs with may be tighter still."""
+    """Yield the hard limits of the host, where it has such; what the engine itself runs with may be tighter still."""
     if isinstance(facts.system, System) and isinstance(facts.system.limits, tuple):
         for limit in facts.system.limits:
             if limit.hard is not None:
@@ -330,7 +330,7 @@ def _mounts(cluster: str, container: Container) -> tuple[str, ...]:
 
 
 def _mount(source: str, target: str, mode: str) -> str:
-    """Give a mount in docker's words: CSV, in which a field with a comma or a quote stands in quotes."""
+    """Return a mount in docker's words: CSV, in which a field with a comma or a quote stands in quotes."""
     fields = ["type=bind", f"source={source}", f"target={target}", *(("readonly",) if mode == "ro" else ())]
     quoted = ('"' + field.replace('"', '""') + '"' if "," in field or '"' in field else field for field in fields)
     return ",".join(quoted)

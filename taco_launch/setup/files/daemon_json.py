@@ -71,7 +71,7 @@ class Merged:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Give all keys that are not as they were."""
+        """Return all keys that are not as they were."""
         return (*self.new, *self.changed)
 
 
@@ -87,7 +87,7 @@ class _Member:
 
 
 def wanted(engine: Engine) -> dict[str, Any]:
-    """Give the keys of daemon.json that an inventory asks for, and their values."""
+    """Return the keys of daemon.json that an inventory asks for, and their values."""
     keys: dict[str, Any] = {name: json.loads(text) for name, text in engine.settings}
     if engine.mirrors:
         keys["registry-mirrors"] = list(engine.mirrors)
@@ -171,7 +171,7 @@ def read(text: str) -> dict[str, Any]:
 
 
 def restarts(key: str, before: str, after: str) -> bool:
-    """Say whether dockerd takes a key that was changed only when it starts; both texts can be read.
+    """Return whether dockerd takes a key that was changed only when it starts; both texts can be read.
 
     Of `features` it takes all on SIGHUP but `cdi`, by which it makes ready for devices as it starts.
     """
@@ -182,7 +182,7 @@ def restarts(key: str, before: str, after: str) -> bool:
 
 
 def conflict(text: str, keys: dict[str, Any], command: str) -> str | None:
-    """Say which key of daemon.json, there or to come, is a flag of dockerd's command line too; None where none is.
+    """Return which key of daemon.json, there or to come, is a flag of dockerd's command line too; None where none is.
 
     dockerd takes a setting from one of the two only, and does not start otherwise; `runtimes` alone may be in both.
 
@@ -205,7 +205,7 @@ def conflict(text: str, keys: dict[str, Any], command: str) -> str | None:
 
 
 def where(text: str, place: int) -> str:
-    """Give a place in a text as people count: `line 3 column 7`."""
+    """Return a place in a text as people count: `line 3 column 7`."""
     return f"line {text.count(chr(10), 0, place) + 1} column {place - text.rfind(chr(10), 0, place)}"
 
 
@@ -230,7 +230,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _entry(value: Any) -> Any:
-    """Give an entry of a list in the form in which dockerd compares it: a mirror's last slash says nothing."""
+    """Return an entry of a list in the form in which dockerd compares it: a mirror's last slash says nothing."""
     return value.rstrip("/") if isinstance(value, str) else value
 
 
@@ -245,7 +245,7 @@ def _merged(name: str, before: Any, value: Any) -> Any:
 
 
 def _without(name: str, before: Any, ours: Any, now: Any) -> Any:
-    """Give what a value is without our part in it: `before` us (_GONE: not there), as we left it (`ours`), and `now`."""
+    """Return what a value is without our part in it: `before` us (_GONE: not there), as we left it (`ours`), and `now`."""
     if name in _ADDED_TO and isinstance(ours, list) and isinstance(now, list):
         old = before if isinstance(before, list) else []
         rest: Any = [each for each in now if each in old or each not in ours]
@@ -288,7 +288,7 @@ def _remove(text: str, name: str) -> str:
 
 
 def _margin(text: str, place: int) -> str:
-    """Give the blanks before the first key, from its line's beginning on where it has a line of its own."""
+    """Return the blanks before the first key, from its line's beginning on where it has a line of its own."""
     blanks = text[len(text[:place].rstrip(_BLANKS)) : place]
     return blanks[blanks.rfind("\n") :] if "\n" in blanks else blanks
 

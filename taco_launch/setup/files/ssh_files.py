@@ -26,14 +26,14 @@ class Member:
 
 
 def public_key(text: object) -> str | None:
-    """Give a public key as `TYPE BASE64`, without its comment; None where `text` is none."""
+    """Return a public key as `TYPE BASE64`, without its comment; None where `text` is none."""
     match = _KEY.fullmatch(text.strip()) if isinstance(text, str) else None
     return match[1] if match else None
 
 
 @lru_cache(maxsize=1 << 14)  # every host of a cluster asks for all of them
 def is_address(text: str) -> bool:
-    """Say whether a text is an IP address, not a name."""
+    """Return whether a text is an IP address, not a name."""
     try:
         ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -42,7 +42,7 @@ def is_address(text: str) -> bool:
 
 
 def hosts_file(members: Iterable[Member], own: str, hostname: str | None, theirs: str = "") -> str:
-    """Give /etc/hosts of the containers: every host by its name in the inventory, then what the host itself knows.
+    """Return /etc/hosts of the containers: every host by its name in the inventory, then what the host itself knows.
 
     The host `own` has its system's name beside it (`hostname`, and that up to its first dot), which programs look up to
     find their own address; a name that another host of the inventory has stays that one's. `theirs` is the host's
@@ -61,7 +61,7 @@ def hosts_file(members: Iterable[Member], own: str, hostname: str | None, theirs
 
 
 def _known_to_the_host(text: str, taken: Collection[str]) -> Iterator[str]:
-    """Give the lines of a host's /etc/hosts for names that are not taken, but for those of the host itself (hosts(5))."""
+    """Yield the lines of a host's /etc/hosts for names that are not taken, but for those of the host itself (hosts(5))."""
     for line in text.splitlines():
         address, *names = line.partition("#")[0].split() or [""]
         own = [name for name in names if name not in taken and _NAME.fullmatch(name)]
@@ -70,7 +70,7 @@ def _known_to_the_host(text: str, taken: Collection[str]) -> Iterator[str]:
 
 
 def ssh_config(cluster: str, members: Iterable[Member], port: int) -> str:
-    """Give /etc/ssh/ssh_config of the containers: how each of the others is reached, by its name or its address.
+    """Return /etc/ssh/ssh_config of the containers: how each of the others is reached, by its name or its address.
 
     Nothing in it is about any other host, such as one that a job copies its data from.
     """
@@ -101,7 +101,7 @@ def ssh_config(cluster: str, members: Iterable[Member], port: int) -> str:
 
 
 def known_hosts(members: Iterable[Member], port: int) -> str:
-    """Give the host keys that are known, `[ADDRESS]:PORT TYPE KEY NAME` each."""
+    """Return the host keys that are known, `[ADDRESS]:PORT TYPE KEY NAME` each."""
     return "".join(
         f"{_known_as(member.address, port)} {member.key} {member.name}\n" for member in members if member.key
     )
@@ -114,7 +114,7 @@ def parse_known_hosts(text: str) -> Mapping[str, Member]:
 
 
 def authorized_keys(key: str) -> str:
-    """Give who may log in: whoever has the cluster's key, of which `key` is the public half.
+    """Return who may log in: whoever has the cluster's key, of which `key` is the public half.
 
     bash takes a first shell behind sshd for a login: the one that sshd has read ForceCommand would read the image's
     .bashrc, and what that prints would break scp, sftp and orted. By SHLVL it is not the first.
@@ -123,7 +123,7 @@ def authorized_keys(key: str) -> str:
 
 
 def sshd_config(cluster: str, address: str, port: int) -> str:
-    """Give the settings of a container's sshd: on one address, keys only, every session by way of session.sh.
+    """Return the settings of a container's sshd: on one address, keys only, every session by way of session.sh.
 
     They are read alike by OpenSSH 7.2 (Ubuntu 16.04), 7.4 (CentOS 7) and those of today.
     """

@@ -45,7 +45,7 @@ def changed_file(cluster: str) -> str:
 
 
 def unit(definition: Definition) -> str:
-    """Give the unit's text."""
+    """Return the unit's text."""
     return _UNIT.format(
         cluster=definition.cluster,
         container=paths.container(definition.cluster),
@@ -59,7 +59,7 @@ def unit(definition: Definition) -> str:
 
 
 def files(definition: Definition) -> tuple[File, ...]:
-    """Give what has to lie on the host for the container to start; of it the container sees main.sh alone."""
+    """Return what has to lie on the host for the container to start; of it the container sees main.sh alone."""
     return (
         File(paths.main_script(definition.cluster), scripts.text("main.sh").encode()),
         File(wait_script(definition.cluster), (scripts.text("leases.sh") + scripts.text("wait.sh")).encode()),

@@ -6,5 +6,5 @@ from importlib import resources
 
 @cache
 def text(name: str) -> str:
-    """Give a script of this folder: `main.sh`."""
+    """Return a script of this folder: `main.sh`."""
     return resources.files(__name__).joinpath(name).read_text("utf-8")

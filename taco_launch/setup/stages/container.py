@@ -57,7 +57,7 @@ def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Proble
 
 
 def _refuse(container: Container, facts: HostFacts, cluster: Cluster) -> Problem | None:
-    """Say why the host can have no training container as things are."""
+    """Return why the host can have no training container as things are."""
     name = paths.container(cluster.inventory.cluster)
     if not isinstance(facts.docker, Docker):
         return Problem("container", f"docker cannot be asked for its containers: {facts.docker.reason}")
@@ -144,7 +144,7 @@ def _created(facts: HostFacts, definition: Definition, name: str) -> HostFacts:
 
 
 def _with(facts: HostFacts, container: ContainerState, state: str) -> HostFacts:
-    """Give the facts of a host that has this container, and its unit in that state."""
+    """Return the facts of a host that has this container, and its unit in that state."""
     if not isinstance(facts.docker, Docker) or not isinstance(facts.made, Made):
         return facts
     others = facts.docker.containers if isinstance(facts.docker.containers, tuple) else ()

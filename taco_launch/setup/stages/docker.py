@@ -56,7 +56,7 @@ def _unread(what: str, why: Absent | Unknown) -> Problem:
 
 
 def _unfit(docker: Docker) -> Problem | None:
-    """Say why training containers cannot have what they take from an engine of this kind."""
+    """Return why training containers cannot have what they take from an engine of this kind."""
     if docker.flavour == "podman":
         return Problem(
             "docker",
@@ -86,7 +86,7 @@ def _unfit(docker: Docker) -> Problem | None:
 
 
 def _unheld(docker: Docker, made: Made) -> Problem | None:
-    """Say why an engine cannot be asked, or kept running."""
+    """Return why an engine cannot be asked, or kept running."""
     if made.engine_unit == "masked":
         return Problem(
             "docker", "docker.service is masked: somebody does not want it", hint="systemctl unmask docker, on the host"

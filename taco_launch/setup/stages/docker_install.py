@@ -152,7 +152,7 @@ def _packages(manager: str, cluster: Cluster) -> Op | Problem:
 
 
 def _fetched(engine: Engine, name: str, way: str, *args: str) -> Op:
-    """Give the operation for what is fetched from outside, by the proxy that the engine has too."""
+    """Return the operation for what is fetched from outside, by the proxy that the engine has too."""
     return replace(_op(name, way, packages.PROXY, *args), files=(packages.proxied(engine),))
 
 
@@ -169,7 +169,7 @@ def _op(name: str, *args: str) -> Op:
 
 
 def _installed(facts: HostFacts) -> HostFacts:
-    """Give the facts with an engine of which nothing is known yet but that it runs nothing."""
+    """Return the facts with an engine of which nothing is known yet but that it runs nothing."""
     later = Unknown("docker is installed first")
     docker = Docker(
         version=Absent("docker is installed first"),

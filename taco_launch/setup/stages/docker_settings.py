@@ -32,7 +32,7 @@ _FOR_ALL = "ids in its containers would not be the host's, and containers here s
 
 
 def proxy_files(engine: Engine) -> tuple[File, ...]:
-    """Give the part of docker.service that names a file, and that file, which names the proxy; none without a proxy.
+    """Return the part of docker.service that names a file, and that file, which names the proxy; none without a proxy.
 
     What stands in a unit itself is told to every user who asks (systemctl show). Their form: systemd.exec(5).
     """
@@ -76,7 +76,7 @@ def taken(
 
 
 def _merged(stage: Stage, made: Made, keys: dict[str, Any]) -> daemon_json.Merged | Problem:
-    """Give daemon.json with these keys; or say why it cannot have them."""
+    """Return daemon.json with these keys; or say why it cannot have them."""
     now = made.daemon_json if isinstance(made.daemon_json, str) else ""
     try:
         there = daemon_json.read(now)
@@ -195,7 +195,7 @@ def _unfinished(docker: Docker, made: Made, engine: Engine) -> Iterator[_Change]
 
 
 def _hidden(docker: Docker, merged: daemon_json.Merged) -> Iterator[str]:
-    """Say what an engine with another data root no longer sees."""
+    """Yield what an engine with another data root no longer sees."""
     there = [each for each in (docker.images, docker.containers) if isinstance(each, tuple) and each]
     if _moved_to(docker, merged) is not None and there:
         root = docker.root if isinstance(docker.root, str) else "the old data root"
@@ -203,13 +203,13 @@ def _hidden(docker: Docker, merged: daemon_json.Merged) -> Iterator[str]:
 
 
 def _moved_to(docker: Docker, merged: daemon_json.Merged) -> str | None:
-    """Give the data root that the engine gets instead of the one it has; None where it keeps that."""
+    """Return the data root that the engine gets instead of the one it has; None where it keeps that."""
     root = daemon_json.read(merged.text).get("data-root") if "data-root" in merged.keys else None
     return root if isinstance(root, str) and root != docker.root else None
 
 
 def _stopped(stage: Stage, docker: Docker, keys: Sequence[str], cluster: Cluster) -> Problem | None:
-    """Say which running containers a restart would stop, unless that is allowed."""
+    """Return which running containers a restart would stop, unless that is allowed."""
     if cluster.disrupt != "nothing":
         return None
     what = f"docker has to be restarted for {', '.join(keys)}"
@@ -244,7 +244,7 @@ def _not_taken(docker: Docker, engine: Engine) -> list[str]:
 
 
 def _sum(made: Made, path: str) -> str | None:
-    """Give the SHA-256 of a file of set-up; None where it is not there."""
+    """Return the SHA-256 of a file of set-up; None where it is not there."""
     files = made.files if isinstance(made.files, tuple) else ()
     return next((file.sha256 or "" for file in files if file.path == path), None)
 
@@ -254,7 +254,7 @@ def _hash(data: bytes) -> str:
 
 
 def _escaped(value: str) -> str:
-    """Give a value as it stands between the quotes of an EnvironmentFile: systemd.exec(5)."""
+    """Return a value as it stands between the quotes of an EnvironmentFile: systemd.exec(5)."""
     return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
@@ -269,7 +269,7 @@ def _set(facts: HostFacts, merged: daemon_json.Merged) -> HostFacts:
 
 
 def _with_cdi(facts: HostFacts, merged: daemon_json.Merged) -> HostFacts:
-    """Give the facts of an engine that can have CDI, with what this daemon.json says of it."""
+    """Return the facts of an engine that can have CDI, with what this daemon.json says of it."""
     docker = facts.docker
     features = daemon_json.read(merged.text).get("features") if "features" in merged.keys else None
     on = features.get("cdi") if isinstance(features, dict) else None

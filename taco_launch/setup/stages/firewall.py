@@ -97,7 +97,7 @@ def plan(facts: HostFacts, cluster: Cluster, own: str, members: tuple[Member, ..
 
 
 def active(facts: HostFacts) -> Firewall | None:
-    """Give the firewall that stops something on this host, None where there is none or nobody may tell."""
+    """Return the firewall that stops something on this host, None where there is none or nobody may tell."""
     if not isinstance(facts.network, Network) or not isinstance(facts.network.firewalls, tuple):
         return None
     return next((each for each in facts.network.firewalls if each.active), None)
@@ -128,7 +128,7 @@ def _place(cluster: str) -> _Place:
 
 
 def _before(cluster: str) -> _Place:
-    """Give the place that all of it had while the container could write there."""
+    """Return the place that all of it had while the container could write there."""
     folder = paths.folder(cluster)
     text = _unit_text(cluster, f"{folder}/firewall.sh open")
     return _Place(folder, f"taco-launch-{cluster}-firewall.service", text, ours=False)

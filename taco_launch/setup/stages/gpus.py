@@ -28,34 +28,34 @@ _CDI_UNASKED = (28, 2)
 
 
 def gpus(host: Host, facts: HostFacts) -> tuple[Gpu, ...]:
-    """Give the GPUs that are to be used on a host; none where they are not known."""
+    """Return the GPUs that are to be used on a host; none where they are not known."""
     found = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else ()
     return found if isinstance(found, tuple) and host.gpus != "none" else ()
 
 
 def by_cdi(docker: Docker, toolkit: Toolkit) -> bool:
-    """Say whether containers get GPUs by CDI: the engine that runs takes it, the toolkit can, and it may be."""
+    """Return whether containers get GPUs by CDI: the engine that runs takes it, the toolkit can, and it may be."""
     return isinstance(docker.cdi_folders, tuple) and docker.cdi_folders != () and _describes(docker, toolkit)
 
 
 def by_cdi_if_on(docker: Docker, toolkit: Toolkit) -> bool:
-    """Say whether containers would get GPUs by CDI, were it not off in the engine that runs."""
+    """Return whether containers would get GPUs by CDI, were it not off in the engine that runs."""
     return docker.cdi_folders == () and _describes(docker, toolkit)
 
 
 def undecided(docker: Docker, toolkit: Toolkit) -> str:
-    """Say what else than the runtime it may be, as long as no engine tells which it is; empty where that is known."""
+    """Return what else than the runtime it may be, as long as no engine tells which it is; empty where that is known."""
     open_ = toolkit.cdi == "auto" and not isinstance(docker.version, str)
     return ", or by CDI where docker turns out to be 25 or newer" if open_ else ""
 
 
 def on_by_itself(docker: Docker) -> bool:
-    """Say whether an engine of this version has CDI without being told to."""
+    """Return whether an engine of this version has CDI without being told to."""
     return isinstance(docker.version, str) and _numbers(docker.version) >= _CDI_UNASKED
 
 
 def _describes(docker: Docker, toolkit: Toolkit) -> bool:
-    """Say whether the toolkit can describe GPUs for CDI, and may."""
+    """Return whether the toolkit can describe GPUs for CDI, and may."""
     if toolkit.cdi == "off" or not isinstance(docker.toolkit, str):
         return False
     known = docker.toolkit_programs if isinstance(docker.toolkit_programs, tuple) else ()
@@ -67,7 +67,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def option(docker: Docker, toolkit: Toolkit) -> str:
-    """Give the option of `docker create` that gives a container all GPUs; empty where the engine has none."""
+    """Return the option of `docker create` that gives a container all GPUs; empty where the engine has none."""
     if by_cdi(docker, toolkit):
         return BY_CDI
     if isinstance(docker.runtimes, tuple) and RUNTIME in docker.runtimes:
@@ -81,6 +81,6 @@ def how(options: tuple[str, ...]) -> str:
 
 
 def loses(options: tuple[str, ...], docker: Docker) -> bool:
-    """Say whether a running container with these options loses its GPUs when systemd reads its units anew."""
+    """Return whether a running container with these options loses its GPUs when systemd reads its units anew."""
     by_hook = BY_RUNTIME in options or BY_HOOK in options
     return by_hook and "--privileged" not in options and docker.cgroup_driver == "systemd"

@@ -57,7 +57,7 @@ class Held:
     digests: frozenset[str]
 
     def same(self, other: "Held") -> bool:
-        """Say whether it is the same image: by id, or, as engines differ in what they call an id, by a digest."""
+        """Return whether it is the same image: by id, or, as engines differ in what they call an id, by a digest."""
         return self.id == other.id or bool(self.digests & other.digests)
 
 
@@ -71,7 +71,7 @@ def parse_reference(text: str) -> Reference:
 
 
 def held(reference: Reference, docker: Docker) -> Held | None:
-    """Give what the image's name stands for on a host, None where it has no such image."""
+    """Return what the image's name stands for on a host, None where it has no such image."""
     if not isinstance(docker.images, tuple):
         return None
     found = [image for image in docker.images if _is(reference, image)]
@@ -81,7 +81,7 @@ def held(reference: Reference, docker: Docker) -> Held | None:
 
 
 def resolve(inventory: Inventory, facts: Mapping[str, HostFacts]) -> str | None:
-    """Give the digest that the image's tag stands for: on the head, else on the first host that has the image.
+    """Return the digest that the image's tag stands for: on the head, else on the first host that has the image.
 
     None where no host has it, or where none knows its digest at the registry.
     """
@@ -149,7 +149,7 @@ def _is(reference: Reference, image: Image) -> bool:
 
 
 def _standard(reference: Reference, inventory: Inventory, facts: Mapping[str, HostFacts]) -> tuple[str, Held] | None:
-    """Give the first host that has the image, the head first, and its image with the digests that any host knows."""
+    """Return the first host that has the image, the head first, and its image with the digests that any host knows."""
     having: list[tuple[str, Held]] = []
     for host in sorted(inventory.hosts, key=lambda host: host.name != inventory.head):
         of = facts.get(host.name)
@@ -166,7 +166,7 @@ def _standard(reference: Reference, inventory: Inventory, facts: Mapping[str, Ho
 
 
 def known(reference: Reference, digest: str, facts: Mapping[str, HostFacts]) -> Held:
-    """Give the image of a digest, with its id where a host has it: one that has it by `docker load` knows no digest."""
+    """Return the image of a digest, with its id where a host has it: one that has it by `docker load` knows no digest."""
     there = (held(reference, each.docker) for each in facts.values() if isinstance(each.docker, Docker))
     return next((each for each in there if each and digest in each.digests), Held("", frozenset((digest,))))
 
@@ -257,7 +257,7 @@ def _copy(
 
 
 def _with(facts: HostFacts, reference: Reference, pulled: str, identity: str = PREDICTED) -> HostFacts:
-    """Give the facts of a host that has got the image."""
+    """Return the facts of a host that has got the image."""
     if not isinstance(facts.docker, Docker) or not isinstance(facts.docker.images, tuple):
         return facts
     others = tuple(image for image in facts.docker.images if not _is(reference, image))
@@ -266,7 +266,7 @@ def _with(facts: HostFacts, reference: Reference, pulled: str, identity: str = P
 
 
 def _size(reference: Reference, cluster: Cluster) -> int | None:
-    """Give the size of the image as the engine of any host tells it."""
+    """Return the size of the image as the engine of any host tells it."""
     sizes = [
         image.size
         for facts in cluster.facts.values()

@@ -52,12 +52,12 @@ class Seat:
 
 
 def order(seats: Mapping[str, Seat]) -> tuple[str, ...]:
-    """Give the hosts in the order in which they are seated: those that serve and have the most of the stream first."""
+    """Return the hosts in the order in which they are seated: those that serve and have the most of the stream first."""
     return tuple(sorted(seats, key=lambda name: (not seats[name].serves, -seats[name].has)))  # stable
 
 
 def source(name: str, seats: Mapping[str, Seat], size: int) -> str | None:
-    """Say where a host that takes it from nobody now is to take the stream of `size` bytes from; None where it has to wait.
+    """Return where a host that takes it from nobody now is to take the stream of `size` bytes from; None where it has to wait.
 
     From the host that is nearest to the controller, or to one that has all of it; from the controller where no host can
     give it.
@@ -76,7 +76,7 @@ def source(name: str, seats: Mapping[str, Seat], size: int) -> str | None:
 
 
 def pays(size: int, packed: int, seconds: float, rate: float) -> bool:
-    """Say whether packing `size` bytes into `packed` in so many seconds is faster than sending them, at `rate` a second.
+    """Return whether packing `size` bytes into `packed` in so many seconds is faster than sending them, at `rate` a second.
 
     Between hosts it is not, and is not tried: `gzip -1` packs a training image (torch for CPUs) to 33 % with about 100 MB
     a second and core (measured), and ssh's own compression to 29 % with 38 MB, while 1 Gbit/s carries 118 MB unpacked.
@@ -90,7 +90,7 @@ def _takes(seat: Seat, size: int) -> bool:
 
 
 def _above(name: str, seats: Mapping[str, Seat], size: int) -> tuple[str, ...] | None:
-    """Give a host and all that it depends on, up to where the stream comes from; None where that is cut off."""
+    """Return a host and all that it depends on, up to where the stream comes from; None where that is cut off."""
     path = [name]
     while seats[path[-1]].has < size:
         above = seats[path[-1]].source

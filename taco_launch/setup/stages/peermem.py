@@ -65,7 +65,7 @@ def _unread(what: str, why: object) -> Problem:
 
 
 def _choose(gpu: Gpus, rdma: Rdma, inventory: Inventory) -> Way | Problem | None:
-    """Give the module that is to be loaded; None where there is nothing to be loaded."""
+    """Return the module that is to be loaded; None where there is nothing to be loaded."""
     use, dmabuf = inventory.peermem.use, rdma.peer_memory.dmabuf
     if use == "dmabuf":
         return None if dmabuf is True else _no_dmabuf(rdma.peer_memory)
@@ -84,7 +84,7 @@ def _choose(gpu: Gpus, rdma: Rdma, inventory: Inventory) -> Way | Problem | None
 
 
 def _found(peer: PeerMemory) -> Way | None:
-    """Give the module that is loaded already, or that others than set-up have loaded at boot."""
+    """Return the module that is loaded already, or that others than set-up have loaded at boot."""
     if isinstance(peer.loaded, str):
         return Way(peer.loaded, f"{peer.loaded} is the one that is loaded")
     for place, module in listed(peer.at_boot):
@@ -94,7 +94,7 @@ def _found(peer: PeerMemory) -> Way | None:
 
 
 def _by_driver(driver: str, use: str, why: str) -> Way | Problem:
-    """Give the module that belongs to a driver, or that is asked for; `why` says why it takes one."""
+    """Return the module that belongs to a driver, or that is asked for; `why` says why it takes one."""
     new = branch(driver) >= _WITH_MODULE
     if use == "nvidia_peermem" and not new:
         return problem(
@@ -111,7 +111,7 @@ def _by_driver(driver: str, use: str, why: str) -> Way | Problem:
 
 
 def _knows_no_dmabuf(inventory: Inventory) -> str:
-    """Give the NCCL of the inventory if it is too old for DMA-BUF."""
+    """Return the NCCL of the inventory if it is too old for DMA-BUF."""
     nccl = dict(inventory.versions).get("nccl", "")
     return nccl if nccl and tuple(int(part) for part in nccl.split(".")[:2]) < _WITH_DMABUF else ""
 
@@ -173,7 +173,7 @@ def _present(rdma: Rdma) -> tuple[str, ...] | Unknown:
 
 
 def _conflict(facts: HostFacts, peer: PeerMemory, way: Way) -> Problem | None:
-    """Say what of others' would load the other module at boot, or keep this one out: that is theirs to change."""
+    """Return what of others' would load the other module at boot, or keep this one out: that is theirs to change."""
     ours = (paths.PEERMEM, *((SERVICE,) if _undone(facts, peer, way) else ()))
     place = next((each for each, name in listed(peer.at_boot) if name == way.other and each not in ours), None)
     if place is not None:
@@ -192,12 +192,12 @@ def _conflict(facts: HostFacts, peer: PeerMemory, way: Way) -> Problem | None:
 
 
 def _undone(facts: HostFacts, peer: PeerMemory, way: Way) -> bool:
-    """Say whether the other module is loaded at boot by the service of the package that set-up itself installed."""
+    """Return whether the other module is loaded at boot by the service of the package that set-up itself installed."""
     return (SERVICE, way.other) in listed(peer.at_boot) and paths.NV_PEER_MEM in (files_of(facts) or {})
 
 
 def _busy(facts: HostFacts, way: Way, cluster: Cluster) -> Problem | None:
-    """Say what may use the module that is to be unloaded, unless that is allowed."""
+    """Return what may use the module that is to be unloaded, unless that is allowed."""
     if cluster.disrupt == "host":
         return None
     uses = [*_containers(facts), *_processes(facts)]

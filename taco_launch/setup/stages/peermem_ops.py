@@ -43,12 +43,12 @@ class Way:
 
 
 def problem(message: str, hint: str) -> Problem:
-    """Say why this stage cannot be, and what to do."""
+    """Return why this stage cannot be, and what to do."""
     return Problem("peermem", message, hint)
 
 
 def listed(value: object) -> tuple:  # type: ignore[type-arg]
-    """Give a tuple of facts; empty where it is not known, or not there."""
+    """Return a tuple of facts; empty where it is not known, or not there."""
     return value if isinstance(value, tuple) else ()
 
 
@@ -97,7 +97,7 @@ def install(host: Host, facts: HostFacts, rdma: Rdma, way: Way, cluster: Cluster
 
 
 def _told(known: str, more: str = "", **values: str) -> str:
-    """Give what a script tells of a known failure: why, and on a line of its own what is to be done, and `more` of that."""
+    """Return what a script tells of a known failure: why, and on a line of its own what is to be done, and `more` of that."""
     cause, step = words(known, **values)
     return f"{cause}\nhint: {step.rstrip('.')}{more}; {OFF}"
 
@@ -168,13 +168,13 @@ def options(facts: HostFacts, way: Way, present: tuple[str, ...]) -> Iterator[Op
 
 
 def branch(driver: str) -> int:
-    """Give the branch of an NVIDIA driver: 535 of 535.104.05; 0 where it names none."""
+    """Return the branch of an NVIDIA driver: 535 of 535.104.05; 0 where it names none."""
     found = re.match("[0-9]+", driver)
     return int(found[0]) if found else 0
 
 
 def _before(ofed: Found[str], first: tuple[int, int]) -> bool | None:
-    """Say whether OFED is older than a release; the kernel's own driver is none. None where that is not known."""
+    """Return whether OFED is older than a release; the kernel's own driver is none. None where that is not known."""
     if isinstance(ofed, Absent):
         return False
     version = re.search(r"-([0-9]+)\.([0-9]+)-", ofed) if isinstance(ofed, str) else None
@@ -217,7 +217,7 @@ def others(facts: HostFacts, way: Way) -> tuple[str, ...]:
 
 
 def _with_peer(change: Callable[[PeerMemory], PeerMemory]) -> Callable[[HostFacts], HostFacts]:
-    """Give what makes the facts those with peer memory as `change` gives it."""
+    """Return what makes the facts those with peer memory as `change` gives it."""
 
     def changed(facts: HostFacts) -> HostFacts:
         if not isinstance(facts.rdma, Rdma):

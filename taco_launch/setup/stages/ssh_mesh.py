@@ -52,7 +52,7 @@ def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Proble
 
 
 def address(host: Host, facts: HostFacts, wanted: str) -> str | Unknown:
-    """Give the address at which the other hosts reach this one's container: of `wanted`, or of the interface by facts.
+    """Return the address at which the other hosts reach this one's container: of `wanted`, or of the interface by facts.
 
     An interface of several addresses has that of the inventory, where that is one of them, else its first.
     """
@@ -75,7 +75,7 @@ def address(host: Host, facts: HostFacts, wanted: str) -> str | Unknown:
 
 
 def members(cluster: Cluster) -> tuple[Member, ...]:
-    """Give all hosts of the inventory as far as they are known; of one that does not answer, what was known before."""
+    """Return all hosts of the inventory as far as they are known; of one that does not answer, what was known before."""
     before = ssh_files.parse_known_hosts(cluster.known_hosts)
     keys = {name: public_key(key) or "" for name, key in cluster.host_keys}
     found = []
@@ -103,7 +103,7 @@ def unaware(cluster: Cluster) -> tuple[str, ...]:
 
 
 def taken_by_another(host: Host, facts: HostFacts, cluster: Cluster) -> Problem | None:
-    """Say that the port of the container's sshd is that of another cluster's, where ours does not run."""
+    """State that the port of the container's sshd is that of another cluster's, where ours does not run."""
     container, name = cluster.inventory.container, cluster.inventory.cluster
     own = address(host, facts, cluster.inventory.network.interface)
     others = _others(facts, name)
@@ -136,7 +136,7 @@ def _taken(facts: HostFacts, own: str, container: Container, cluster: str) -> Pr
 
 
 def _listener(facts: HostFacts, own: str, port: int) -> Listener | None:
-    """Give who listens on this address, or on all."""
+    """Return who listens on this address, or on all."""
     if not isinstance(facts.network, Network) or not isinstance(facts.network.listeners, tuple):
         return None
     everywhere = (own, "0.0.0.0", "::", "*")  # noqa: S104 - what ss shows
@@ -207,7 +207,7 @@ def _files(
 
 
 def _naming(host: Host, facts: HostFacts, cluster: str, port: int, known: tuple[Member, ...]) -> list[File]:
-    """Give the files that name all members, as they are to be."""
+    """Return the files that name all members, as they are to be."""
     system = facts.system if not isinstance(facts.system, (Absent, Unknown)) else None
     hostname = system.hostname if system is not None and isinstance(system.hostname, str) else None
     theirs = facts.made.hosts if isinstance(facts.made, Made) and isinstance(facts.made.hosts, str) else ""

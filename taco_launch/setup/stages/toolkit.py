@@ -86,13 +86,13 @@ def plan(host: Host, facts: HostFacts, cluster: Cluster) -> Iterator[Op | Proble
 
 
 def whole(facts: HostFacts, toolkit: Toolkit) -> bool:
-    """Say whether a host has a toolkit to which nothing has to be added."""
+    """Return whether a host has a toolkit to which nothing has to be added."""
     docker, made = facts.docker, facts.made
     return isinstance(docker, Docker) and isinstance(made, Made) and _lacking(docker, made, toolkit) == ""
 
 
 def _lacking(docker: Docker, made: Made, toolkit: Toolkit) -> str | Problem:
-    """Say what of the toolkit is not there, empty where it is whole; a Problem where nobody can say."""
+    """Return what of the toolkit is not there, empty where it is whole; a Problem where nobody can say."""
     if isinstance(docker.toolkit, Unknown):
         if not isinstance(docker.version, str):  # docker is to come first, and its facts with it
             there = made.toolkit_packages if isinstance(made.toolkit_packages, tuple) else ()
@@ -217,7 +217,7 @@ def _given(facts: HostFacts, cluster: Cluster) -> Iterator[Op | Problem]:
 
 
 def _may_have_cdi(docker: Docker, made: Made, cluster: Cluster) -> bool:
-    """Say whether CDI is to be switched on: the engine starts anew for that, so never under containers unasked.
+    """Return whether CDI is to be switched on: the engine starts anew for that, so never under containers unasked.
 
     Where GPUs are given in another way already, or somebody has said that CDI is off, that stays.
     """
@@ -250,18 +250,18 @@ def _by_cdi(docker: Docker, made: Made, cluster: Cluster) -> Iterator[Op | Probl
 
 
 def _told_of_cdi(made: Made) -> bool:
-    """Say whether something tells the engine whether it has CDI: daemon.json, or its command line."""
+    """Return whether something tells the engine whether it has CDI: daemon.json, or its command line."""
     command = made.engine_command if isinstance(made.engine_command, str) else ""
     return "cdi" in _member(made, "features") or _FEATURES_ELSEWHERE.search(command) is not None
 
 
 def _there(made: Made) -> bool:
-    """Say whether daemon.json has the runtime already, whoever put it there."""
+    """Return whether daemon.json has the runtime already, whoever put it there."""
     return gpus.RUNTIME in _member(made, "runtimes")
 
 
 def _member(made: Made, key: str) -> dict[str, Any]:
-    """Give an object of daemon.json, empty where there is none that can be read."""
+    """Return an object of daemon.json, empty where there is none that can be read."""
     try:
         found = daemon_json.read(made.daemon_json if isinstance(made.daemon_json, str) else "").get(key)
     except daemon_json.NotOursError:

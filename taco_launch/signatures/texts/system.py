@@ -372,7 +372,7 @@ SYSTEM = (
 
 
 def words(name: str, **values: str) -> Tuple[str, str]:
-    """Give cause and next step of an entry above without double brackets, with `values` in their places.
+    """Return cause and next step of an entry above without double brackets, with `values` in their places.
 
     Raises:
         StopIteration, KeyError: there is no such entry; it has a place that no value is given for.

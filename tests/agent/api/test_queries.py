@@ -21,13 +21,13 @@ from tests.agent.conftest import Family, write_agent
 
 
 def rows() -> dict[str, JobRow]:
-    """Give what `list` answers, by name; all of it comes in one frame."""
+    """Return what `list` answers, by name; all of it comes in one frame."""
     (frame,) = [frame for frame in call("list").frames if "rows" in frame]
     return {row.name: row for row in map(decoded, frame["rows"])}
 
 
 def kept(jobs: Jobs) -> list[str]:
-    """Give the names that stand in the index."""
+    """Return the names that stand in the index."""
     path = jobs.path / ".index.json"
     return sorted(json.loads(path.read_text(encoding="ascii"))["jobs"]) if path.exists() else []
 

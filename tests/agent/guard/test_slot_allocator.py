@@ -39,7 +39,7 @@ def smi(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sm
 
 
 def gpus(placement: Placement) -> dict[str, str]:
-    """Give the indices of the GPUs by host, as a word."""
+    """Return the indices of the GPUs by host, as a word."""
     return {share.host: "".join(str(UUIDS.index(slot)) for slot in share.slots) for share in placement.shares}
 
 

@@ -330,7 +330,7 @@ def _as_nobody(work: Callable[[], str]) -> str:
 
 
 def _fork_as_nobody(work: Callable[[], str]) -> tuple[int, int]:
-    """Give (process, its stdout): a copy of this process, since a new program may lie where nobody can read it."""
+    """Return (process, its stdout): a copy of this process, since a new program may lie where nobody can read it."""
     output, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -27,7 +27,7 @@ def cut(data: bytes) -> list[bytes]:
 
 
 def timed(writes: list[tuple[int, bytes]]) -> list[tuple[bytes, int]]:
-    """Give each line of what was written with the time of its first byte."""
+    """Return each line of what was written with the time of its first byte."""
     text, at, found, place = b"".join(data for _at, data in writes), [], [], 0
     for when, data in writes:
         at += [when] * len(data)

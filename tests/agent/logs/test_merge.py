@@ -54,7 +54,7 @@ class Streams:
         return b"".join(pieces)
 
     def lines(self, index: int) -> list[bytes]:
-        """Give what stands behind each label of a stream in the merged log, up to the next label."""
+        """Return what stands behind each label of a stream in the merged log, up to the next label."""
         first, *rest = re.split(rb"<(\d)> \| ", self.merged)
         assert first == b""
         return [text for number, text in zip(rest[::2], rest[1::2], strict=True) if int(number) == index]

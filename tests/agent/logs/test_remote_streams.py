@@ -24,7 +24,7 @@ def whole(folder: JobFolder, rank: int) -> bytes:
 
 
 def times(folder: JobFolder, rank: int) -> list[int]:
-    """Give the time of every byte."""
+    """Return the time of every byte."""
     reader, found = segments.Reader(folder.rank(rank)), []
     while reader.read(500):
         told = reader.times()

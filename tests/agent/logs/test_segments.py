@@ -21,7 +21,7 @@ LINES = st.lists(st.sampled_from([b"\n", b"\r", b"a", b"bc", b"\n\n", b"long lin
 
 
 def kept(stem: Path) -> bytes:
-    """Give the bytes that lie on the disk, and see that the names of the segments tell their places."""
+    """Return the bytes that lie on the disk, and see that the names of the segments tell their places."""
     present = segments.segments(stem)
     pieces = [path.read_bytes() for _offset, path in present]
     for (offset, _path), piece, (after, _next) in zip(present, pieces, present[1:], strict=False):

@@ -19,7 +19,7 @@ WRITES = st.lists(st.tuples(st.integers(-3, 5), st.binary(min_size=1, max_size=3
 
 
 def times(stem: Path, offset: int = 0, size: int = 7) -> list[tuple[int, int]]:
-    """Give (place, time) of every byte from `offset` on, read in pieces of `size`."""
+    """Return (place, time) of every byte from `offset` on, read in pieces of `size`."""
     reader, found = Reader(stem, offset), []
     while data := reader.read(size):
         begin = reader.offset - len(data)

@@ -202,7 +202,7 @@ def test_output_before_and_after_the_command_closes_its_own(ranks: Ranks) -> Non
 
 
 def _ticks(pid: int, seconds: float) -> int:
-    """Give the processor time that a process takes within some seconds, in clock ticks."""
+    """Return the processor time that a process takes within some seconds, in clock ticks."""
 
     def used() -> int:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()

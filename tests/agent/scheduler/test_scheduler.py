@@ -97,7 +97,7 @@ class Queue:
         return records.record(self.jobs.get(name))
 
     def runs(self, name: str) -> int:
-        """Say how often its supervisor was started, once all that were have come to that."""
+        """Return how often its supervisor was started, once all that were have come to that."""
         file = self.jobs.path / name / "runs"
         return len(file.read_text(encoding="ascii").splitlines()) if file.exists() else 0
 

@@ -37,7 +37,7 @@ while True:
 
 
 def line(*holders: str) -> str:
-    """Give what `agent watch` says."""
+    """Return what `agent watch` says."""
     slots = [
         {
             "name": f"slot-{number}",

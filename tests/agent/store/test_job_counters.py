@@ -21,7 +21,7 @@ CANCELLED = (state.ENDED, {"state": "CANCELLED", "exit_code": 143})
 
 
 def told() -> tuple[int, int, int, int, int]:
-    """Give how many jobs there ever were, were successful, failed, were cancelled, and have begun."""
+    """Return how many jobs there ever were, were successful, failed, were cancelled, and have begun."""
     (frame,) = [frame for frame in call("metrics").frames if "rows" in frame]
     tally = from_json(Tally, frame["removed"])
     for row in map(decoded, frame["rows"]):

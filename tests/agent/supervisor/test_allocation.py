@@ -123,7 +123,7 @@ def refused(gang: Gang) -> PlacementError:
 
 
 def now_or(check: Callable[[str], bool]) -> bool:
-    """Say whether something holds of the time of day, which may have changed a moment ago."""
+    """Return whether something holds of the time of day, which may have changed a moment ago."""
     return check(time.strftime("%H:%M")) or check(time.strftime("%H:%M", time.localtime(time.time() - 60)))
 
 

@@ -26,7 +26,7 @@ def key(variant: str = "rdma") -> Key:
 
 
 def night(level: float, turn: int = 0, count: int = 5) -> Night:
-    """Give so many runs around a level, the noise of which begins at another run each time."""
+    """Return so many runs around a level, the noise of which begins at another run each time."""
     return tuple(level * (1 + RUNS[(turn + run) % 5] * (1 + 0.3 * (turn % 3)) / 100) for run in range(count))
 
 

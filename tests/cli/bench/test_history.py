@@ -30,7 +30,7 @@ def _on(driver: str) -> Circumstances:
 
 @pytest.fixture
 def db(tmp_path: Path) -> str:
-    """Give a history of two nights, in the second of which one cell is slower, with another driver."""
+    """Return a history of two nights, in the second of which one cell is slower, with another driver."""
     path = tmp_path / "history.db"
     with open_history(path) as history:
         for number, driver, rates in ((1, "535.1", (99.0, 100.0, 101.0)), (2, "550.2", (69.0, 70.0, 71.0))):

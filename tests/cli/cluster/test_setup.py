@@ -139,7 +139,7 @@ def setup(world: World, *words: str, password: str | None = PASSWORD, **more: An
 
 
 def code(result: Result) -> int:
-    """Give the exit code that the program would end with."""
+    """Return the exit code that the program would end with."""
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         return int(getattr(result.exception, "exit_code", 99))
     return int(result.return_value or 0)

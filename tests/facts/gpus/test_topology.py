@@ -18,7 +18,7 @@ LEGEND = "\nLegend:\n\n  X    = Self\n  NV#  = Connection traversing a bonded se
 
 
 def text_of(topology: Topology, *, tabs: bool, numbered: bool) -> str:
-    """Give a topology as nvidia-smi prints it, or as people align it; drivers before 450 know no NUMA affinity."""
+    """Return a topology as nvidia-smi prints it, or as people align it; drivers before 450 know no NUMA affinity."""
     old = set(topology.numa) == {None}
     columns = (*topology.gpus, *(f"NIC{n}" if numbered else name for n, name in enumerate(topology.nics)))
     rows = [["", *columns, "CPU Affinity", *([] if old else ["NUMA Affinity", "GPU NUMA ID"])]]

@@ -22,7 +22,7 @@ ADAPTERS = Adapters(("0000:1a:00.0",), "5.4-1.0.3", "5.4-1.0.3")
 
 
 def of(name: str = "gpu1", at: int = 3, board: Any = BOARD, driver: Any = None, **gpu: Any) -> HostFacts:
-    """Give a host that is right, but for what is given: of GPU number `at`, of its board, of its driver."""
+    """Return a host that is right, but for what is given: of GPU number `at`, of its board, of its driver."""
     facts = host(name)
     assert isinstance(facts.gpu, Gpus)
     assert isinstance(facts.gpu.gpus, tuple)

@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def untouched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Host]:
-    """Give the host of a machine as it was booted, once for all workers of pytest; it must stay so."""
+    """Return the host of a machine as it was booted, once for all workers of pytest; it must stay so."""
     folder = tmp_path_factory.getbasetemp()
     shared = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "booted"
     shared.mkdir(exist_ok=True)
@@ -42,7 +42,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Host]
 
 @pytest.fixture
 def own(untouched: Callable[[str], Host], tmp_path: Path) -> Callable[[str], Host]:
-    """Give a host of the test's own."""
+    """Return a host of the test's own."""
 
     def copied(machine: str) -> Host:
         root = tmp_path / machine

@@ -21,7 +21,7 @@ def real(name: str) -> str:
 
 
 def shape(text: str) -> list[str]:
-    """Give every line with its numbers, ids and names taken out: what is left is the format."""
+    """Return every line with its numbers, ids and names taken out: what is left is the format."""
     text = re.sub(r"NVIDIA [\w -]+?(?= \(UUID)", "NAME", text)
     text = re.sub(r"GPU-[0-9a-f-]{36}", "UUID", text)
     return sorted(set(re.sub(r"\d+(\.\d+)?", "N", text).splitlines()))

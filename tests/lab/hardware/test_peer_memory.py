@@ -22,7 +22,7 @@ def refused(host: Host, module: str) -> str:
 
 @pytest.fixture(scope="module")
 def booted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Host]:
-    """Give a host of a machine that has one GPU and one HCA left, which makes it quick."""
+    """Return a host of a machine that has one GPU and one HCA left, which makes it quick."""
 
     @cache
     def made(machine: str) -> Host:
@@ -33,7 +33,7 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Host]:
 
 @pytest.fixture
 def own(booted: Callable[[str], Host], tmp_path: Path) -> Callable[[str], Host]:
-    """Give such a host of the test's own."""
+    """Return such a host of the test's own."""
 
     def copied(machine: str) -> Host:
         root = tmp_path / machine

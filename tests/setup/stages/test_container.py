@@ -21,7 +21,7 @@ RDMA = ("/dev/infiniband/issm0", "/dev/infiniband/rdma_cm", "/dev/infiniband/uma
 
 
 def ready(*, name: str = "gpu1", containers: Any = (), **of: Any) -> HostFacts:
-    """Give a host that has the image."""
+    """Return a host that has the image."""
     return bare(name, image(), containers=containers, **of)
 
 

@@ -30,7 +30,7 @@ def made(**fields: Any) -> Made:
 
 
 def facts(docker: Found[Docker] | None = None, of: dict[str, Any] | None = None, **fields: Any) -> HostFacts:
-    """Give a Debian host with an engine that is as it should be, but for what is said."""
+    """Return a Debian host with an engine that is as it should be, but for what is said."""
     found = host("gpu1", made=made(**fields))
     system = found.system
     assert isinstance(system, System)
@@ -66,7 +66,7 @@ def ops(found: HostFacts, of: Engine = Engine(), **fields: Any) -> list[Op]:  # 
 
 
 def problem(found: HostFacts, of: Engine = Engine(), **fields: Any) -> str:  # noqa: B008 - frozen
-    """Give the only thing planned: why nothing can be."""
+    """Return the only thing planned: why nothing can be."""
     (only,) = planned(found, of, **fields)
     assert isinstance(only, Problem)
     assert only.hint

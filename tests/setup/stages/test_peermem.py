@@ -32,7 +32,7 @@ KEYS = {
 
 
 def facts_of(**of: Any) -> HostFacts:
-    """Give a host as a case describes it."""
+    """Return a host as a case describes it."""
     kernel, driver, loaded = of["kernel"], of["driver"], tuple(of.get("loaded", ()))
     at_boot = tuple((place, module) for place, module in of.get("at_boot", ()))
     files: tuple[MadeFile, ...] = ()

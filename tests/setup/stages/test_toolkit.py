@@ -31,7 +31,7 @@ DEB = (("a.deb", b"one"), ("b.rpm", b"two"), ("c.deb", b"three"))
 
 
 def facts(manager: str = "apt-get", gpu: Any = None, of: dict[str, Any] | None = None, **docker: Any) -> HostFacts:
-    """Give a host with 8 GPUs and an engine that runs, without a toolkit but for what is said of docker."""
+    """Return a host with 8 GPUs and an engine that runs, without a toolkit but for what is said of docker."""
     found = host("gpu1", made=made(**(of or {})))
     assert isinstance(found.system, System)
     assert isinstance(found.docker, Docker)

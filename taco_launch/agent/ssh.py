@@ -59,7 +59,7 @@ def ask(hosts: Sequence[str], agent: str, *words: str, seconds: float) -> List[T
 
 
 def lacks_agent(said: str) -> bool:
-    """Say by the last words of an operation whether the host has not got this agent yet."""
+    """Return, by the last words of an operation whether the host has not got this agent yet."""
     return any(word in said for word in _NO_AGENT)
 
 

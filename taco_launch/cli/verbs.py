@@ -15,7 +15,7 @@ _VERBS = {
     ),
     "explain": (
         "jobs.explain",
-        "Say what a log tells of a failure: each known text with its cause and what to do, the first failure first.",
+        "Explain the failures in a log: each known text with its cause and what to do, the first failure first.",
     ),
     "facts": (
         "cluster.facts",

@@ -291,7 +291,7 @@ def _network(lab: str) -> tuple[IPv4Network, bool]:
 
 
 def _say_what_is_not_here(lacking: Sequence[str], known: Mapping[str, Found], talk: Talk) -> None:
-    """Say once, when a lab is made, which of the machine's own gaps its hosts share."""
+    """Report once, when a lab is made, which of the machine's own gaps its hosts share."""
     missing = [capability for capability in lacking if capability not in hosts.FORBIDDEN]
     if missing and not known:
         why = " (limits such as memlock cannot be raised in them)" if "SYS_RESOURCE" in missing else ""

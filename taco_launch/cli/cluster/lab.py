@@ -299,7 +299,7 @@ def fault(ctx: click.Context, *, lab: str, host: str, fault: str, argument: str 
 
 
 def _talk(settings: Settings) -> "Talk":
-    """Say lines on stderr; on a terminal also show what is being done, in a line that the next one replaces."""
+    """Print lines on stderr; on a terminal also show what is being done, in a line that the next one replaces."""
     from taco_launch.lab.talk import Talk
 
     if settings.quiet or not sys.stderr.isatty():

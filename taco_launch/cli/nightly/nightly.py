@@ -230,7 +230,7 @@ def status(ctx: click.Context, names: tuple[str, ...]) -> int:
 @add_option("--keep-logs", type=Seconds(1), expose_value=False, help="As of nightly run: what it has to take.")
 @click.pass_context
 def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
-    """Say whether a night could begin: what `install` tries out as cron would start it, with the night's own options.
+    """Check whether a nightly run could start: what `install` tries out as cron would start it, with the night's own options.
 
     \b
     Example:

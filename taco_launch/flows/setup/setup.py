@@ -153,7 +153,7 @@ class Setup:
         return tuple(self._chain(name, self._ask.stages) for name in self._alive())
 
     def proved(self, plans: Sequence[Chain]) -> tuple[Flaw, ...]:
-        """Say whose container has not the GPUs of its host, where these plans change nothing of that."""
+        """Return whose container has not the GPUs of its host, where these plans change nothing of that."""
         if not {"toolkit", "container"} & set(self._ask.stages):
             return ()
         settled = (

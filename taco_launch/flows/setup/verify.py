@@ -186,7 +186,7 @@ def _way(cluster: Cluster, seen: Mapping[str, Seen], answer: Mapping[str, Any]) 
 
 
 def _images(cluster: Cluster, seen: Mapping[str, Seen]) -> Iterable[Flaw]:
-    """Say whose container is of another image than the head's."""
+    """Yield the hosts whose container is of another image than the head's."""
     right = cluster.inventory.head if cluster.inventory.head in seen else next(iter(seen), "")
     odd: dict[str, list[str]] = {}
     for host, each in seen.items():

@@ -76,7 +76,7 @@ def option(docker: Docker, toolkit: Toolkit) -> str:
 
 
 def how(options: tuple[str, ...]) -> str:
-    """Say by what a container with these options gets GPUs; empty where it gets none."""
+    """Return by what a container with these options gets GPUs; empty where it gets none."""
     return next((told for each, told in _HOW.items() if each in options), "")
 
 

@@ -121,7 +121,7 @@ def taken_by_another(host: Host, facts: HostFacts, cluster: Cluster) -> Problem 
 
 
 def _taken(facts: HostFacts, own: str, container: Container, cluster: str) -> Problem | None:
-    """Say whose the port is, where it is not free and not ours."""
+    """Return whose the port is, where it is not free and not ours."""
     listener = _listener(facts, own, container.ssh_port)
     ours = _runs(facts, cluster) and paths.sshd_config(cluster) in (files_of(facts) or {})
     if listener is None or (ours and (listener.process or "sshd").startswith("sshd")):

@@ -9,8 +9,7 @@ from pathlib import Path
 import taco_launch
 from taco_launch.backend import Backend, Node
 from taco_launch.errors import TacoLaunchError, UsageError
-from taco_launch.metrics import exposition
-from taco_launch.metrics.families import families
+from taco_launch.metrics import families
 from taco_launch.model.host.hosts import Inventory
 
 # How long a scrape waits for the hosts.
@@ -58,8 +57,8 @@ def _collected(backend: Backend, nodes: tuple[Node, ...]) -> tuple[bytes, tuple[
     nodes = tuple(node for node in nodes if node.is_head or node.is_used)
     silent = [f"host {node.host.name}: {node.problem}" for node in nodes if node.occupancy is None]
     hosts = {node.host.name: node.occupancy for node in nodes}
-    found = families(counters.rows, counters.removed, hosts, taco_launch.__version__)
-    return exposition.text(found), (*counters.warnings, *silent)
+    found = families.text(counters.rows, counters.removed, hosts, taco_launch.__version__)
+    return found, (*counters.warnings, *silent)
 
 
 def write(path: Path, found: bytes) -> None:

@@ -1,9 +1,15 @@
-"""What there is to know of a cluster's jobs and slots, as families of metrics."""
+"""What there is to know of a cluster's jobs and slots, as families of metrics in Prometheus' text format."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 
-from taco_launch.metrics.exposition import Family, Sample, histogram
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
 from taco_launch.model.jobs import JobState
 from taco_launch.model.rows import JobRow
 from taco_launch.model.slots import Occupancy
@@ -12,20 +18,38 @@ from taco_launch.model.tallies import BOUNDS, Tally
 _PREFIX = "taco_launch_"
 
 
-def families(
-    rows: Sequence[JobRow],
-    removed: Tally,
-    hosts: Mapping[str, Occupancy | None],
-    version: str,
-) -> tuple[Family, ...]:
-    """Return all families: of the jobs that there are, of those that were removed, and of hosts (None: no answer)."""
+def text(rows: Sequence[JobRow], removed: Tally, hosts: Mapping[str, Occupancy | None], version: str) -> bytes:
+    """Return all families as text: of the jobs that there are, of those that were removed, of hosts (None: no answer).
+
+    Characters that UTF-8 does not have become question marks.
+    """
     tally = removed
     for row in rows:
         tally = tally.with_job(row)
-    return (*_counters(tally), *_jobs(rows, tally), *_slots(hosts), _build(version))
+    registry = CollectorRegistry()
+    registry.register(_Found((*_counters(tally), *_jobs(rows, tally), *_slots(hosts), _build(version))))
+    return generate_latest(registry)
 
 
-def _counters(tally: Tally) -> Iterable[Family]:
+class _Found(Collector):
+    """Families that have been collected already."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        """Return them."""
+        return self._families
+
+
+def _gauge(name: str, words: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> Metric:
+    family = GaugeMetricFamily(_PREFIX + name, words)
+    for labels, value in samples:
+        family.add_sample(family.name, {key: _valid(each) for key, each in labels.items()}, value)
+    return family
+
+
+def _counters(tally: Tally) -> Iterable[Metric]:
     counts = (
         ("created", tally.created, "Jobs that were submitted, without those that were refused at once."),
         ("successful", tally.successful, "Jobs that ended with state SUCCEEDED."),
@@ -33,33 +57,33 @@ def _counters(tally: Tally) -> Iterable[Family]:
         ("cancelled", tally.cancelled, "Jobs that ended with state CANCELLED."),
     )
     for name, count, words in counts:
-        yield Family(f"{_PREFIX}jobs_{name}_total", "counter", words, (Sample(count),))
+        yield CounterMetricFamily(f"{_PREFIX}jobs_{name}", words, count)
 
 
-def _jobs(rows: Sequence[JobRow], tally: Tally) -> Iterable[Family]:
-    info = tuple(Sample(1, (("launcher", f"{row.name}-launcher"), ("namespace", row.cluster))) for row in rows)
-    yield Family(
-        f"{_PREFIX}job_info", "gauge", "1 for every job whose record is there; its launcher, and its cluster.", info
+def _jobs(rows: Sequence[JobRow], tally: Tally) -> Iterable[Metric]:
+    words = "1 for every job whose record is there; its launcher, and its cluster."
+    yield _gauge(
+        "job_info", words, (({"launcher": f"{row.name}-launcher", "namespace": row.cluster}, 1) for row in rows)
     )
     by_state = Counter(row.state for row in rows)
-    states = tuple(Sample(by_state[state], (("state", state.value),)) for state in JobState)
-    yield Family(f"{_PREFIX}jobs", "gauge", "Jobs whose records are there, by state.", states)
+    words = "Jobs whose records are there, by state."
+    yield _gauge("jobs", words, (({"state": state.value}, by_state[state]) for state in JobState))
     waiting = Counter(row.queue for row in rows if row.state.waits and row.state is not JobState.SUSPENDED)
-    lengths = tuple(Sample(waiting[entry.queue], (("queue", entry.queue),)) for entry in tally.waits)
-    yield Family(f"{_PREFIX}queue_length", "gauge", "Jobs that wait for their slots or their next attempt.", lengths)
-    samples = tuple(
-        sample
-        for entry in tally.waits
-        for sample in histogram((("queue", entry.queue),), BOUNDS, entry.counts, entry.seconds)
-    )
+    words = "Jobs that wait for their slots or their next attempt."
+    yield _gauge("queue_length", words, (({"queue": entry.queue}, waiting[entry.queue]) for entry in tally.waits))
     words = "Seconds from a job's submission to its first start."
-    yield Family(f"{_PREFIX}queue_wait_seconds", "histogram", words, samples)
+    waits = HistogramMetricFamily(f"{_PREFIX}queue_wait_seconds", words, labels=("queue",))
+    bounds = [floatToGoString(bound) for bound in (*BOUNDS, math.inf)]
+    for entry in tally.waits:
+        buckets = list(zip(bounds, accumulate(entry.counts), strict=True))
+        waits.add_metric([_valid(entry.queue)], buckets, entry.seconds)
+    yield waits
 
 
-def _slots(hosts: Mapping[str, Occupancy | None]) -> Iterable[Family]:
-    ready = tuple(Sample(found is not None, (("host", name),)) for name, found in hosts.items())
-    yield Family(f"{_PREFIX}host_ready", "gauge", "1 for a host that answers, 0 for one that does not.", ready)
-    samples: list[Sample] = []
+def _slots(hosts: Mapping[str, Occupancy | None]) -> Iterable[Metric]:
+    ready = (({"host": name}, float(found is not None)) for name, found in hosts.items())
+    yield _gauge("host_ready", "1 for a host that answers, 0 for one that does not.", ready)
+    samples: list[tuple[Mapping[str, str], float]] = []
     for name, found in hosts.items():
         if found is None:
             continue
@@ -69,14 +93,17 @@ def _slots(hosts: Mapping[str, Occupancy | None]) -> Iterable[Family]:
             "allocated": allocated,
             "foreign": len(found.slots) - allocated - found.free,
         }
-        samples += (Sample(count, (("host", name), ("state", state))) for state, count in counts.items())
+        samples += (({"host": name, "state": state}, count) for state, count in counts.items())
     words = (
         "Slots of a host (GPUs, where it has some): all, those that jobs have, and those that are given to nobody since "
         "processes that are not ours use them. The last two are part of the first."
     )
-    yield Family(f"{_PREFIX}slots", "gauge", words, tuple(samples))
+    yield _gauge("slots", words, samples)
 
 
-def _build(version: str) -> Family:
-    words = "1; the version of taco-launch that tells this."
-    return Family(f"{_PREFIX}build_info", "gauge", words, (Sample(1, (("version", version),)),))
+def _build(version: str) -> Metric:
+    return _gauge("build_info", "1; the version of taco-launch that reports this.", [({"version": version}, 1)])
+
+
+def _valid(value: str) -> str:
+    return value.encode("utf-8", "replace").decode("utf-8")

@@ -1,6 +1,7 @@
 """An HTTP server that Prometheus scrapes: GET /metrics, collected anew each time.
 
-Whoever reaches its port may be anybody: names that it is asked by, clients at once and their time are limited.
+Whoever reaches its port may be anybody: names that it is asked by, clients at once and their time are limited, which
+prometheus_client's own server does not do.
 """
 
 import contextlib
@@ -15,8 +16,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from taco_launch.errors import TacoLaunchError
-from taco_launch.metrics.exposition import CONTENT_TYPE
 
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # the version of the text format that generate_latest writes
 _PATH = "/metrics"
 _WORDS = "text/plain; charset=utf-8"
 # How long a client may take to ask, and to take the answer; the time between, in which we collect, is ours.

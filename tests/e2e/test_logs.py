@@ -201,7 +201,7 @@ def test_metrics_of_jobs_that_come_and_go(taco: Taco, tmp_path: Path) -> None:
     assert not [name for name in after if "job_info" in name]
     path = f"{tmp_path}/taco.prom"
     assert taco("metrics", "--textfile", path).returncode == 0
-    assert subprocess.run(["grep", "-c", "^taco_launch_jobs_created_total 4$", path], check=False).returncode == 0
+    assert subprocess.run(["grep", "-c", "^taco_launch_jobs_created_total 4.0$", path], check=False).returncode == 0
 
 
 @pytest.mark.enable_socket
@@ -214,7 +214,7 @@ def test_metrics_over_http(taco: Taco) -> None:
         for created in (0, 1):
             with urllib.request.urlopen(url, timeout=patience(30)) as answer:
                 assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-                assert f"\ntaco_launch_jobs_created_total {created}\n" in answer.read().decode()
+                assert f"\ntaco_launch_jobs_created_total {created}.0\n" in answer.read().decode()
             assert taco("run", "--name", f"j{created}", "--np", "1", "--", "true").returncode == 0
         server.send_signal(2)
         assert server.wait(patience(10)) == 130

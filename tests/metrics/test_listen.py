@@ -10,8 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from taco_launch.errors import HostError
-from taco_launch.metrics.exposition import CONTENT_TYPE
-from taco_launch.metrics.listen import Server
+from taco_launch.metrics.listen import CONTENT_TYPE, Server
 
 pytestmark = pytest.mark.enable_socket
 

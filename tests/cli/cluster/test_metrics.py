@@ -15,8 +15,7 @@ from taco_launch.backend import Counters, Node
 from taco_launch.cli.cluster.metrics import metrics
 from taco_launch.errors import HostError, UsageError
 from taco_launch.flows import metrics as flow
-from taco_launch.metrics import listen
-from taco_launch.metrics.families import families
+from taco_launch.metrics import families, listen
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.slots import Occupancy, SlotState
 from taco_launch.model.tallies import Tally
@@ -113,7 +112,7 @@ def test_one_way_at_a_time(tmp_path: Path) -> None:
 
 def test_help_names_every_metric_and_the_mpi_operators() -> None:
     text = call("--help").output
-    ours = [family.name for family in families((), Tally(), {}, "1")]
+    ours = re.findall(r"^# TYPE (\S+)", families.text((), Tally(), {}, "1").decode(), re.MULTILINE)
     assert [name for name in ours if name not in text] == []
     pairs = re.findall(r"^ +(taco_launch_\S+) +(mpi_operator_\S+)$", text, re.MULTILINE)
     assert [(mine.removeprefix("taco_launch_"), theirs.removeprefix("mpi_operator_")) for mine, theirs in pairs] == [
@@ -146,11 +145,11 @@ def test_hosts_that_nobody_asks_are_not_away(monkeypatch: pytest.MonkeyPatch) ->
     slow.go.set()
     slow.answer = (*slow.answer, Node(Host("n2", "10.0.0.2"), False, None, "no answer"))
     found, warnings = flow.collect(slow, None)  # type: ignore[arg-type]
-    assert b'host_ready{host="n2"} 0\n' in found
+    assert b'host_ready{host="n2"} 0.0\n' in found
     assert warnings == ("host n2: no answer",)
     slow.answer = (slow.answer[0], replace(slow.answer[1], is_used=False))
     found, warnings = flow.collect(slow, None)  # type: ignore[arg-type]
-    assert b'host_ready{host="n1"} 1\n' in found
+    assert b'host_ready{host="n1"} 1.0\n' in found
     assert b"n2" not in found
     assert warnings == ()
 
@@ -160,10 +159,10 @@ def test_a_host_that_does_not_answer_delays_no_scrape(monkeypatch: pytest.Monkey
     collector = flow.Collector(slow, None)  # type: ignore[arg-type]
     for _scrape in range(3):
         found, warnings = collector.collect()
-        assert b"\ntaco_launch_jobs_created_total 3\n" in found
+        assert b"\ntaco_launch_jobs_created_total 3.0\n" in found
         assert b"slots{" not in found
     assert (slow.looks, warnings) == (1, ())
     slow.go.set()
-    eventually(lambda: b'taco_launch_slots{host="n1",state="total"} 1\n' in collector.collect()[0])
+    eventually(lambda: b'taco_launch_slots{host="n1",state="total"} 1.0\n' in collector.collect()[0])
     slow.answer = ()  # the head's own connection is lost for a moment: slots are as last looked at
-    assert b'slots{host="n1",state="total"} 1\n' in collector.collect()[0]
+    assert b'slots{host="n1",state="total"} 1.0\n' in collector.collect()[0]

@@ -157,6 +157,17 @@ def prove(remote: Transport, machine: Machine, keeper: str, entry: Night, argv: 
     raise error
 
 
+def runs(asked: Asked, argv: Sequence[str], inventory: str | None, entry: Night) -> tuple[Path, ...]:
+    """Return the files and folders that decide what a night runs: program, interpreter, package, inventory, matrix, PATH."""
+    named = (*argv, inventory or "", asked.matrix)
+    package = Path(__file__).parents[1]
+    folders = (folder for name, value in entry.env if name in _PATHS for folder in value.split(":"))
+    env = dict(entry.env)
+    home = [env[name] for name in ("HOME", "XDG_CONFIG_HOME", "TACO_LAUNCH_STATE") if name in env]
+    words = (word for word in (sys.executable, *named, *folders, *home) if word.startswith("/"))
+    return (*map(Path, dict.fromkeys(words)), package)
+
+
 def check_argv(asked: Asked, argv: Sequence[str], inventory: str | None) -> tuple[str, ...]:
     """Return the argv of the check of a night: see `night`."""
     return _line(asked, argv, inventory, "check")

@@ -79,7 +79,8 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
 
     What would be changed is shown first. Before anything is written, the entry is tried out as cron or systemd would start
     it: with no agent of SSH, no terminal and an environment of its own it has to read inventory and matrix, open the history
-    and reach the head. A key with a passphrase is no use there: nobody can type it.
+    and reach the head. A key with a passphrase is no use there: nobody can type it. A warning names each file or folder by
+    which others could change what the night runs.
 
     It can be run again at any time: the same night changes nothing, another time or another option changes that night's
     entry and no other's.
@@ -92,6 +93,7 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
     """
     from datetime import datetime
 
+    from taco_launch.flows.writers import writers
     from taco_launch.nightly import install as flow
     from taco_launch.nightly import record
     from taco_launch.nightly.install_plan import look
@@ -116,6 +118,8 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
     zone, zone_name = flow.local_zone()
     for remark in flow.remarks(keeper, machine, entry, datetime.now(zone), zone_name):
         settings.talk(remark)
+    for line in writers(flow.runs(asked, argv, inventory, entry), os.geteuid()):
+        settings.talk(f"warning: {line}: whoever may do that decides what the night runs, as {machine.user}")
     if dry_run:
         return 0
     said = flow.prove(remote, machine, keeper.word, entry, flow.check_argv(asked, argv, inventory))

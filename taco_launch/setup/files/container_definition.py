@@ -40,6 +40,11 @@ _MOST_NAMED = 4
 _OF_PRIVILEGED = ("SYS_ADMIN", "SYS_MODULE", "SYS_RAWIO", "SYS_RESOURCE")
 
 
+# What docker gives by default (moby's profiles), and no rank needs: with the host's network NET_RAW reads what the host
+# sends and receives, MKNOD makes devices. sshd needs the others (sshd(8): it changes users and roots, writes to audit).
+_DROPPED = ("MKNOD", "NET_RAW")
+
+
 @dataclass(frozen=True)
 class Definition:
     """A container to be: the engine's image `name` with the id `image`, and the options of `docker create`.
@@ -259,7 +264,8 @@ def _privileges(
     known = _capabilities(facts)
     wanted = (_CAPABILITY, _TRACE) if container.sys_ptrace else (_CAPABILITY,)
     given = [name for name in wanted if known is None or name in known]
-    options = [*(f"--cap-add={name}" for name in given), *(f"--device={device}" for device in rdma)]
+    options = [*(f"--cap-drop={name}" for name in _DROPPED), *(f"--cap-add={name}" for name in given)]
+    options += (f"--device={device}" for device in rdma)
     remarks = [f"without {name}, which this host lacks itself" for name in wanted if name not in given]
     if isinstance(facts.system, System) and facts.system.selinux == "enforcing":
         # Relabelling what is mounted would change the user's own files.

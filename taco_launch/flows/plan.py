@@ -91,7 +91,7 @@ def dry_run(
     def told(missing: tuple[str, ...]) -> JobFacts:
         if local:
             answer = ask(missing)
-            problems.extend(filter(None, [answer["problem"]] if launcher_of(spec).is_single else []))
+            problems.extend(filter(None, [answer["problem"]] if launcher_of(spec).is_open_mpi else []))
             if answer.get("topology") is not None:
                 found: Topology = answer["topology"]
                 links.update((host.name, found) for host in spec.hosts if host.connection == "local")
@@ -260,4 +260,5 @@ def write_files(found: LaunchPlan, spec: JobSpec, folder: str) -> tuple[str, ...
     for file in files:
         Path(file.path).parent.mkdir(parents=True, exist_ok=True)
         Path(file.path).write_text(file.text, encoding="utf-8")
+        Path(file.path).chmod(file.mode | 0o044)
     return tuple(file.path for file in files)

@@ -24,9 +24,13 @@ TORCH_SOCKETS = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _ALSO = ("LD_LIBRARY_PATH", VISIBLE_GPUS, GPU_ORDER, "OMP_NUM_THREADS", *TORCH_SOCKETS)
 
 # Rank, local rank and world size as Open MPI gives them to its processes (mpirun(1), 4.1 and 5.0), and as torchrun does.
-OF_MPI = "OMPI_COMM_WORLD_"
-_OMPI = tuple(f"{OF_MPI}{name}" for name in ("RANK", "LOCAL_RANK", "SIZE"))
+_OMPI = tuple(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "LOCAL_RANK", "SIZE"))
 _TORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+# Those of Hydra (MPICH 4 and 5, Intel MPI 2021), and the descriptor by which a rank of it reaches its proxy.
+_HYDRA = ("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE")
+PMI_FD = "PMI_FD"
+# What a launcher of MPI gives its ranks: where one of them submits a job, that job's ranks are others.
+OF_MPI = ("OMPI_COMM_WORLD_", "PMI_", "MPI_LOCAL")
 # The number of a process's host, by the name of torchrun and by that of its --node_rank. PyTorch Lightning reads these and
 # LOCAL_RANK where no launcher that it knows has started it, never RANK (LightningEnvironment).
 _NODE = ("GROUP_RANK", "NODE_RANK")
@@ -50,7 +54,11 @@ def launch_agent(wrapper: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
     if any(word.split() != [word] for word in wrapper):
         return ()
     words = " ".join(wrapper)
-    return ("OMPI_MCA_orte_launch_agent", f"{words} orted"), ("PRTE_MCA_prte_launch_agent", f"{words} prted")
+    return (
+        ("OMPI_MCA_orte_launch_agent", f"{words} orted"),
+        ("PRTE_MCA_prte_launch_agent", f"{words} prted"),
+        ("TACO_LAUNCH_DAEMON", words),  # which the ssh of launchers/hydra.py puts before Hydra's proxy
+    )
 
 
 def relevant(environ: Mapping[str, str]) -> Tuple[Tuple[str, str], ...]:
@@ -65,7 +73,7 @@ def rank_of(environ: Mapping[str, str]) -> Optional[Tuple[int, int, int]]:
 
     Open MPI's own go before those of torchrun, which mpirun's caller may have been given.
     """
-    for names in (_OMPI, _TORCH):
+    for names in (_OMPI, _HYDRA, _TORCH):
         values = [environ.get(name, "") for name in names]
         if all(value.isascii() and value.isdecimal() and len(value) < 10 for value in values):
             return int(values[0]), int(values[1]), int(values[2])

@@ -28,7 +28,7 @@ def needs(spec: JobSpec) -> Tuple[str, ...]:
     found += [
         f"models of the GPUs of {host.name}" for host in spec.hosts if host.slots is not None and host.terms.models
     ]
-    if launcher_of(spec).is_single and names & {"openmpi4", "openmpi5"} and "openmpi" not in dict(spec.versions):
+    if launcher_of(spec).is_open_mpi and names & {"openmpi4", "openmpi5"} and "openmpi" not in dict(spec.versions):
         found.append(f"version of {spec.mpirun}")
     if names & _LOOKED and local:
         found.append(f"GPUs and memory access on {local[0]}")

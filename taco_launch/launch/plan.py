@@ -1,15 +1,17 @@
 """The plan of a placed job, whatever its launcher."""
 
 from dataclasses import replace
-from typing import Sequence, Tuple
+from importlib import import_module
+from typing import Callable, Sequence, Tuple
 
 from taco_launch.command import shell
-from taco_launch.launch.launchers import open_mpi as mpirun
-from taco_launch.launch.launchers import per_host as hosted
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import HostCommand, LaunchPlan, Placement
+
+# `plan` of a launcher's own module, with the arguments of the one below.
+Plan = Callable[[JobSpec, str, Placement, JobFacts, Sequence[str], str, int], LaunchPlan]
 
 # What --per-host has for its rendezvous, on the host of rank 0 (as PyTorchJob and cube-studio give it to each host).
 PER_HOST_PORT = 23456
@@ -23,15 +25,15 @@ def plan(
 ) -> LaunchPlan:
     """Build the LaunchPlan; `placement` is what `processes` gave, `port` the one of the ranks' rendezvous.
 
-    `wrapper` and `folder` are those of `mpirun.plan` and `hosted.plan`.
+    `wrapper` is the argv of the agent's that stands before the command, and ends with `--`; `folder` is where the files
+    will lie that a line names, empty for the folder it is typed in.
 
     Raises:
         UsageError: a host cannot be given to the launcher under the name it has.
         UnusableError: RDMA is asked for, and a host has none.
     """
-    if launcher_of(spec).is_single:
-        return mpirun.plan(spec, job_id, placement, facts, wrapper, folder)
-    return hosted.plan(spec, job_id, placement, facts, wrapper, port)
+    launcher: Plan = import_module(f"{__package__}.launchers.{launcher_of(spec).plan}").plan
+    return launcher(spec, job_id, placement, facts, wrapper, folder, port)
 
 
 def line(command: HostCommand) -> str:

@@ -20,6 +20,12 @@ class Launcher:
     kind: str
     # What starts a rank on another host than the head, in messages.
     starter: str
+    # The module of taco_launch/launch/launchers/ that plans its jobs.
+    plan: str
+    # The program that is started where the inventory names no other.
+    program: str = ""
+    # Whether its line is one of Open MPI: MCA parameters, ports of daemons, and a version that decides both.
+    is_open_mpi: bool = False
     # Whether it tells its ranks itself where they meet (MASTER_ADDR, RANK and the like).
     sets_rendezvous: bool = False
     # Whether it is ours, which starts any number of processes for a slot or a host.
@@ -39,9 +45,10 @@ class Launcher:
 LAUNCHERS: Mapping[str, Launcher] = {
     launcher.name: launcher
     for launcher in (
-        Launcher("mpirun", True, "MPIJob", "mpirun's daemon"),
-        Launcher("torchrun", False, "PyTorchJob", "torchrun", sets_rendezvous=True),
-        Launcher("env", False, "PyTorchJob", "what starts the ranks of --launcher env", is_ours=True),
+        Launcher("mpirun", True, "MPIJob", "mpirun's daemon", "open_mpi", "mpirun", is_open_mpi=True),
+        Launcher("hydra", True, "MPIJob", "Hydra's proxy", "hydra", "mpiexec.hydra"),
+        Launcher("torchrun", False, "PyTorchJob", "torchrun", "per_host", sets_rendezvous=True),
+        Launcher("env", False, "PyTorchJob", "what starts the ranks of --launcher env", "per_host", is_ours=True),
     )
 }
 

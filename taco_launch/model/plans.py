@@ -107,10 +107,11 @@ class Token:
 
 @dataclass(frozen=True)
 class File:
-    """A file that a line names: its path there and its content."""
+    """A file that a line names: its path there, its content and its mode."""
 
     path: str
     text: str
+    mode: int = 0o600
 
 
 @dataclass(frozen=True)

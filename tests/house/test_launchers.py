@@ -27,4 +27,4 @@ def test_a_launcher_is_asked_for_what_it_does_and_not_for_its_name() -> None:
 
 def test_each_has_a_kind_of_kubernetes() -> None:
     assert {launcher.kind for launcher in LAUNCHERS.values()} == {"MPIJob", "PyTorchJob"}
-    assert [name for name, launcher in LAUNCHERS.items() if launcher.is_single] == ["mpirun"]
+    assert [name for name, launcher in LAUNCHERS.items() if launcher.is_single] == ["mpirun", "hydra"]

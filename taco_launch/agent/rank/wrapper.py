@@ -21,7 +21,7 @@ from taco_launch.agent.logs import segments
 from taco_launch.agent.protocol import Line
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, quoted
-from taco_launch.launch.env import rank_env, rank_of
+from taco_launch.launch.env import PMI_FD, rank_env, rank_of
 from taco_launch.launch.separator import unescape
 
 _GUARD_SECONDS = 30.0
@@ -34,7 +34,9 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
     """Run the command as a rank and give its exit code; when a signal ends it, the same signal ends this process."""
     numbers = rank_of(os.environ)
     if numbers is None:
-        return _refuse("a rank has to be started by a launcher: neither OMPI_COMM_WORLD_RANK nor RANK is set")
+        return _refuse(
+            "a rank has to be started by a launcher: neither OMPI_COMM_WORLD_RANK nor PMI_RANK nor RANK is set"
+        )
     rank, local_rank, _size = numbers
     processes.become_subreaper()
     if os.getpgrp() != os.getpid():  # mpirun 4.1 gives each rank its own group; what signals it sends stay within it
@@ -70,6 +72,12 @@ def _advice(program: str, path: Optional[str]) -> str:
         by_python = f"python3 {program}, or " if program.endswith(".py") else ""
         return f" (it lies in this folder: {by_python}./{program})"
     return ""
+
+
+def _inherited(environment: Mapping[str, str]) -> Tuple[int, ...]:
+    """Return the descriptors that a rank of Hydra needs of us; it finds the number in its environment."""
+    told = environment.get(PMI_FD, "")
+    return (int(told),) if told.isascii() and told.isdecimal() and len(told) < 10 else ()
 
 
 def _refuse(why: str) -> int:
@@ -123,7 +131,12 @@ class _Rank:
             signal.signal(number, self._on_signal)
         try:
             child = subprocess.Popen(
-                command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=write_end, stderr=write_end
+                command,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=write_end,
+                stderr=write_end,
+                pass_fds=_inherited(environment),
             )
         except OSError as error:
             why = f"cannot run {command[0]!r}: {error.strerror}{_advice(command[0], environment.get('PATH'))}"

@@ -222,7 +222,7 @@ class Gang(Guards):
             PlacementError: all are taken.
         """
         allowed = self._spec.network.port_range
-        if allowed is None or not launcher_of(self._spec).is_single:
+        if allowed is None or not launcher_of(self._spec).is_open_mpi:
             return ()
         self._taken.update(port for link in self.links for port in link.answers.get("facts", {}).get("taken", ()))
         ports = daemon_ports(self._spec.name, *allowed, self._taken)

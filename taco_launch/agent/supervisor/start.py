@@ -11,7 +11,7 @@ from taco_launch.agent.supervisor.guard_connection import RemoteLink
 from taco_launch.agent.supervisor.guard_pool import Guards
 from taco_launch.agent.supervisor.per_host_launch import Failure, HostCommands
 from taco_launch.agent.supervisor.ranks import Ranks
-from taco_launch.launch.env import attempt_env, launch_agent, local_env, mark
+from taco_launch.launch.env import OF_MPI, attempt_env, launch_agent, local_env, mark
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import LaunchPlan, Placement
@@ -68,7 +68,8 @@ def start(
             f"{spec.launcher} is started on {len(launch.commands)} host{'s' if launch.commands[1:] else ''}",
             [],
         )
-    environment = {**caller["environment"], **dict(launch.env)}
+    inherited = {name: value for name, value in caller["environment"].items() if not name.startswith(OF_MPI)}
+    environment = {**inherited, **dict(launch.env)}
     if gang.remote:
         environment.update(launch_agent(program.wrapper(attempt.folder, "daemon")))
     mpirun = spawn(launch.executed, spec.cwd, environment, caller["umask"])
@@ -76,7 +77,7 @@ def start(
     roots = [] if entry is None else [[entry.pid, entry.start]]
     for root in roots:
         gang.here.order("launched", root=root)
-    return mpirun, f"mpirun is process {mpirun.pid}", roots
+    return mpirun, f"{spec.launcher} is process {mpirun.pid}", roots
 
 
 def failed_on(launcher: Optional[Launcher]) -> str:

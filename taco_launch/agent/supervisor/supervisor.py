@@ -159,7 +159,7 @@ class _Supervisor:
         spec = self._spec
         caller = records.read_json(self._folder.caller) or {}
         environment = caller["environment"]
-        asked = (bool(needs(spec)) or spec.container is not None) and launcher_of(spec).is_single
+        asked = (bool(needs(spec)) or spec.container is not None) and launcher_of(spec).is_open_mpi
         known = JobFacts(
             root=os.geteuid() == 0,
             environment=relevant(environment),
@@ -171,6 +171,7 @@ class _Supervisor:
         launch = plan.plan(spec, self._id, placement, known, wrapper, str(self._folder.path), self._gang.port)
         for file in launch.files:
             Path(file.path).write_text(file.text, encoding="utf-8")
+            Path(file.path).chmod(file.mode)
         shares = tuple(HostRanks(share.host, share.ranks, share.slots, share.choice) for share in placement.shares)
         self._events.add(
             state.PLACED,

@@ -180,7 +180,8 @@ def job_options(function: F) -> F:
         add_option(
             "--launcher",
             type=click.Choice(list(LAUNCHERS)),
-            help="What starts the ranks: mpirun; torchrun on each host; or env: nothing but the variables that "
+            help="What starts the ranks: mpirun, which is Open MPI's; hydra, mpiexec.hydra of MPICH or Intel MPI; torchrun on "
+            "each host; or env: nothing but the variables that "
             "torch.distributed reads (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT; mpirun's ranks have them, too). "
             "Default: mpirun.",
         ),

@@ -350,7 +350,9 @@ class InventoryFile(Section):
         default_factory=Peermem, description="Peer memory for GPUDirect RDMA, as set-up brings it."
     )
     mpirun: Program = Field(
-        default="mpirun", description="The launcher: a path from /, or a name that is looked up on PATH."
+        default="mpirun",
+        description="The launcher: a path from /, or a name that is looked up on PATH. With `--launcher hydra` that of MPICH or "
+        "Intel MPI.",
     )
     profile: Profile = Field(
         default="auto",

@@ -27,7 +27,13 @@ _FEW_RANKS = 64
 
 
 def plan(
-    spec: JobSpec, job_id: str, placement: Placement, facts: JobFacts, wrapper: Sequence[str], folder: str
+    spec: JobSpec,
+    job_id: str,
+    placement: Placement,
+    facts: JobFacts,
+    wrapper: Sequence[str],
+    folder: str,
+    _port: int = 0,
 ) -> LaunchPlan:
     """Build the LaunchPlan.
 

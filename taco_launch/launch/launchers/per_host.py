@@ -22,7 +22,7 @@ from taco_launch.model.plans import HostCommand, LaunchPlan, Placement, Token
 
 
 def plan(
-    spec: JobSpec, job_id: str, placement: Placement, facts: JobFacts, wrapper: Sequence[str], port: int
+    spec: JobSpec, job_id: str, placement: Placement, facts: JobFacts, wrapper: Sequence[str], _folder: str, port: int
 ) -> LaunchPlan:
     """Build the LaunchPlan; what a profile sets by `-x` is set for the ranks, its options of mpirun itself are not used.
 

@@ -55,7 +55,7 @@ class Draft:
 def remarks(draft: Draft) -> Tuple[str, ...]:
     """Return all remarks on a line."""
     env = [pair for option in draft.options for pair in option.env]
-    by_mpirun = launcher_of(draft.spec).is_single
+    by_mpirun = launcher_of(draft.spec).is_open_mpi
     said = [
         *_left_out(draft),
         *_asked(draft),

@@ -139,10 +139,10 @@ class JobDocument(Section):
         default=None,
         description="Whether the GPUs of a host are chosen by the links between them; the inventory's topology without it.",
     )
-    launcher: Literal["mpirun", "torchrun", "env"] | None = Field(
+    launcher: Literal["mpirun", "hydra", "torchrun", "env"] | None = Field(
         default=None,
-        description="What starts the ranks: mpirun (also without it), torchrun on each host, or nothing but environment "
-        "variables (env).",
+        description="What starts the ranks: Open MPI's mpirun (also without it), mpiexec.hydra of MPICH or Intel MPI (hydra), torchrun "
+        "on each host, or nothing but environment variables (env).",
     )
     perHost: bool | None = Field(  # noqa: N815
         default=None,

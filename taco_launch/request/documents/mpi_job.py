@@ -5,6 +5,7 @@ refused. What has no counterpart here is named where it says how and where pods 
 other ranks would run without it.
 """
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from taco_launch.command import shell
 from taco_launch.frozen import dataclass
 from taco_launch.inventory.schema.document import kind_of
 from taco_launch.inventory.schema.faults import Faults, Loc, path_of
-from taco_launch.request.lines import mpirun_line, shell_line
+from taco_launch.request.lines import hydra_line, mpirun_line, shell_line
 from taco_launch.request.lines.mpirun_line import MpirunLine, UnclearError
 
 _LAUNCHER: Loc = ("spec", "mpiReplicaSpecs", "Launcher")
@@ -24,15 +25,8 @@ _POLICY_KEYS = ("cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeco
 _SCHEDULING_KEYS = ("queue", "scheduleTimeoutSeconds")
 # What says nothing about the job itself, or nothing that is not so here anyway.
 _SILENT = (
-    "apiVersion",
-    "kind",
-    "metadata",
-    "status",
-    "name",
-    "imagePullPolicy",
-    "sshAuthMountPath",
-    "mpiImplementation",
-    "launcherCreationPolicy",
+    *("apiVersion", "kind", "metadata", "status", "name", "imagePullPolicy"),
+    *("sshAuthMountPath", "mpiImplementation", "launcherCreationPolicy"),
 )
 _VERSIONS = ("kubeflow.org/v2beta1", "kubeflow.org/v1", "kubeflow.org/v1alpha2")
 _V2 = _VERSIONS[0]
@@ -43,6 +37,7 @@ _MANAGERS = ("kubeflow.org/mpi-operator", "kueue.x-k8s.io/multikueue")
 _LABEL = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
 _LABEL_CHARACTERS = 63
 _MCA = "OMPI_MCA_"
+_HYDRAS = ("Intel", "MPICH")  # mpiImplementation of the MPI Operator, besides OpenMPI
 # What Kubernetes puts a variable's value in for, unless the dollar sign is doubled.
 _EXPANDED = re.compile(r"(?<!\$)\$\([A-Za-z_][A-Za-z0-9_.-]*\)")
 
@@ -98,8 +93,10 @@ class _Manifest:
             self._faults.add(("status",), problem, f"to run it again: {self._again()}")
             return Converted({}, {}, ())
         implementation = self._take(("spec", "mpiImplementation"))
-        if implementation not in (None, "OpenMPI"):
-            self._faults.add(("spec", "mpiImplementation"), "jobs run under Open MPI's mpirun here")
+        if implementation in _HYDRAS:
+            self._put(("launcher",), "hydra", ("spec", "mpiImplementation"))
+        elif implementation not in (None, "OpenMPI"):
+            self._faults.add(("spec", "mpiImplementation"), f"must be OpenMPI, {' or '.join(_HYDRAS)}")
         for key in _POLICY_KEYS:  # the forms before v2beta1 have them in spec, too
             self._keep(("runPolicy", key), ("spec", key))
             self._keep(("runPolicy", key), (*_POLICY, key))
@@ -222,10 +219,9 @@ class _Manifest:
 
     def _command(self, container: Loc) -> None:
         """Take the launcher's line apart."""
-        folder = (*container, "workingDir")
-        if self._take(folder):
+        if self._take((*container, "workingDir")):
             problem = "is where the program would start, and a job's line does not say that"
-            self._faults.add(folder, problem, "leave it out, and name files by their whole path")
+            self._faults.add((*container, "workingDir"), problem, "leave it out, and name files by their whole path")
         places = [
             ((*container, key, index), word)
             for key in ("command", "args")
@@ -241,7 +237,8 @@ class _Manifest:
         variables = self._variables(container)
         try:
             places, assigned = _without_a_shell(places)
-            line = mpirun_line.read([word for _place, word in places], {**variables, **assigned})
+            reader = hydra_line if "launcher" in self._document else mpirun_line
+            line = reader.read([word for _place, word in places], {**variables, **assigned})
         except UnclearError as error:
             self._faults.add(places[error.index][0], error.problem, error.hint)
             return
@@ -346,10 +343,8 @@ class _Manifest:
             self._put(loc, value, at)
 
     def _put(self, loc: Loc, value: Any, at: Loc) -> None:
-        section = self._document
-        for step in loc[:-1]:
-            section = section.setdefault(str(step), {})
-        section[str(loc[-1])] = value
+        *folders, last = map(str, loc)
+        functools.reduce(lambda section, step: section.setdefault(step, {}), folders, self._document)[last] = value
         self._origin[loc] = at
 
     def _take(self, loc: Loc) -> Any:

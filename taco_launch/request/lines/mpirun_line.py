@@ -62,7 +62,7 @@ def read(words: Sequence[str], variables: Mapping[str, str]) -> MpirunLine:
     """
     if words[0].rpartition("/")[2] not in ("mpirun", "mpiexec", "orterun"):
         raise UnclearError(0, "is not mpirun, and what else starts the ranks is not known")
-    line = _Options(variables)
+    line = Options(variables)
     if "/" in words[0]:  # which mpirun, and where its libraries are (mpirun(1), --prefix)
         line.unused.append(f"path {words[0]}")
     at = 1
@@ -72,19 +72,14 @@ def read(words: Sequence[str], variables: Mapping[str, str]) -> MpirunLine:
             raise UnclearError(at, "has no value")
         line.add(words[at : at + count], at)
         at += count
-    if at == len(words):
-        raise UnclearError(at - 1, "is the last word, and no program stands behind mpirun's options")
-    if ":" in words[at:]:
-        raise UnclearError(at + list(words[at:]).index(":"), "begins a second program, and a job has one")
-    return MpirunLine(
-        line.np, line.per_host, tuple(line.env), tuple(line.mca), tuple(line.unused), tuple(line.bare), at
-    )
+    return line.line(words, at)
 
 
-class _Options:
+class Options:
     """Gathers what the options of a line say."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
+        """Start with nothing; `variables` are those that the launcher is started with."""
         self._variables = variables
         self.np: tuple[int, int] | None = None
         self.per_host: tuple[int, int] | None = None
@@ -93,13 +88,34 @@ class _Options:
         self.unused: list[str] = []
         self.bare: list[str] = []
 
+    def line(self, words: Sequence[str], program: int) -> MpirunLine:
+        """Return what was gathered; the program begins at `program`.
+
+        Raises:
+            UnclearError: there is none, or a second one.
+        """
+        if program == len(words):
+            raise UnclearError(program - 1, "is the last word, and no program stands behind the launcher's options")
+        if ":" in words[program:]:
+            raise UnclearError(program + list(words[program:]).index(":"), "begins a second program, and a job has one")
+        rest = tuple(self.env), tuple(self.mca), tuple(self.unused), tuple(self.bare)
+        return MpirunLine(self.np, self.per_host, *rest, program)
+
+    def ranks(self, word: str, at: int) -> None:
+        """Take the number of ranks."""
+        self.np = _number(word, at), at
+
+    def ranks_per_host(self, word: str, at: int) -> None:
+        """Take the number of ranks on each host."""
+        self.per_host = _number(word, at), at
+
     def add(self, words: Sequence[str], at: int) -> None:
         """Take one option with its values; `at` is the index of its first word."""
         option = words[0].lstrip("-")
         if option in ("np", "n", "c"):
-            self.np = _number(words[1], at + 1), at + 1
+            self.ranks(words[1], at + 1)
         elif option in _EACH:
-            self.per_host = _number(words[1], at + 1), at + 1
+            self.ranks_per_host(words[1], at + 1)
         elif option == "map-by" and (each := _PER_HOST.fullmatch(words[1])):
             self.per_host = int(each["count"]), at + 1
         elif option == "map-by" and words[1].startswith("ppr:"):

@@ -1,0 +1,146 @@
+"""The line of mpiexec.hydra, the launcher of MPICH and Intel MPI, for a placed job.
+
+Both take `-hosts A,B -ppn N`, or with unequal hosts `-machinefile FILE` of `HOST:N` lines, and `-genv NAME VALUE`; both give
+the variables of mpiexec's own environment to the ranks, on all hosts (seen with MPICH 4.0 and 5.0, Intel MPI 2021.19).
+"""
+
+from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
+
+from taco_launch.launch.env import mark
+from taco_launch.launch.line import profile_options as entries
+from taco_launch.launch.line.decisions import Decisions, decide, reached
+from taco_launch.launch.line.host_env import host_env, with_gpus
+from taco_launch.launch.line.light_2d_allreduce import torus
+from taco_launch.launch.line.overrides import Option, given_options, replaced
+from taco_launch.launch.line.remarks import Draft, remarks
+from taco_launch.launch.line.request_checks import check_asked, check_once
+from taco_launch.launch.line.torch_sockets import with_sockets
+from taco_launch.launch.separator import escape
+from taco_launch.model.host.hosts import Host
+from taco_launch.model.job_facts import JobFacts
+from taco_launch.model.jobs import JobSpec
+from taco_launch.model.launchers import LAUNCHERS, launcher_of
+from taco_launch.model.plans import File, HostCommand, LaunchPlan, Placement, Token
+
+# What runs instead of ssh, by environment: MPICH's name for it, and Intel MPI's.
+_SSH = ("HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC")
+# The ports for mpiexec and its proxies, as FIRST:LAST.
+_PORTS = ("MPIEXEC_PORT_RANGE", "I_MPI_PORT_RANGE")
+# Hydra runs it as `FILE [OPTION...] HOST PROGRAM [ARGUMENT...]`. The proxy is started behind the agent's wrapper, so that
+# what its ranks leave behind can be found.
+_SCRIPT = """#!/bin/sh
+options=
+while [ "${1#-}" != "$1" ]; do
+  options="$options $1"
+  shift
+done
+host=$1
+shift
+exec ssh%s $options "$host" $TACO_LAUNCH_DAEMON "$@"
+"""
+
+
+def plan(
+    spec: JobSpec, job_id: str, placement: Placement, facts: JobFacts, wrapper: Sequence[str], folder: str, _port: int
+) -> LaunchPlan:
+    """Build the LaunchPlan: what a profile sets by `-x` is set for the ranks, its options of Open MPI are not used.
+
+    `wrapper` is the argv of the agent's rank wrapper, put before the command in the executed form; `folder` is where
+    the files will lie, empty for the folder that the line is typed in.
+
+    Raises:
+        UsageError: this machine is taken under two names.
+        UnusableError: RDMA is asked for, and a host has none.
+    """
+    check_asked(spec, placement, facts)
+    check_once(spec, placement)
+    decisions = decide(spec, placement, facts, folder)
+    ours, left_out = entries.options(spec.profile, decisions)
+    given = tuple(given_options(spec))
+    every = torus(replaced(ours, given), spec, placement, facts, decisions)
+    options = tuple(option for option in every if option.env)
+    line, files = _hosts(spec, placement, folder, decisions)
+    # As with mpirun, a value that the user gives may be a secret: the agent gives it to the ranks, and no argv has it.
+    own = {option.key for option in given}
+    settings = [token for option in options for token in _settings(option)]
+    public = [token for option in options if option.key not in own for token in _settings(option)]
+    command = [Token(word, "user", "the job's command") for word in spec.command]
+    executed = [token.text for token in (*line, *public)] + [*wrapper, *(escape(word) for word in spec.command)]
+    if any(host.name != spec.head for host in _placed(spec, placement)):
+        port = f" -p {spec.container.ssh_port}" if spec.container is not None and decisions.holds("elsewhere") else ""
+        files = (*files, File(_script(folder), _SCRIPT % port, mode=0o700))
+    of_gpus = with_gpus(host_env(spec, decisions), spec, placement, facts, options)
+    tokens = (*line, *settings, *command)
+    words = tuple(token.text for token in tokens)
+    env = tuple(_env(spec, job_id, folder, files).items())
+    hidden = tuple(each for each in left_out if each[0].env)
+    draft = Draft(spec, placement, facts, folder, decisions, tuple(ours), given, options, hidden)
+    return LaunchPlan(
+        tokens=tokens,
+        commands=(HostCommand(spec.head, tuple(executed), (words,), tuple(range(placement.np)), env),),
+        host_env=with_sockets(of_gpus, spec, placement, facts, decisions, options),
+        files=files,
+        warnings=(*_unused(given), *remarks(draft)),
+    )
+
+
+def _hosts(
+    spec: JobSpec, placement: Placement, folder: str, decisions: Decisions
+) -> Tuple[List[Token], Tuple[File, ...]]:
+    """Return the program, its hosts and the number of ranks; and the file that names hosts with unequal numbers."""
+    launcher = launcher_of(spec)
+    default = spec.mpirun == LAUNCHERS["mpirun"].program
+    program = launcher.program if default else spec.mpirun
+    found = [Token(program, "default" if default else "inventory", "the launcher")]
+    files: Tuple[File, ...] = ()
+    hosts = reached(spec, placement)
+    each = {ranks for _name, ranks in hosts}
+    if [name for name, _ranks in hosts] == ["localhost"]:
+        pass
+    elif len(each) == 1:
+        words = ("-hosts", ",".join(name for name, _ranks in hosts), "-ppn", str(each.pop()))
+        found += [Token(word, "launcher", placement.why) for word in words]
+    else:
+        path = f"{folder}/machinefile" if folder else "machinefile"
+        files = (File(path, "".join(f"{name}:{ranks}\n" for name, ranks in hosts)),)
+        found += [Token(word, "launcher", placement.why) for word in ("-machinefile", path)]
+    found += [Token(word, "launcher", "number of ranks") for word in ("-np", str(placement.np))]
+    interface = decisions.values.get("interface")
+    if interface is not None and len(hosts) > 1 and decisions.holds("one_interface"):
+        found += [Token(word, interface.source, interface.why) for word in ("-iface", interface.text)]
+    return found, files
+
+
+def _settings(option: Option) -> Iterator[Token]:
+    """Yield `-genv NAME VALUE` for `-x NAME=VALUE`; a variable of the caller reaches the ranks in any case."""
+    ((name, value),) = option.env
+    if value is not None:
+        _, last = option.tokens[0], option.tokens[-1]
+        for word in ("-genv", name, value):
+            yield Token(word, last.source, last.why)
+
+
+def _placed(spec: JobSpec, placement: Placement) -> List[Host]:
+    names = {share.host for share in placement.shares}
+    return [host for host in spec.hosts if host.name in names]
+
+
+def _script(folder: str) -> str:
+    return f"{folder}/hydra-ssh" if folder else "hydra-ssh"
+
+
+def _env(spec: JobSpec, job_id: str, folder: str, files: Iterable[File]) -> Dict[str, str]:
+    """Return what goes by mpiexec's own environment: the mark, its ssh, its ports."""
+    env = dict(mark(spec.name, job_id))
+    if any(file.path == _script(folder) for file in files):
+        env.update((name, _script(folder)) for name in _SSH)
+    if spec.network.port_range is not None:
+        first, last = spec.network.port_range
+        env.update((name, f"{first}:{last}") for name in _PORTS)
+    return env
+
+
+def _unused(given: Sequence[Option]) -> Iterator[str]:
+    names = [option.key[1] for option in given if not option.env]
+    if names:
+        yield f"--mca {', '.join(names)}: not used: MCA parameters are Open MPI's, and --launcher hydra starts MPICH or Intel MPI"

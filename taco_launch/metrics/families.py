@@ -1,6 +1,5 @@
 """What there is to know of a cluster's jobs and slots, as families of metrics in Prometheus' text format."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
@@ -8,7 +7,6 @@ from itertools import accumulate
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from taco_launch.model.jobs import JobState
 from taco_launch.model.rows import JobRow
@@ -73,7 +71,7 @@ def _jobs(rows: Sequence[JobRow], tally: Tally) -> Iterable[Metric]:
     yield _gauge("queue_length", words, (({"queue": entry.queue}, waiting[entry.queue]) for entry in tally.waits))
     words = "Seconds from a job's submission to its first start."
     waits = HistogramMetricFamily(f"{_PREFIX}queue_wait_seconds", words, labels=("queue",))
-    bounds = [floatToGoString(bound) for bound in (*BOUNDS, math.inf)]
+    bounds = [*map(str, BOUNDS), "+Inf"]
     for entry in tally.waits:
         buckets = list(zip(bounds, accumulate(entry.counts), strict=True))
         waits.add_metric([_valid(entry.queue)], buckets, entry.seconds)

@@ -35,7 +35,7 @@ def library(mpiexec: Path) -> str:
 
 def test_ranks_meet_by_mpi(taco: Taco, mpiexec: Path, tmp_path: Path) -> None:
     inventory = tmp_path / "hosts.yaml"
-    inventory.write_text(f"cluster: mpi\nmpirun: {mpiexec}\nhosts: {{localhost: {{slots: 2}}}}\n")
+    inventory.write_text(f"cluster: mpi\nmpirun: {mpiexec}\nhosts: {{localhost: {{slots: 2, connection: local}}}}\n")
     run = taco(
         "-i", str(inventory), "run", "--launcher", "hydra", "--np", "2", "--", "python3", str(SUM), library(mpiexec)
     )
@@ -45,7 +45,7 @@ def test_ranks_meet_by_mpi(taco: Taco, mpiexec: Path, tmp_path: Path) -> None:
 
 def test_the_code_of_the_rank_that_failed_first(taco: Taco, mpiexec: Path, tmp_path: Path) -> None:
     inventory = tmp_path / "hosts.yaml"
-    inventory.write_text(f"cluster: mpi\nmpirun: {mpiexec}\nhosts: {{localhost: {{slots: 2}}}}\n")
+    inventory.write_text(f"cluster: mpi\nmpirun: {mpiexec}\nhosts: {{localhost: {{slots: 2, connection: local}}}}\n")
     argv = (
         "run",
         "--name",

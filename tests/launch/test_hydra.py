@@ -26,7 +26,7 @@ UNEQUAL = Placement((Share("gpu2", 3), Share("gpu1", 1)), "so")
 
 def spec(**fields: Any) -> JobSpec:
     network = fields.pop("network", Network("bond0"))
-    return JobSpec("j", ("a.out", ":", "--x"), FAR, "gpu1", AUTO, network=network, launcher="hydra", **fields)
+    return JobSpec("j", ("a.out", ":", "--x"), FAR, head="gpu1", profile=AUTO, network=network, launcher="hydra", **fields)
 
 
 def made(job: JobSpec, placement: Placement = EQUAL, folder: str = "/job") -> LaunchPlan:

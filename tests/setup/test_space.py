@@ -6,7 +6,7 @@ from taco_launch.model.host.fact_value import Absent, Found, Unknown
 from taco_launch.model.host.facts import Disk, Docker, HostFacts, System
 from taco_launch.setup.chain import chain
 from taco_launch.setup.space import full
-from taco_launch.setup.stages import RULES
+from taco_launch.setup.stage_rules import RULES
 from tests.setup.training import bare, cluster
 
 MIB = 1 << 20

@@ -14,7 +14,7 @@ from taco_launch.model.host.hardware import Gpus
 from taco_launch.model.host.hosts import Engine, Host
 from taco_launch.setup.chain import Chain, chain
 from taco_launch.setup.ops import Cluster, Op
-from taco_launch.setup.stages import RULES
+from taco_launch.setup.stage_rules import RULES
 from tests.setup import docker_machine
 from tests.setup.docker_machine import Machine
 from tests.setup.training import bare, image, inventory

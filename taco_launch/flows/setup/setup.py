@@ -29,7 +29,7 @@ from taco_launch.setup import paths
 from taco_launch.setup.chain import Chain, chain
 from taco_launch.setup.diff import diffs, wanted
 from taco_launch.setup.ops import STAGES, Cluster, Op, Stage
-from taco_launch.setup.stages import RULES
+from taco_launch.setup.stage_rules import RULES
 from taco_launch.setup.stages.image_copy import Given
 from taco_launch.setup.stages.ssh_mesh import unaware
 

@@ -1,16 +1,1 @@
-"""The stages of set-up by their names: what each file says of its stage."""
-
-from collections.abc import Mapping
-from importlib import import_module
-
-from taco_launch.setup import STAGES, Stage
-from taco_launch.setup.ops import StageRules
-
-
-def _rules(stage: Stage) -> StageRules:
-    found = import_module(f"{__package__}.{stage}").STAGE
-    assert isinstance(found, StageRules)
-    return found
-
-
-RULES: Mapping[Stage, StageRules] = {stage: _rules(stage) for stage in STAGES}
+"""The stages of set-up, one file each, and what only one of them needs."""

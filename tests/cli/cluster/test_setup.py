@@ -26,7 +26,7 @@ from taco_launch.remote.fanout import Answer, Fanout
 from taco_launch.remote.local import Local
 from taco_launch.setup import STAGES, Stage, batch, paths
 from taco_launch.setup.ops import Cluster, File, Op, Plan, Problem
-from taco_launch.setup.stages import RULES
+from taco_launch.setup.stage_rules import RULES
 from tests.facts.hosts import host as facts_of
 
 PASSWORD = "s3cret-w0rd"

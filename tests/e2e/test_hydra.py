@@ -88,7 +88,7 @@ def test_stop_leaves_nothing_anywhere(cluster: Cluster, name: str, mpiexec: Path
     assert not cluster.alive("hydra")
 
 
-@pytest.mark.parametrize(("role", "on"), [("pyz run", 0), ("mpiexec.hydra", 0), ("hydra_pmi_proxy", 1)])
+@pytest.mark.parametrize(("role", "on"), [("pyz run", 0), ("mpiexec.hydra", 0), (r"^\S*/hydra_(pmi|bstrap)_proxy", 1)])
 def test_kill_9_leaves_nothing_anywhere(cluster: Cluster, name: str, mpiexec: Path, role: str, on: int) -> None:
     running(cluster, name, "wipe", "daemon", "deaf", launcher="hydra", mpirun=str(mpiexec))
     cluster.kill(cluster.pid(role, on), on)

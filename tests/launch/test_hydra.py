@@ -26,7 +26,9 @@ UNEQUAL = Placement((Share("gpu2", 3), Share("gpu1", 1)), "so")
 
 def spec(**fields: Any) -> JobSpec:
     network = fields.pop("network", Network("bond0"))
-    return JobSpec("j", ("a.out", ":", "--x"), FAR, head="gpu1", profile=AUTO, network=network, launcher="hydra", **fields)
+    return JobSpec(
+        "j", ("a.out", ":", "--x"), FAR, head="gpu1", profile=AUTO, network=network, launcher="hydra", **fields
+    )
 
 
 def made(job: JobSpec, placement: Placement = EQUAL, folder: str = "/job") -> LaunchPlan:
@@ -35,7 +37,8 @@ def made(job: JobSpec, placement: Placement = EQUAL, folder: str = "/job") -> La
 
 def test_hosts_with_equal_numbers_of_ranks_stand_on_the_line() -> None:
     words = made(spec()).argv
-    assert words[:9] == ("mpiexec.hydra", "-hosts", "gpu1,gpu2", "-ppn", "2", "-np", "4", "-iface", "bond0")
+    assert words[:7] == ("mpiexec.hydra", "-hosts", "gpu1,gpu2", "-ppn", "2", "-np", "4")
+    assert words[7:12] == ("-iface", "bond0", "-genv", "FI_TCP_IFACE", "bond0")
     assert words[-3:] == ("a.out", ":", "--x")
 
 

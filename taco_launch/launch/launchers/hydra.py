@@ -22,6 +22,9 @@ from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import LAUNCHERS, launcher_of
 from taco_launch.model.plans import File, HostCommand, LaunchPlan, Placement, Token
 
+# -iface is for mpiexec and its proxies; libfabric, by which the ranks speak, reads this (fi_tcp(7)). Without it Intel MPI
+# waits for ever where all hosts have an interface with one address, as docker0.
+_OF_RANKS = "FI_TCP_IFACE"
 # What runs instead of ssh, by environment: MPICH's name for it, and Intel MPI's.
 _SSH = ("HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC")
 # The ports for mpiexec and its proxies, as FIRST:LAST.
@@ -98,8 +101,8 @@ def _hosts(
     if [name for name, _ranks in hosts] == ["localhost"]:
         pass
     elif len(each) == 1:
-        words = ("-hosts", ",".join(name for name, _ranks in hosts), "-ppn", str(each.pop()))
-        found += [Token(word, "launcher", placement.why) for word in words]
+        placed = ("-hosts", ",".join(name for name, _ranks in hosts), "-ppn", str(each.pop()))
+        found += [Token(word, "launcher", placement.why) for word in placed]
     else:
         path = f"{folder}/machinefile" if folder else "machinefile"
         files = (File(path, "".join(f"{name}:{ranks}\n" for name, ranks in hosts)),)
@@ -107,7 +110,10 @@ def _hosts(
     found += [Token(word, "launcher", "number of ranks") for word in ("-np", str(placement.np))]
     interface = decisions.values.get("interface")
     if interface is not None and len(hosts) > 1 and decisions.holds("one_interface"):
-        found += [Token(word, interface.source, interface.why) for word in ("-iface", interface.text)]
+        words = ["-iface", interface.text]
+        if _OF_RANKS not in dict(spec.env):
+            words += ["-genv", _OF_RANKS, interface.text]
+        found += [Token(word, interface.source, interface.why) for word in words]
     return found, files
 
 

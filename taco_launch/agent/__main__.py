@@ -19,10 +19,10 @@ def main(agent: str, arguments: List[str]) -> int:  # noqa: PLR0911 - one for ea
         from taco_launch.agent.rank import spawner
 
         return spawner.main(JobFolder(Path(rest[0])), rest[1:6], rest[7:])
-    if op == "daemon":
+    if op in ("daemon", "proxy"):
         from taco_launch.agent.rank import orted_wrapper
 
-        return orted_wrapper.main(JobFolder(Path(rest[0])), rest[2:])
+        return orted_wrapper.main(JobFolder(Path(rest[0])), rest[2:], is_proxy=op == "proxy")
     if op == "visit":
         from taco_launch.agent.rank import exec_session
 

@@ -29,6 +29,7 @@ _TORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 # Those of Hydra (MPICH 4 and 5, Intel MPI 2021), and the descriptor by which a rank of it reaches its proxy.
 _HYDRA = ("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE")
 PMI_FD = "PMI_FD"
+PROXY_AGENT = "TACO_LAUNCH_PROXY_AGENT"
 # What a launcher of MPI gives its ranks: where one of them submits a job, that job's ranks are others.
 OF_MPI = ("OMPI_COMM_WORLD_", "PMI_", "MPI_LOCAL")
 # The number of a process's host, by the name of torchrun and by that of its --node_rank. PyTorch Lightning reads these and
@@ -54,11 +55,14 @@ def launch_agent(wrapper: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
     if any(word.split() != [word] for word in wrapper):
         return ()
     words = " ".join(wrapper)
-    return (
-        ("OMPI_MCA_orte_launch_agent", f"{words} orted"),
-        ("PRTE_MCA_prte_launch_agent", f"{words} prted"),
-        ("TACO_LAUNCH_DAEMON", words),  # which the ssh of launchers/hydra.py puts before Hydra's proxy
-    )
+    return ("OMPI_MCA_orte_launch_agent", f"{words} orted"), ("PRTE_MCA_prte_launch_agent", f"{words} prted")
+
+
+def proxy_agent(wrapper: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
+    """Return the variable by which Hydra's proxies start behind a wrapper (launchers/hydra.py); none where they cannot."""
+    if any(word.split() != [word] for word in wrapper):
+        return ()
+    return ((PROXY_AGENT, " ".join(wrapper)),)
 
 
 def relevant(environ: Mapping[str, str]) -> Tuple[Tuple[str, str], ...]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.launch.env import launch_agent, rank_of
+from taco_launch.launch.env import proxy_agent, rank_of
 from taco_launch.launch.plan import plan
 from taco_launch.model.host.hosts import Container, Host, Network
 from taco_launch.model.job_facts import JobFacts
@@ -84,11 +84,11 @@ def test_proxies_start_behind_the_agent(tmp_path: Path, container: Container | N
     for name, text in (("ssh", '#!/bin/sh\nprintf "<%s>" "$@"\n'), ("script", script.text)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o700)
-    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", **dict(launch_agent(("/py", "/agent.pyz", "daemon", "/job", "--")))}
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", **dict(proxy_agent(("/py", "/agent.pyz", "proxy", "/job", "--")))}
     words = ("-x", "-q", "gpu2", '"/opt/hydra_pmi_proxy"', "--id", "a b")
     said = subprocess.run([tmp_path / "script", *words], env=env, capture_output=True, text=True, check=True).stdout
     port = "<-p><2222>" if container else ""
-    told = '<-x><-q><gpu2></py></agent.pyz><daemon></job><--><"/opt/hydra_pmi_proxy"><--id><a b>'
+    told = '<-x><-q><gpu2></py></agent.pyz><proxy></job><--><"/opt/hydra_pmi_proxy"><--id><a b>'
     assert said == port + told
 
 

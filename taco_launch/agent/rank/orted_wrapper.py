@@ -1,10 +1,12 @@
-"""`agent daemon`: wraps Open MPI's daemon on another host than mpirun's, so that whatever its ranks leave can be found.
+"""`agent daemon`, `agent proxy`: wraps the daemon of Open MPI, or of Hydra, on another host than the launcher's.
 
-The daemon goes into the background by itself, and what it starts may leave it. All of that comes to a process that stays
-above it until nothing is left below, and is registered with the guard, which ends it and all below it.
+So whatever its ranks leave can be found. Open MPI's goes into the background by itself, and what it starts may leave it. All
+of that comes to a process that stays above it until nothing is left below, and is registered with the guard, which ends it
+and all below it. Hydra's stays; where it fails, what is left of it would keep its connection open, so that is ended at once.
 """
 
 import os
+import signal
 import sys
 from typing import Sequence
 
@@ -14,18 +16,18 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import FAILED, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE
 
 
-def main(folder: JobFolder, command: Sequence[str]) -> int:
-    """Run the daemon and give the exit code of what was started, which may be long before the daemon ends."""
+def main(folder: JobFolder, command: Sequence[str], *, is_proxy: bool) -> int:
+    """Run the daemon, Hydra's proxy where `is_proxy`, and give the exit code of what was started, which may be long before the daemon ends."""
     told, tell = os.pipe()
     if os.fork() == 0:
         os.close(told)
-        _stay(folder, command, tell)
+        _stay(folder, command, tell, is_proxy=is_proxy)
     os.close(tell)
     code = os.read(told, 1)
     return code[0] if code else FAILED
 
 
-def _stay(folder: JobFolder, command: Sequence[str], tell: int) -> None:
+def _stay(folder: JobFolder, command: Sequence[str], tell: int, *, is_proxy: bool) -> None:
     """Be above the daemon and all that comes of it; never returns."""
     try:
         os.setsid()
@@ -37,7 +39,7 @@ def _stay(folder: JobFolder, command: Sequence[str], tell: int) -> None:
         if pid == 0:
             os.close(tell)
             _become(command)
-        _reap(pid, tell)
+        _reap(pid, tell, is_proxy=is_proxy)
     except OSError as error:
         sys.stderr.write(f"taco-launch: no guard answers in {folder.path}: {error.strerror}\n")
     finally:
@@ -53,7 +55,7 @@ def _become(command: Sequence[str]) -> None:
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE)
 
 
-def _reap(first: int, tell: int) -> None:
+def _reap(first: int, tell: int, *, is_proxy: bool) -> None:
     """Collect all that ends, until there is nothing any more; tell how the first ended, and let go of its output."""
     while True:
         try:
@@ -62,7 +64,20 @@ def _reap(first: int, tell: int) -> None:
             return
         if pid == first:
             code = SIGNAL_BASE + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            if is_proxy and code:
+                _end_rest()
             os.write(tell, bytes([code]))
             nothing = os.open(os.devnull, os.O_RDWR)
             for descriptor in (tell, 0, 1, 2):  # ssh's: it stays for as long as somebody has them
                 os.dup2(nothing, descriptor)
+
+
+def _end_rest() -> None:
+    """End all that is below us: what outlives its parent comes to us, and is found by the next look."""
+    while True:
+        left = processes.children(os.getpid())
+        if not left:
+            return
+        for entry in left:
+            os.kill(entry.pid, signal.SIGKILL)
+        os.wait()

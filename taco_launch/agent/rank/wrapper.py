@@ -38,6 +38,7 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
             "a rank has to be started by a launcher: neither OMPI_COMM_WORLD_RANK nor PMI_RANK nor RANK is set"
         )
     rank, local_rank, _size = numbers
+    _let_go(_inherited(os.environ))
     processes.become_subreaper()
     if os.getpgrp() != os.getpid():  # mpirun 4.1 gives each rank its own group; what signals it sends stay within it
         os.setpgid(0, 0)
@@ -78,6 +79,14 @@ def _inherited(environment: Mapping[str, str]) -> Tuple[int, ...]:
     """Return the descriptors that a rank of Hydra needs of us; it finds the number in its environment."""
     told = environment.get(PMI_FD, "")
     return (int(told),) if told.isascii() and told.isdecimal() and len(told) < 10 else ()
+
+
+def _let_go(kept: Tuple[int, ...]) -> None:
+    """Close what Hydra's proxy has leaked to us: while we held its sockets, nobody would see that it has ended."""
+    for name in os.listdir("/proc/self/fd") if kept else ():
+        if int(name) > 2 and int(name) not in kept:
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself
+                os.close(int(name))
 
 
 def _refuse(why: str) -> int:

@@ -11,7 +11,7 @@ from taco_launch.agent.supervisor.guard_connection import RemoteLink
 from taco_launch.agent.supervisor.guard_pool import Guards
 from taco_launch.agent.supervisor.per_host_launch import Failure, HostCommands
 from taco_launch.agent.supervisor.ranks import Ranks
-from taco_launch.launch.env import OF_MPI, attempt_env, launch_agent, local_env, mark
+from taco_launch.launch.env import OF_MPI, attempt_env, launch_agent, local_env, mark, proxy_agent
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import LaunchPlan, Placement
@@ -72,6 +72,7 @@ def start(
     environment = {**inherited, **dict(launch.env)}
     if gang.remote:
         environment.update(launch_agent(program.wrapper(attempt.folder, "daemon")))
+        environment.update(proxy_agent(program.wrapper(attempt.folder, "proxy")))
     mpirun = spawn(launch.executed, spec.cwd, environment, caller["umask"])
     entry = processes.identify(mpirun.pid)
     roots = [] if entry is None else [[entry.pid, entry.start]]

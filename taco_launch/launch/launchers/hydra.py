@@ -39,7 +39,7 @@ while [ "${1#-}" != "$1" ]; do
 done
 host=$1
 shift
-exec ssh%s $options "$host" $TACO_LAUNCH_DAEMON "$@"
+exec ssh%s $options "$host" $TACO_LAUNCH_PROXY_AGENT "$@"
 """
 
 

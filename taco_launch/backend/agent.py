@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # How long `run` tries to find its head again before it leaves the job to itself.
 _RUN_PATIENCE_SECONDS = 300.0
 _POLL_SECONDS = (0.05, 1.0)
+# For guards of all hosts to end what is left, after the grace time; a host that is lost is waited for as well.
+_SUSPEND_SECONDS = 600.0
 _NOBODY = Watch()
 _UNUSED = "without a container jobs run on the head alone: no other host is asked"
 
@@ -92,8 +94,13 @@ class AgentBackend:
             UsageError: it has ended already.
         """
         job = _job(self._head.one("suspend", name=name, by=by))
-        pause = _POLL_SECONDS[0]
+        pause, deadline = _POLL_SECONDS[0], time.monotonic() + job.spec.policy.grace + _SUSPEND_SECONDS
         while job.record.state is not JobState.SUSPENDED and not job.record.state.is_terminal:
+            if time.monotonic() > deadline:
+                raise HostError(
+                    f"{self.name}: job {name} is not suspended {_SUSPEND_SECONDS:g} s after its grace time",
+                    hint=f"taco-launch get {name} says how it stands",
+                )
             time.sleep(pause)
             pause = min(2 * pause, _POLL_SECONDS[1])
             job = self.get(name)
@@ -152,7 +159,9 @@ class AgentBackend:
                 with contextlib.suppress(TacoLaunchError):  # the agent in a container outlives the connection to it
                     self._head.call("exec-end", name=name, token=token)
             raise
-        return int(code or 0)
+        if code is None:
+            raise HostError(f"{self.name}: exec: its answer has no exit code")
+        return int(code)
 
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> Mapping[str, Any]:
         """Return what the line of a job depends on, of the head itself."""

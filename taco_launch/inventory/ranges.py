@@ -14,6 +14,7 @@ from taco_launch.inventory.names import shown
 MAX_HOSTS = 10_000
 
 _MAX_NAME = 253  # RFC 1035, section 2.3.4
+_PLAIN = re.compile(r"(?!.*[0-9]{19})[A-Za-z0-9._-]{1,253}")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _NUMBERS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?:/([0-9]{1,9}))?)?")
 
@@ -49,11 +50,19 @@ def expand(text: str) -> tuple[str, ...]:
 
 
 def fold(names: Iterable[str]) -> str:
-    """Return names in ClusterShell's short form, sorted: `gpu[1-3,7],head`."""
+    """Return names in ClusterShell's short form, sorted: `gpu[1-3,7],head`.
+
+    A host may say that it has any name: what ClusterShell would take for ranges or sets stands behind the others as it is.
+    """
+    every = list(names)
+    plain = [name for name in every if _PLAIN.fullmatch(name)]
+    others = sorted({name for name in every if not _PLAIN.fullmatch(name)})
+    if not plain:
+        return ",".join(others)
     # 20 ms that only messages need; ClusterShell has no type hints
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet  # type: ignore[import-untyped] # noqa: PLC0415
 
-    return str(NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP))
+    return ",".join((str(NodeSet.fromlist(plain, resolver=RESOLVER_NOGROUP)), *others))
 
 
 def _numbers(body: str) -> list[str]:

@@ -1,5 +1,6 @@
 """The environment of a job's processes: its mark, and what each rank is told about its place."""
 
+import re
 from typing import TYPE_CHECKING, Dict, Mapping, Optional, Sequence, Tuple
 
 if TYPE_CHECKING:  # every rank imports this file, and the model takes longer to import than all else a rank needs
@@ -30,6 +31,7 @@ _TORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 _HYDRA = ("PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE")
 PMI_FD = "PMI_FD"
 PROXY_AGENT = "TACO_LAUNCH_PROXY_AGENT"
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 # What a launcher of MPI gives its ranks: where one of them submits a job, that job's ranks are others.
 OF_MPI = ("OMPI_COMM_WORLD_", "PMI_", "MPI_LOCAL")
 # The number of a process's host, by the name of torchrun and by that of its --node_rank. PyTorch Lightning reads these and
@@ -60,7 +62,7 @@ def launch_agent(wrapper: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
 
 def proxy_agent(wrapper: Sequence[str]) -> Tuple[Tuple[str, str], ...]:
     """Return the variable by which Hydra's proxies start behind a wrapper (launchers/hydra.py); none where they cannot."""
-    if any(word.split() != [word] for word in wrapper):
+    if not all(_PLAIN.fullmatch(word) for word in wrapper):  # ssh has the other host's shell read it
         return ()
     return ((PROXY_AGENT, " ".join(wrapper)),)
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import BinaryIO
 
 from taco_launch.errors import TacoLaunchError
 
@@ -23,6 +24,8 @@ _WORDS = "text/plain; charset=utf-8"
 # How long a client may take to ask, and to take the answer; the time between, in which we collect, is ours.
 ASK_SECONDS, ANSWER_SECONDS = 10.0, 30.0
 MOST_CLIENTS = 32
+# A request of Prometheus has some hundred bytes; http.server would keep a hundred headers of 64 KiB.
+_ASKED_BYTES = 16 << 10
 # Of one address: others than it are served still.
 MOST_OF_ONE = 8
 _BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 5\r\n\r\n"
@@ -124,11 +127,38 @@ class Server(ThreadingHTTPServer):
             return self._collected[1]
 
 
+class _Asked:
+    """What a client asks, up to a limit; behind that it is as if it had ended."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        """Read from a client's file."""
+        self._file, self._left = file, _ASKED_BYTES
+
+    def readline(self, limit: int = -1) -> bytes:
+        """Return the next line, or what is left of it."""
+        line = self._file.readline(self._left if limit < 0 else min(limit, self._left))
+        self._left -= len(line)
+        return line
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is."""
+        return self._file.closed
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: Server
     server_version = "taco-launch"
     sys_version = ""
     timeout = ASK_SECONDS
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = _Asked(self.rfile)  # type: ignore[assignment]
 
     def do_GET(self) -> None:
         self.server.due(self.connection, None)

@@ -44,9 +44,9 @@ class Answer(dict[str, Any]):
         """
         self._what = f"{host}: {op}"
         super().__init__()
-        for key, value in data.items():
+        for key in data.keys() & _READ.keys():  # what nobody uses takes no memory
             try:
-                self[key] = _READ[key](value) if key in _READ else value
+                self[key] = _READ[key](data[key])
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
                 raise self._strange(f"{key}: {error}") from None
 
@@ -136,9 +136,21 @@ def _rows(value: Any) -> Any:
 
 
 def _removed(value: Any) -> Any:
-    from taco_launch.model.tallies import Tally  # noqa: PLC0415 - of metrics alone
+    from taco_launch.model.tallies import BOUNDS, Tally  # noqa: PLC0415 - of metrics alone
 
-    return from_json(Tally, value)
+    found = from_json(Tally, value)
+    counts = (
+        found.created,
+        found.successful,
+        found.failed,
+        found.cancelled,
+        *(n for w in found.waits for n in w.counts),
+    )
+    if not all(0 <= count < _MOST for count in counts) or any(len(w.counts) != len(BOUNDS) + 1 for w in found.waits):
+        raise ValueError("counts that no jobs have")
+    if not all(math.isfinite(w.seconds) and w.seconds >= 0 for w in found.waits):
+        raise ValueError("a wait that no job has had")
+    return found
 
 
 def _bounded(value: Any) -> None:

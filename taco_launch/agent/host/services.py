@@ -20,6 +20,7 @@ from taco_launch.model.slots import SLOT
 # proc(5), /proc/PID/fdinfo: `lock:	1: FLOCK  ADVISORY  WRITE 708 08:01:12345 0 EOF`
 _FLOCK = re.compile(rb"^lock:\s+\d+: FLOCK ", re.MULTILINE)
 _MOST_BYTES = 1 << 16
+_LEASE = re.compile(rf"{SLOT}[0-9]{{1,4}}|{leases.port_name(0)[:-1]}[1-9][0-9]{{0,4}}|(?:GPU|MIG)-[0-9A-Fa-f-]{{8,64}}")
 
 
 def is_service(pid: int) -> bool:
@@ -56,9 +57,7 @@ def _is_ours(path: Path) -> bool:
 
 def _is_lease(path: Path) -> bool:
     """Return whether a path is that of a slot or port, and still a file there: any other can be locked by anybody."""
-    name = path.name
-    kinds = (SLOT, "GPU-", "MIG-", leases.port_name(0)[:-1])
-    return name.startswith(kinds) and "." not in name and path.is_file()
+    return _LEASE.fullmatch(path.name) is not None and path.is_file()
 
 
 def _goes_on(folder: Path) -> bool:

@@ -10,6 +10,7 @@ import os
 import resource
 import select
 import signal
+import stat
 import subprocess
 import sys
 import termios
@@ -78,7 +79,12 @@ def _advice(program: str, path: Optional[str]) -> str:
 def _inherited(environment: Mapping[str, str]) -> Tuple[int, ...]:
     """Return the descriptors that a rank of Hydra needs of us; it finds the number in its environment."""
     told = environment.get(PMI_FD, "")
-    return (int(told),) if told.isascii() and told.isdecimal() and len(told) < 10 else ()
+    if not (told.isascii() and told.isdecimal() and len(told) < 10):
+        return ()
+    try:
+        return (int(told),) if stat.S_ISSOCK(os.fstat(int(told)).st_mode) else ()
+    except OSError:  # another launcher's, which is gone
+        return ()
 
 
 def _let_go(kept: Tuple[int, ...]) -> None:

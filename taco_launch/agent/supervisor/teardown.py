@@ -75,11 +75,12 @@ def end_here(
     """
     known = set() if told is not None else {(int(pid), int(start)) for pid, start in roots}
     answer = told or {}
+    deadline = time.monotonic() + GUARD_SECONDS  # what cannot be ended may go on to leave more
     while True:
         late = {(int(pid), int(start)) for pid, start in adopted() if processes.lives(int(pid), int(start))} - known
         late = {each for each in late if each[0] not in answer.get("left", ())}
-        if answer and not late:
-            return answer
+        if answer and (not late or time.monotonic() > deadline):
+            return {**answer, "left": sorted({*answer.get("left", ()), *(pid for pid, _start in late)})}
         known |= late
         scan = processes.end(mark, known)
         left = {*answer.get("left", ()), *(entry.pid for entry in scan.found)}

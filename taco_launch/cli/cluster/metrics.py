@@ -113,7 +113,14 @@ def metrics(
     if textfile is not None:
         flow.write(textfile, found)
     else:
-        sys.stdout.buffer.write(found)
+        click.echo(_safe(found), nl=False)
+
+
+def _safe(found: bytes) -> bytes:
+    """Return metrics as they are, on a terminal without what would control that: jobs and hosts name themselves."""
+    if not sys.stdout.isatty():
+        return found
+    return "\n".join(map(render.printable, found.decode("utf-8").split("\n"))).encode()
 
 
 def _serve(settings: Settings, place: tuple[str, int], names: tuple[str, ...], collector: "Collector") -> None:

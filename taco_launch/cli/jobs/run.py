@@ -142,7 +142,7 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
 
         render.data(job_tables.job_data(job), settings.output)
     else:
-        click.echo(job.spec.name)
+        click.echo(render.printable(job.spec.name))
         settings.talk(f"follow it: {settings.typed} logs -f {job.spec.name}")
     return 0
 

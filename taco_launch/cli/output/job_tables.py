@@ -102,7 +102,7 @@ def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
     percent = round(100 * allocated / total) if total else 0
     footer = (_RULE, f"Allocated/Total {words} In Cluster:", f"{allocated}/{total} ({percent}%)")
     others = [
-        f"{node.host.name}: {other}"
+        printable(f"{node.host.name}: {other}")
         for node in nodes
         if not wide and node.occupancy is not None and (other := describe_holders(node.occupancy, jobs=False))
     ]

@@ -62,13 +62,17 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequ
     click.echo(columns(header, rows, numbers=numbers))
 
 
+# One long cell leaves the others as they are: a host may answer with names of any length.
+_MOST_PADDED = 200
+
+
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()) -> str:
     """Return a table as text, its header in bold type for a terminal; the columns in `numbers` are flush right.
 
     Nothing is cut or broken to fit: a name can be copied, and a terminal wraps by itself.
     """
     cells = [list(header), *([printable(cell) for cell in row] for row in rows)]
-    widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
+    widths = [min(max(map(_width, column)), _MOST_PADDED) for column in zip(*cells, strict=True)]
     right = [name in numbers for name in header]
     lines = []
     for row in cells:

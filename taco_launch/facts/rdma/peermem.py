@@ -86,7 +86,7 @@ def loaded(modules: Found[Tuple[str, ...]]) -> Found[str]:
 
 def dmabuf(kernel: str, driver: str) -> Found[bool]:
     """Return whether kernel and driver can do without a module: Linux 5.12 or newer, and open kernel modules."""
-    version = re.match(r"([0-9]+)\.([0-9]+)", kernel)
+    version = re.match(r"([0-9]{1,9})\.([0-9]{1,9})(?![0-9])", kernel)
     if version is None:
         return Unknown(f"kernel {shown(kernel)}")
     if (int(version[1]), int(version[2])) < _DMABUF_KERNEL:

@@ -98,7 +98,7 @@ def disk(text: str) -> Found[Tuple[Disk, ...]]:
     found = []
     for row in rows[begin + 1 :]:
         words = list(re.finditer(r"\S+", row))
-        at = next((place for place in range(1, len(words) - 5) if _is_row_from(words[place:])), None)
+        at = next((place for place in range(1, len(words) - 5) if _is_row_from(words[place : place + 6])), None)
         # A device's name may hold spaces; busybox moves a type to the right behind a long name, and nothing to the left.
         if at is None or words[at].start() < rows[begin].index("Type"):
             return Unknown(f"df -PkT: {shown(row)} is not understood")
@@ -110,7 +110,7 @@ def disk(text: str) -> Found[Tuple[Disk, ...]]:
 
 def _is_row_from(words: "List[re.Match[str]]") -> bool:
     """Return whether the words from a type on are those of a row of df: size, used and free, the share in use, a path."""
-    _kind, size, used, free, share, path = (word[0] for word in words[:6])
+    _kind, size, used, free, share, path = (word[0] for word in words)
     numbers = all(re.fullmatch("[0-9]{1,16}", word) for word in (size, used)) and re.fullmatch("-?[0-9]{1,16}", free)
     return bool(numbers and re.fullmatch("[0-9]{1,3}%|-", share) and path.startswith("/"))
 

@@ -14,10 +14,12 @@ idle_held() { # idle_held FILE: somebody holds a lock on it
 }
 
 idle_locked() { # idle_locked MOST: of the files of the input, lines of INODE PATH, those that are held; MOST are tried
+  # a line `more` says that there are more: files may be made that have the inode numbers of locked ones elsewhere
   awk -v most="$1" 'FILENAME == "/proc/locks" { if ($2 == "FLOCK") { split($6, at, ":"); held[at[3]] = 1 } next }
-    ($1 in held) && tried++ < most { sub(/^ *[0-9]+ +/, ""); print }' /proc/locks - |
+    ($1 in held) && tried++ < most { sub(/^ *[0-9]+ +/, ""); print }
+    END { if (tried > most) print "more" }' /proc/locks - |
     while IFS= read -r file; do
-      if idle_held "$file"; then
+      if [ "$file" = more ] || idle_held "$file"; then
         printf '%s\n' "$file"
       fi
     done
@@ -45,15 +47,20 @@ idle() { # idle CONTAINER: fails, and names the job, where one runs
     echo "error: whether a job runs in $1 cannot be found out: there is no awk, or no /proc/locks" >&2
     return 1
   fi
-  lock=$(idle_jobs /var/lib/taco-launch | idle_locked 64 | head -n 1)
-  if [ -n "$lock" ]; then
+  lock=$(idle_jobs /var/lib/taco-launch | idle_locked 1000 | head -n 1)
+  if [ -n "$lock" ] && [ "$lock" != more ]; then
     job=${lock%/lock}
     job=$(idle_plain "${job##*/}")
     echo "error: job $job runs in $1" >&2
     echo "hint: wait for it, or: ${taco_typed-taco-launch} stop $job" >&2
     return 1
   fi
-  lease=$(idle_leases /run/taco-launch/leases | idle_locked 64 | head -n 1)
+  lease=$(idle_leases /run/taco-launch/leases | idle_locked 1000 | head -n 1)
+  if [ "$lock" = more ] || [ "$lease" = more ]; then
+    echo "error: whether a job runs in $1 cannot be found out: too many files look like held locks" >&2
+    echo "hint: who made them? ls -l /run/taco-launch/leases /var/lib/taco-launch/containers/*/jobs" >&2
+    return 1
+  fi
   if [ -n "$lease" ]; then
     job=$(idle_plain "$(idle_record "$lease.0" | sed -n '1s/.*"job": *"\([^"]*\)".*/\1/p')")
     echo "error: job ${job:-of an unknown name} runs in $1, it holds $(idle_plain "${lease##*/}")" >&2

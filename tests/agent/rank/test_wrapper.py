@@ -165,7 +165,10 @@ def test_without_mpirun(ranks: Ranks, missing: str) -> None:
     process = ranks.start("true", env={name: value for name, value in MPIRUN.items() if name != missing})
     _out, err = process.communicate(timeout=5)
     assert process.returncode == 126
-    assert err == b"taco-launch: a rank has to be started by a launcher: neither OMPI_COMM_WORLD_RANK nor PMI_RANK nor RANK is set\n"
+    assert (
+        err
+        == b"taco-launch: a rank has to be started by a launcher: neither OMPI_COMM_WORLD_RANK nor PMI_RANK nor RANK is set\n"
+    )
 
 
 def test_a_guard_that_goes_before_it_welcomes(ranks: Ranks) -> None:

@@ -14,7 +14,8 @@ from taco_launch.inventory.names import shown
 MAX_HOSTS = 10_000
 
 _MAX_NAME = 253  # RFC 1035, section 2.3.4
-_PLAIN = re.compile(r"(?!.*[0-9]{19})[A-Za-z0-9._-]{1,253}")
+# ClusterShell takes the others for ranges, sets and groups, or counts on with them.
+_PLAIN = re.compile(r"(?!.*[0-9]{19})[^\[\],!^&@*?{}\s]{1,253}")
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 _NUMBERS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?:/([0-9]{1,9}))?)?")
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import BinaryIO
+from io import BufferedIOBase
 
 from taco_launch.errors import TacoLaunchError
 
@@ -130,7 +130,7 @@ class Server(ThreadingHTTPServer):
 class _Asked:
     """What a client asks, up to a limit; behind that it is as if it had ended."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BufferedIOBase) -> None:
         """Read from a client's file."""
         self._file, self._left = file, _ASKED_BYTES
 

@@ -44,9 +44,9 @@ class Answer(dict[str, Any]):
         """
         self._what = f"{host}: {op}"
         super().__init__()
-        for key in data.keys() & _READ.keys():  # what nobody uses takes no memory
+        for key, value in data.items():
             try:
-                self[key] = _READ[key](data[key])
+                self[key] = _READ[key](value) if key in _READ else value
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
                 raise self._strange(f"{key}: {error}") from None
 

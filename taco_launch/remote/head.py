@@ -20,17 +20,20 @@ from taco_launch.remote.transport import Transport
 
 # What a host may answer, since it may be anybody's by now. Logs are followed in frames, and only one is kept at a time.
 _ANSWER_BYTES = 1 << 25
+# Each takes up to a hundred bytes of memory, however short its text is.
+_ANSWER_VALUES = 2 << 20
 _FRAME_BYTES = 1 << 23
 _ANSWER_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One frame of an answer: its values, which took `size` bytes, and the raw bytes that follow it."""
+    """One frame of an answer: its values, of which there are `count` in `size` bytes, and the raw bytes that follow it."""
 
     data: Mapping[str, Any]
     raw: bytes = b""
     size: int = field(default=0, compare=False)
+    count: int = field(default=0, compare=False)
 
 
 class AgentError(TacoLaunchError):
@@ -73,13 +76,15 @@ class Head:
             HostError: the host cannot be reached, is not set up, or gave no whole answer, or none of taco-launch.
         """
         answer: list[Mapping[str, Any]] = []
-        size = 0
+        size = count = 0
         with self._stream(op, request, _ANSWER_SECONDS + float(request.get("grace") or 0)) as frames:
             for frame in frames:
                 size += frame.size + len(frame.raw)
-                if size > _ANSWER_BYTES:
+                count += frame.count
+                if size > _ANSWER_BYTES or count > _ANSWER_VALUES:
                     raise HostError(
-                        f"{self.name}: the answer to {op} is larger than {_ANSWER_BYTES >> 20} MiB",
+                        f"{self.name}: the answer to {op} is larger than {_ANSWER_BYTES >> 20} MiB, or has more than "
+                        f"{_ANSWER_VALUES >> 20} million values",
                         hint="are there very many old jobs? remove them: taco-launch prune",
                     )
                 answer.append(frame.data)
@@ -153,7 +158,7 @@ class Head:
             raw = stdout.read(count) if count else b""
             if len(raw) < count:
                 raise self._broken_off(op)
-            yield Frame(Answer(self.name, op, data), raw, len(line))
+            yield Frame(Answer(self.name, op, data), raw, len(line), protocol.values(line))
 
     def _error(self, message: str, hint: str | None, exit_code: int) -> AgentError:
         # What is wrong with its host the agent says without a name: it knows none.

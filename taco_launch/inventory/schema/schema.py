@@ -162,9 +162,9 @@ class Container(Section):
         "kernel or engine let them not read each other's, and nobody attaches a debugger as another user.",
     )
     pid: Literal["host", "own"] = Field(
-        default="host",
-        description="host: it sees the host's processes, by which slots that other clusters have and GPUs that others use "
-        "are named. own: it sees its own alone, for hosts of one cluster.",
+        default="own",
+        description="own: it sees its own processes alone. host: all of the host's, by which slots that other clusters have "
+        "and GPUs that others use are named; who runs a rank can then become root of what no user namespace confines.",
     )
     mounts: tuple[Mount, ...] = Field(
         default=(),

@@ -109,7 +109,7 @@ class Container:
     provides: Tuple[str, ...] = ()
     privileged: bool = False
     sys_ptrace: bool = False
-    pid: str = "host"
+    pid: str = "own"
     mounts: Tuple[Tuple[str, str, str], ...] = ()
     env: Tuple[Tuple[str, str], ...] = ()
     registry: Optional[Registry] = None

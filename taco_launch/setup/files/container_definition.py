@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import field
 
 from taco_launch.facts.gpus import blocking_faults
@@ -271,28 +271,28 @@ def _privileges(
         # Relabelling what is mounted would change the user's own files.
         options.append("--security-opt=label=disable")
         remarks.append("SELinux does not confine it (label=disable)")
-    return tuple(options), rdma, (*remarks, *_unconfined(cluster, container, facts, given))
+    return tuple(options), rdma, (*remarks, *_unconfined(cluster, container, facts))
 
 
-def _unconfined(cluster: str, container: Container, facts: HostFacts, given: Sequence[str]) -> Iterator[str]:
+def _unconfined(cluster: str, container: Container, facts: HostFacts) -> Iterator[str]:
     """Yield what a rank may do to others, whose processes it sees, as far as nothing keeps it from that (SECURITY.md).
 
-    AppArmor's docker-default lets processes that it confines signal each other, whichever container they are in (moby's
-    profiles/apparmor/template.go: `signal (send,receive) peer=docker-default`).
+    Without SYS_PTRACE, /proc/PID/root opens where the user is the same and the capabilities are no fewer (ptrace(2), access
+    mode PTRACE_MODE_READ): root of a container may be any user of the host for that. AppArmor's docker-default lets what it
+    confines trace and signal each other, whichever container it is in (moby's profiles/apparmor/template.go).
     """
     docker = facts.docker if isinstance(facts.docker, Docker) else None
     security = {*docker.security} if docker is not None and isinstance(docker.security, tuple) else {"apparmor"}
     if container.pid != "host" or {"userns", "rootless"} & security:
         return
     if "apparmor" not in security:
-        able = "become its root (container.sys_ptrace)" if _TRACE in given else "signal any of its processes"
-        yield f"AppArmor is off here: who runs a rank on this host can {able}; container.pid: own prevents it"
+        yield "AppArmor is off here: who runs a rank on this host can become its root; leave container.pid: host out"
         return
     there = docker.containers if docker is not None and isinstance(docker.containers, tuple) else ()
     others = sorted(each.name for each in there if dict(each.labels).get(paths.CLUSTER_LABEL) != cluster)
     if others:
         named = ", ".join(others[:_MOST_NAMED]) + (", ..." if len(others) > _MOST_NAMED else "")
-        yield f"who runs a rank on this host can signal what runs in its other containers ({named}); container.pid: own prevents it"
+        yield f"who runs a rank on this host can become root in its other containers ({named}); leave container.pid: host out"
 
 
 def _limits(container: Container, facts: HostFacts) -> tuple[tuple[str, ...], tuple[str, ...]]:

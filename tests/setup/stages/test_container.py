@@ -67,7 +67,6 @@ def test_the_guides_options_with_the_least_privileges() -> None:
         "--entrypoint=/bin/sh",
         "--user=0",
         "--network=host",
-        "--pid=host",
         f"--shm-size={32 << 30}",
         "--ulimit=memlock=-1:-1",
         "--ulimit=stack=67108864:67108864",
@@ -171,20 +170,17 @@ def test_selinux_does_not_confine_it_and_that_is_said() -> None:
 @pytest.mark.parametrize(
     ("container", "security", "said"),
     [
-        ({}, ("apparmor", "seccomp"), ""),
+        ({"pid": "host"}, ("apparmor", "seccomp"), ""),
         (
-            {},
+            {"pid": "host"},
             ("seccomp",),
-            "who runs a rank on this host can signal any of its processes; container.pid: own prevents it",
+            "who runs a rank on this host can become its root; leave container.pid: host out",
         ),
-        (
-            {"sys_ptrace": True},
-            ("seccomp",),
-            "can become its root (container.sys_ptrace); container.pid: own prevents it",
-        ),
-        ({"sys_ptrace": True}, ("apparmor",), ""),
-        ({"sys_ptrace": True, "pid": "own"}, ("seccomp",), ""),
-        ({}, Unknown("no answer"), ""),
+        ({"sys_ptrace": True, "pid": "host"}, ("apparmor",), ""),
+        ({"sys_ptrace": True}, ("seccomp",), ""),
+        ({"pid": "host"}, ("userns",), ""),
+        ({"pid": "host"}, Unknown("no answer"), ""),
+        ({}, ("seccomp",), ""),
     ],
 )
 def test_what_a_rank_can_do_where_no_profile_confines_it(container: dict[str, Any], security: Any, said: str) -> None:
@@ -193,29 +189,33 @@ def test_what_a_rank_can_do_where_no_profile_confines_it(container: dict[str, An
     made = defined(replace(facts, docker=replace(facts.docker, security=security)), **container)
     remarks = [remark for remark in made.remarks if "AppArmor" in remark]
     assert (bool(remarks), said in "".join(remarks)) == (bool(said), True)
-    assert ("--pid=host" in made.options) == (container.get("pid") != "own")
+    assert ("--pid=host" in made.options) == (container.get("pid") == "host")
     assert ("--cap-add=SYS_PTRACE" in made.options) == container.get("sys_ptrace", False)
 
 
 @pytest.mark.parametrize(
     ("container", "names", "said"),
     [
-        ({}, (), ""),
-        ({}, ("web", "db"), "can signal what runs in its other containers (db, web); container.pid: own prevents it"),
-        ({}, ("a", "b", "c", "d", "e"), "(a, b, c, d, ...)"),
-        ({"pid": "own"}, ("web",), ""),
+        ({"pid": "host"}, (), ""),
+        (
+            {"pid": "host"},
+            ("web", "db"),
+            "can become root in its other containers (db, web); leave container.pid: host out",
+        ),
+        ({"pid": "host"}, ("a", "b", "c", "d", "e"), "(a, b, c, d, ...)"),
+        ({}, ("web",), ""),
     ],
 )
 def test_what_a_rank_can_do_to_other_containers_is_said(
     container: dict[str, Any], names: tuple[str, ...], said: str
 ) -> None:
-    """H3 of the second attack: docker-default lets the processes that it confines signal each other."""
+    """Docker-default lets the processes that it confines trace and signal each other."""
     facts = ready()
     assert isinstance(facts.docker, Docker)
     ours = ContainerState(NAME, "train:1", "running", (("taco-launch.cluster", "hcc"),))
     others = (ContainerState(name, "web:1", "running", ()) for name in names)
     docker = replace(facts.docker, security=("apparmor", "seccomp"), containers=(ours, *others))
-    remarks = [each for each in defined(replace(facts, docker=docker), **container).remarks if "signal" in each]
+    remarks = [each for each in defined(replace(facts, docker=docker), **container).remarks if "container.pid" in each]
     assert (bool(remarks), said in "".join(remarks)) == (bool(said), True)
 
 

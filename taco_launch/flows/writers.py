@@ -14,8 +14,7 @@ _MOST_LINKS = 40
 def writers(paths: Iterable[Path], uid: int) -> tuple[str, ...]:
     """Return a line for each file or folder by which others may change one of `paths`, each once.
 
-    A path that is not there is followed as far as it is. The bits of the mode count; of an access control list they show
-    the most that it grants to anybody but the owner.
+    A path that is not there is followed as far as it is.
     """
     found: dict[str, None] = {}
     for path in paths:
@@ -37,12 +36,13 @@ def _way(path: Path) -> Iterator[Path]:
             continue
         here /= name
         try:
-            target = str(here.readlink())  # its folder was yielded: who may write there may make it another link
+            target = str(here.readlink())
         except OSError:
+            yield here  # also what is not there, which whoever may write to the folder can make
             if not os.path.lexists(here):
                 return
-            yield here
             continue
+        yield here  # who owns a link in a folder like /tmp may make it another
         links += 1
         if links > _MOST_LINKS:
             return
@@ -54,17 +54,28 @@ def _why(place: Path, uid: int) -> str:
     try:
         status = place.lstat()
     except OSError:
-        return ""
+        sticky = place.parent.is_dir() and place.parent.stat().st_mode & stat.S_ISVTX
+        return "is not there, and may be made by everybody" if sticky else ""
     if status.st_uid not in (0, uid):
         return f"belongs to {_user(status.st_uid)}"
+    if stat.S_ISLNK(status.st_mode):
+        return ""
     # In a folder like /tmp nobody but its owner removes or renames a file, and of that the next step tells.
     if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
         return ""
     if status.st_mode & stat.S_IWOTH:
         return "may be written by everybody"
-    if status.st_mode & stat.S_IWGRP and not _is_own(status.st_gid, uid):
-        return f"may be written by the group {_group(status.st_gid)}"
+    if status.st_mode & stat.S_IWGRP and (_has_list(place) or not _is_own(status.st_gid, uid)):
+        return f"may be written by the group {_group(status.st_gid)}, or by whom its access control list names"
     return ""
+
+
+def _has_list(place: Path) -> bool:
+    """Return whether a file has an access control list: then the bits of the group are the most that it grants (acl(5))."""
+    try:
+        return "system.posix_acl_access" in os.listxattr(place, follow_symlinks=False)
+    except OSError:
+        return False
 
 
 def _is_own(gid: int, uid: int) -> bool:

@@ -82,6 +82,14 @@ def test_frames_with_raw_bytes(installed: Path) -> None:
         assert list(frames) == [Frame({"a": 1}), Frame({"bytes": len(raw)}, raw), Frame({"b": 2})]
 
 
+def test_an_answer_of_many_values(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes up to a hundred bytes, however short its text is: what a host answers with in all is limited."""
+    monkeypatch.setattr("taco_launch.remote.head._ANSWER_VALUES", 1000)
+    line = protocol.dump({"x": [[]] * 600})
+    with pytest.raises(HostError, match="million values"):
+        says(installed, HEADER + line + line + END).call("list")
+
+
 def test_an_error_of_the_agent(installed: Path) -> None:
     error = {"error": {"message": "job x: there is none", "hint": "see them all", "exit_code": 125}}
     head = says(installed, HEADER + protocol.dump({"first": 1}) + protocol.dump(error))

@@ -75,6 +75,23 @@ def test_what_belongs_to_others(folder: Path) -> None:
     assert below(folder, file) == ["/b/file belongs to user 12345"]
     os.chown(file, 0, 12345)
     file.chmod(0o664)
-    assert below(folder, file) == ["/b/file may be written by the group 12345"]
+    assert below(folder, file) == [
+        "/b/file may be written by the group 12345, or by whom its access control list names"
+    ]
     file.chmod(0o644)
     assert below(folder, file) == []
+
+
+def test_what_is_not_there_in_a_folder_like_tmp(folder: Path) -> None:
+    folder.chmod(0o1777)
+    assert below(folder, folder / "new" / "bin") == ["/b/new is not there, and may be made by everybody"]
+
+
+@pytest.mark.skipif(OWN != 0, reason="cannot: only root gives files away")
+def test_a_link_of_another_user(folder: Path) -> None:
+    folder.chmod(0o1777)
+    (folder / "real").write_text("")
+    (folder / "real").chmod(0o600)
+    (folder / "link").symlink_to("real")
+    os.lchown(folder / "link", 12345, 12345)
+    assert below(folder, folder / "link") == ["/b/link belongs to user 12345"]

@@ -1,5 +1,6 @@
 """Whoever reaches the port of `metrics --listen` cannot hold it, nor read by a name that is none of its: review L8."""
 
+import contextlib
 import http.client
 import socket
 import threading
@@ -102,3 +103,14 @@ def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch)
             eventually(lambda: not server._due, 10, "the one that does not read to be cut off")
         server.shutdown()
         thread.join()
+
+
+def test_headers_have_a_limit(server: Server) -> None:
+    with socket.create_connection(port_of(server), timeout=10) as client:
+        client.sendall(b"GET /metrics HTTP/1.1\r\n")
+        with contextlib.suppress(OSError):  # it may be closed by now
+            for _number in range(64):
+                client.sendall(b"X: " + b"x" * 1000 + b"\r\n")
+        with contextlib.suppress(ConnectionError):
+            assert client.recv(100), "it does not wait for more"
+    assert serves(server)

@@ -17,6 +17,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 from taco_launch.bench.history.history import Ladder, LadderKind
 from taco_launch.bench.runs import Cell, Circumstances, Metric, Reading, Run
 from taco_launch.errors import TacoLaunchError
+from taco_launch.model.jobs import LATEST
 
 _FORMAT, _VERSION = "taco-launch history", 1
 _RUN = ("repeat", "warm_up", "job", "started", "seconds", "gpu", "why", "log")
@@ -42,6 +43,8 @@ _TYPES = {
     **dict.fromkeys(("accepted", "warm_up", "higher_is_better"), "bool"),
     **dict.fromkeys(("hosts", "circumstances"), "json"),
 }
+_MOST = 1 << 63
+_LONGEST_NAME = 253  # RFC 1035, section 2.3.4
 _FACT = 3  # host, what, value
 T = TypeVar("T")
 _PARQUET_ROWS = 50_000
@@ -210,8 +213,8 @@ def _entry(data: Any, facts: Sequence[Circumstances], where: str) -> Entry:
         digest=_of(data, "digest", str, where),
         seed=_of(data, "seed", int, where),
         cluster=_of(data, "cluster", str, where),
-        started=_of(data, "started", float, where),
-        ended=None if data.get("ended") is None else _of(data, "ended", float, where),
+        started=_time(data, "started", where),
+        ended=None if data.get("ended") is None else _time(data, "ended", where),
         outcome=_of(data, "outcome", str, where),
         accepted=_of(data, "accepted", bool, where),
     )
@@ -236,14 +239,14 @@ def _run(data: Any, facts: Sequence[Circumstances], where: str) -> tuple[int, Ru
     if isinstance(on, int) and not 0 <= on < len(facts):
         raise ValueError(f"{where}.circumstances: there is no {on}")
     hosts = _of(data, "hosts", list, where)
-    if not all(isinstance(host, str) for host in hosts):
+    if not all(isinstance(host, str) and len(host) <= _LONGEST_NAME for host in hosts):
         raise ValueError(f"{where}.hosts: names are needed")
     run = Run(
         cell=Cell(_of(data, "workload", str, where), _of(data, "variant", str, where), _of(data, "ranks", int, where)),
         repeat=_of(data, "repeat", int, where),
         warm_up=_of(data, "warm_up", bool, where),
         job=_of(data, "job", str, where),
-        started=_of(data, "started", float, where),
+        started=_time(data, "started", where),
         seconds=_of(data, "seconds", float, where),
         hosts=tuple(hosts),
         gpu=_of(data, "gpu", str, where),
@@ -262,11 +265,23 @@ def _circumstances(data: Any, where: str) -> Circumstances:
     return Circumstances(tuple((host, what, value) for host, what, value in data))
 
 
+def _time(data: Any, name: str, where: str) -> float:
+    """Return a time in seconds since 1970, which has to be one that a calendar has."""
+    value = _of(data, name, float, where)
+    if not 0 <= value <= LATEST:
+        raise ValueError(f"{where}.{name}: {value:.40g} is no time")
+    return value
+
+
 def _of(data: Any, name: str, kind: type[T], where: str) -> T:
-    """Return the value of a key, which has to be of a kind; a whole number is a float too."""
+    """Return the value of a key, which has to be of a kind, and one that SQLite can keep; a whole number is a float too."""
     value = data.get(name) if isinstance(data, dict) else None
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int and abs(value) < _MOST:
         value = float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ValueError(f"{where}.{name}: {value!r:.40} is no {kind.__name__}")
+        raise ValueError(f"{where}.{name}: {str(value)[:40]} is no {kind.__name__}")
+    if isinstance(value, int) and not abs(value) < _MOST:
+        raise ValueError(f"{where}.{name}: {str(value)[:40]} is out of range")
+    if isinstance(value, str) and value != value.encode("utf-8", "replace").decode():
+        raise ValueError(f"{where}.{name}: {value!r:.40} is no text in UTF-8")
     return value

@@ -1,0 +1,103 @@
+"""What names, counts and rows in answers of hosts may cost: a fourth attack, M1 to M4, M6, L2, L3, L7, L8."""
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taco_launch.agent.host import processes, slot_holders
+from taco_launch.agent.host.slot_holders import Holder
+from taco_launch.agent.rank import wrapper
+from taco_launch.agent.supervisor import teardown
+from taco_launch.cli.output.render import columns
+from taco_launch.errors import HostError
+from taco_launch.facts.rdma.peermem import dmabuf
+from taco_launch.facts.system.system import disk
+from taco_launch.inventory.ranges import fold
+from taco_launch.model.codec import to_json
+from taco_launch.model.host.fact_value import Unknown
+from taco_launch.model.tallies import Tally, Waits
+from taco_launch.remote.answers import Answer
+
+SCRIPTS = Path(__file__).parents[2] / "taco_launch" / "setup" / "scripts"
+
+
+@pytest.mark.parametrize("name", ["gpu[1-999999999]", "gpu[1-", "a,b", "@all", "a!b", "gpu" + "9" * 5000, ""])
+def test_a_host_of_any_name_is_folded(name: str) -> None:
+    assert fold(["n1", name, "n2"]) == f"n[1-2],{name}"
+
+
+def test_one_long_cell_is_not_every_rows() -> None:
+    text = columns(("NAME", "STATE"), [["x" * 100_000, "a"], *[["y", "b"]] * 100])
+    assert len(text) < 150_000
+
+
+def test_a_row_of_many_words() -> None:
+    row = " ".join(["1"] * 300_000)
+    assert isinstance(disk(f"Filesystem Type 1024-blocks Used Available Capacity Mounted on\n{row}\n"), Unknown)
+
+
+def test_a_kernel_of_many_digits() -> None:
+    assert isinstance(dmabuf("9" * 5000 + ".1", "NVIDIA"), Unknown)
+
+
+@pytest.mark.parametrize(
+    "removed",
+    [
+        {"created": -5},
+        {"created": 10**400},
+        {"waits": [to_json(Waits("q", 1.0, (1, 2)))]},
+        {"waits": [{**to_json(Waits("q")), "seconds": -1.0}]},
+    ],
+)
+def test_counts_that_no_jobs_have(removed: dict[str, Any]) -> None:
+    with pytest.raises(HostError, match="not a message of taco-launch"):
+        Answer("n1", "metrics", {"removed": {**to_json(Tally()), **removed}})
+
+
+def test_records_of_many_users(tmp_path: Path) -> None:
+    """Root in a container may give its files to any user."""
+    for uid in range(100_000, 100_000 + 3 * slot_holders._MOST_USERS):
+        slot_holders.write(tmp_path, "slot-0", Holder("j", f"id-{uid}", 1.0))
+        (tmp_path / f"slot-0.{os.geteuid()}").rename(tmp_path / f"slot-0.{uid}")
+    believed = slot_holders._believed([os.geteuid(), *range(100_000, 101_000), 0])
+    assert len(believed) == slot_holders._MOST_USERS + 1
+    assert believed[:2] == [os.geteuid(), 0]
+
+
+def test_files_with_the_inodes_of_locked_ones_do_not_hide_a_job(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    lock.touch()
+    holder = subprocess.Popen(["flock", "--close", lock, "sleep", "60"])
+    try:
+        script = (
+            f". {SCRIPTS}/idle.sh\n"
+            'until grep -q ":$(stat -c %i "$1") " /proc/locks; do sleep 0.05; done\n'
+            'for number in $(seq 1001); do echo "$(stat -c %i "$1") $2/$number"; done | idle_locked 1000\n'
+        )
+        done = subprocess.run(["sh", "-c", script, "sh", lock, tmp_path], capture_output=True, text=True, check=True)
+        assert done.stdout == "more\n"
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def test_a_job_that_leaves_more_and_more_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(teardown, "GUARD_SECONDS", 0.0)
+    monkeypatch.setattr(processes, "lives", lambda *_: True)
+    monkeypatch.setattr(processes, "end", lambda *_: processes.Scan(()))
+    numbers = iter(range(1000, 2000))
+    left = teardown.end_here("job", None, lambda: [[next(numbers), 1]], [])
+    assert left["left"], "what came last"
+
+
+def test_a_descriptor_that_is_none_is_not_handed_on() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert wrapper._inherited({"PMI_FD": str(ours.fileno())}) == (ours.fileno(),)
+        number = ours.fileno()
+    assert wrapper._inherited({"PMI_FD": str(number)}) == ()
+    assert wrapper._inherited({"PMI_FD": "0" * 5000}) == wrapper._inherited({}) == ()

@@ -10,8 +10,8 @@ from taco_launch.model.host.facts import Docker, HostFacts, Made
 from taco_launch.model.host.hardware import Board, Gpus
 from taco_launch.setup.ops import Op
 from taco_launch.setup.stages import gpus
-from tests.setup.stages.test_container import NAME, RDMA, after, defined, ops, plan, ready, with_gpus, with_toolkit
-from tests.setup.training import problem
+from tests.setup.stages.test_container import NAME, RDMA, after, ops, plan, with_gpus, with_toolkit
+from tests.setup.training import defined, problem, ready
 
 RUNTIME: dict[str, Any] = {"toolkit": "1.17.8", "toolkit_programs": ("nvidia-ctk",), "runtimes": ("nvidia", "runc")}
 CDI: dict[str, Any] = {**RUNTIME, "cdi_folders": ("/etc/cdi", "/var/run/cdi")}

@@ -8,8 +8,8 @@ import pytest
 from taco_launch.model.host.facts import Made, MadeFile
 from taco_launch.setup import paths
 from taco_launch.setup.files import unit
-from tests.setup.stages.test_container import NAME, after, defined, ops, plan, ready
-from tests.setup.training import problem
+from tests.setup.stages.test_container import NAME, after, ops, plan
+from tests.setup.training import defined, problem, ready
 
 
 def test_nothing_that_the_hosts_root_runs_is_in_a_mount() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from taco_launch.model.host.fact_value import Absent
 from taco_launch.model.host.facts import ContainerState, Docker, HostFacts, Image, Made
 from taco_launch.model.host.hosts import Container, Host, Inventory
+from taco_launch.setup.files.container_definition import Definition, define
 from taco_launch.setup.ops import Cluster, Op, Problem
 from tests.facts.hosts import host
 
@@ -51,3 +52,16 @@ def problem(found: Iterable[Op | Problem]) -> Problem:
     (one,) = found
     assert isinstance(one, Problem), one
     return one
+
+
+def ready(*, name: str = "gpu1", containers: Any = (), **of: Any) -> HostFacts:
+    """Return a host that has the image."""
+    return bare(name, image(), containers=containers, **of)
+
+
+def defined(facts: HostFacts, **container: Any) -> Definition:
+    of = inventory(["gpu1"], **container)
+    assert of.container is not None
+    found = define(of, of.container, facts)
+    assert found is not None
+    return found

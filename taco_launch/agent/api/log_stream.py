@@ -97,7 +97,7 @@ class _Told:
         self._waiting: Optional[Tuple[Tuple[str, str], ...]] = None
 
     def news(self, folder: JobFolder, record: JobRecord) -> Frames:
-        """Yield what there is to tell now."""
+        """Yield what is new since the last time."""
         waiting = queue.why(record, folder.name)
         if record.state.waits and waiting != self._waiting:
             self._waiting = waiting

@@ -6,7 +6,6 @@ and all below it. Hydra's stays; where it fails, what is left of it would keep i
 """
 
 import os
-import signal
 import sys
 from typing import Sequence
 
@@ -17,7 +16,10 @@ from taco_launch.errors import FAILED, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE
 
 
 def main(folder: JobFolder, command: Sequence[str], *, is_proxy: bool) -> int:
-    """Run the daemon, Hydra's proxy where `is_proxy`, and give the exit code of what was started, which may be long before the daemon ends."""
+    """Run the daemon, Hydra's proxy where `is_proxy`, and return the exit code of what was started.
+
+    That may end long before the daemon does.
+    """
     told, tell = os.pipe()
     if os.fork() == 0:
         os.close(told)
@@ -65,19 +67,8 @@ def _reap(first: int, tell: int, *, is_proxy: bool) -> None:
         if pid == first:
             code = SIGNAL_BASE + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             if is_proxy and code:
-                _end_rest()
+                processes.end("", [(entry.pid, entry.start) for entry in processes.children(os.getpid())])
             os.write(tell, bytes([code]))
             nothing = os.open(os.devnull, os.O_RDWR)
             for descriptor in (tell, 0, 1, 2):  # ssh's: it stays for as long as somebody has them
                 os.dup2(nothing, descriptor)
-
-
-def _end_rest() -> None:
-    """End all that is below us: what outlives its parent comes to us, and is found by the next look."""
-    while True:
-        left = processes.children(os.getpid())
-        if not left:
-            return
-        for entry in left:
-            os.kill(entry.pid, signal.SIGKILL)
-        os.wait()

@@ -93,7 +93,7 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
     """
     from datetime import datetime
 
-    from taco_launch.flows.writers import writers
+    from taco_launch.flows.writable_by_others import writable_by_others
     from taco_launch.nightly import install as flow
     from taco_launch.nightly import record
     from taco_launch.nightly.install_plan import look
@@ -118,7 +118,7 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
     zone, zone_name = flow.local_zone()
     for remark in flow.remarks(keeper, machine, entry, datetime.now(zone), zone_name):
         settings.talk(remark)
-    for line in writers(flow.runs(asked, argv, inventory, entry), os.geteuid()):
+    for line in writable_by_others(flow.runs(asked, argv, inventory, entry), os.geteuid()):
         settings.talk(f"warning: {line}: whoever may do that decides what the night runs, as {machine.user}")
     if dry_run:
         return 0

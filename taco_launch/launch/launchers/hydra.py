@@ -4,7 +4,7 @@ Both take `-hosts A,B -ppn N`, or with unequal hosts `-machinefile FILE` of `HOS
 the variables of mpiexec's own environment to the ranks, on all hosts (seen with MPICH 4.0 and 5.0, Intel MPI 2021.19).
 """
 
-from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
+from typing import Dict, Iterator, List, Sequence, Tuple
 
 from taco_launch.launch.env import mark
 from taco_launch.launch.line import profile_options as entries
@@ -16,7 +16,6 @@ from taco_launch.launch.line.remarks import Draft, remarks
 from taco_launch.launch.line.request_checks import check_asked, check_once
 from taco_launch.launch.line.torch_sockets import with_sockets
 from taco_launch.launch.separator import escape
-from taco_launch.model.host.hosts import Host
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import LAUNCHERS, launcher_of
@@ -69,13 +68,14 @@ def plan(
     public = [token for option in options if option.key not in own for token in _settings(option)]
     command = [Token(word, "user", "the job's command") for word in spec.command]
     executed = [token.text for token in (*line, *public)] + [*wrapper, *(escape(word) for word in spec.command)]
-    if any(host.name != spec.head for host in _placed(spec, placement)):
-        port = f" -p {spec.container.ssh_port}" if spec.container is not None and decisions.holds("elsewhere") else ""
-        files = (*files, File(_script(folder), _SCRIPT % port, mode=0o700))
+    script = _script(folder) if decisions.holds("elsewhere") else ""
+    if script:
+        port = "" if spec.container is None else f" -p {spec.container.ssh_port}"
+        files = (*files, File(script, _SCRIPT % port, mode=0o700))
     of_gpus = with_gpus(host_env(spec, decisions), spec, placement, facts, options)
     tokens = (*line, *settings, *command)
     words = tuple(token.text for token in tokens)
-    env = tuple(_env(spec, job_id, folder, files).items())
+    env = tuple(_env(spec, job_id, script).items())
     hidden = tuple(each for each in left_out if each[0].env)
     draft = Draft(spec, placement, facts, folder, decisions, tuple(ours), given, options, hidden)
     return LaunchPlan(
@@ -121,25 +121,20 @@ def _settings(option: Option) -> Iterator[Token]:
     """Yield `-genv NAME VALUE` for `-x NAME=VALUE`; a variable of the caller reaches the ranks in any case."""
     ((name, value),) = option.env
     if value is not None:
-        _, last = option.tokens[0], option.tokens[-1]
+        last = option.tokens[-1]
         for word in ("-genv", name, value):
             yield Token(word, last.source, last.why)
-
-
-def _placed(spec: JobSpec, placement: Placement) -> List[Host]:
-    names = {share.host for share in placement.shares}
-    return [host for host in spec.hosts if host.name in names]
 
 
 def _script(folder: str) -> str:
     return f"{folder}/hydra-ssh" if folder else "hydra-ssh"
 
 
-def _env(spec: JobSpec, job_id: str, folder: str, files: Iterable[File]) -> Dict[str, str]:
-    """Return what goes by mpiexec's own environment: the mark, its ssh, its ports."""
+def _env(spec: JobSpec, job_id: str, script: str) -> Dict[str, str]:
+    """Return what goes by mpiexec's own environment: the mark, what runs instead of ssh, its ports."""
     env = dict(mark(spec.name, job_id))
-    if any(file.path == _script(folder) for file in files):
-        env.update((name, _script(folder)) for name in _SSH)
+    if script:
+        env.update((name, script) for name in _SSH)
     if spec.network.port_range is not None:
         first, last = spec.network.port_range
         env.update((name, f"{first}:{last}") for name in _PORTS)

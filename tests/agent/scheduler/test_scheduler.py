@@ -12,7 +12,6 @@ import pytest
 from taco_launch import state
 from taco_launch.agent.scheduler import scheduler
 from taco_launch.agent.scheduler.pending import Shelf
-from taco_launch.agent.scheduler.scheduler import Scheduler
 from taco_launch.agent.scheduler.slot_watch import HERE, Watchers, Wish
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
@@ -72,7 +71,7 @@ class Queue:
 
     def __init__(self, jobs: Jobs, agent: Path) -> None:
         self.jobs, self.agent, self.hosts = jobs, agent, Hosts()
-        self.scheduler = Scheduler(jobs, str(agent), self.hosts)
+        self.scheduler = scheduler.Scheduler(jobs, str(agent), self.hosts)
         self.now = time.time()
 
     def job(self, name: str, *, np: int = 1, says: dict[str, Any] | None = None, **policy: Any) -> JobFolder:

@@ -391,13 +391,10 @@ def test_get_shows_a_hang_and_the_first_rank_to_fail() -> None:
 @pytest.mark.parametrize("state", list(JobState), ids=lambda state: state.value)
 def test_list_and_get_show_the_same_of_a_job(state: JobState) -> None:
     found = job("a", 2, state, 61, shares=GPUS[1:], first_failure=RankEnd(0, "gpu2", 1))
-    (listed,) = text(job_tables.job_list((row_of(found.spec, found.record),), NOW, wide=False)).splitlines()[1:]
-    (topped,) = [
-        line
-        for line in text(job_tables.top_jobs((row_of(found.spec, found.record),), NOW, wide=False)).splitlines()
-        if line.startswith("a ")
-    ]
+    rows = (row_of(found.spec, found.record),)
+    (listed,) = text(job_tables.job_list(rows, NOW, wide=False)).splitlines()[1:]
+    top = text(job_tables.top_jobs(rows, NOW, wide=False)).splitlines()
+    (topped,) = [line for line in top if line.startswith("a ")]
     shown = text(job_tables.one_job(found, NOW, wide=False)).splitlines()
-    assert shown[0] == f"STATUS: {listed.split()[1]}"
-    assert shown[6].split()[:4] == listed.split()[:4]
+    assert (shown[0], shown[6].split()[:4]) == (f"STATUS: {listed.split()[1]}", listed.split()[:4])
     assert topped.split()[3] == listed.split()[1]

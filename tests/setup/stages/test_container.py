@@ -11,18 +11,12 @@ from taco_launch.model.host.fact_value import NOT_ASKED, Absent, Unknown
 from taco_launch.model.host.facts import ContainerState, Docker, HostFacts, Limit, Made, System
 from taco_launch.model.host.hardware import Gpus
 from taco_launch.setup import paths, scripts
-from taco_launch.setup.files.container_definition import Definition, define
 from taco_launch.setup.ops import Cluster, Op, Problem
 from taco_launch.setup.stages import container as stage
-from tests.setup.training import TWO, bare, cluster, image, inventory, problem
+from tests.setup.training import TWO, bare, cluster, defined, image, inventory, problem, ready
 
 NAME = "taco-launch-hcc"
 RDMA = ("/dev/infiniband/issm0", "/dev/infiniband/rdma_cm", "/dev/infiniband/umad0", "/dev/infiniband/uverbs0")
-
-
-def ready(*, name: str = "gpu1", containers: Any = (), **of: Any) -> HostFacts:
-    """Return a host that has the image."""
-    return bare(name, image(), containers=containers, **of)
 
 
 def with_toolkit(facts: HostFacts) -> HostFacts:
@@ -45,14 +39,6 @@ def after(facts: HostFacts, **container: Any) -> HostFacts:
     for each in ops(facts, **container):
         facts = each.expect(facts)
     return facts
-
-
-def defined(facts: HostFacts, **container: Any) -> Definition:
-    of = inventory(["gpu1"], **container)
-    assert of.container is not None
-    found = define(of, of.container, facts)
-    assert found is not None
-    return found
 
 
 def options(facts: HostFacts, **container: Any) -> list[str]:
@@ -165,58 +151,6 @@ def test_selinux_does_not_confine_it_and_that_is_said() -> None:
     facts = replace(facts, system=replace(facts.system, selinux="enforcing"))
     assert "--security-opt=label=disable" in options(facts)
     assert "SELinux does not confine it (label=disable)" in ops(facts)[0].why
-
-
-@pytest.mark.parametrize(
-    ("container", "security", "said"),
-    [
-        ({"pid": "host"}, ("apparmor", "seccomp"), ""),
-        (
-            {"pid": "host"},
-            ("seccomp",),
-            "who runs a rank on this host can become its root; leave container.pid: host out",
-        ),
-        ({"sys_ptrace": True, "pid": "host"}, ("apparmor",), ""),
-        ({"sys_ptrace": True}, ("seccomp",), ""),
-        ({"pid": "host"}, ("userns",), ""),
-        ({"pid": "host"}, Unknown("no answer"), ""),
-        ({}, ("seccomp",), ""),
-    ],
-)
-def test_what_a_rank_can_do_where_no_profile_confines_it(container: dict[str, Any], security: Any, said: str) -> None:
-    facts = ready()
-    assert isinstance(facts.docker, Docker)
-    made = defined(replace(facts, docker=replace(facts.docker, security=security)), **container)
-    remarks = [remark for remark in made.remarks if "AppArmor" in remark]
-    assert (bool(remarks), said in "".join(remarks)) == (bool(said), True)
-    assert ("--pid=host" in made.options) == (container.get("pid") == "host")
-    assert ("--cap-add=SYS_PTRACE" in made.options) == container.get("sys_ptrace", False)
-
-
-@pytest.mark.parametrize(
-    ("container", "names", "said"),
-    [
-        ({"pid": "host"}, (), ""),
-        (
-            {"pid": "host"},
-            ("web", "db"),
-            "can become root in its other containers (db, web); leave container.pid: host out",
-        ),
-        ({"pid": "host"}, ("a", "b", "c", "d", "e"), "(a, b, c, d, ...)"),
-        ({}, ("web",), ""),
-    ],
-)
-def test_what_a_rank_can_do_to_other_containers_is_said(
-    container: dict[str, Any], names: tuple[str, ...], said: str
-) -> None:
-    """Docker-default lets the processes that it confines trace and signal each other."""
-    facts = ready()
-    assert isinstance(facts.docker, Docker)
-    ours = ContainerState(NAME, "train:1", "running", (("taco-launch.cluster", "hcc"),))
-    others = (ContainerState(name, "web:1", "running", ()) for name in names)
-    docker = replace(facts.docker, security=("apparmor", "seccomp"), containers=(ours, *others))
-    remarks = [each for each in defined(replace(facts, docker=docker), **container).remarks if "container.pid" in each]
-    assert (bool(remarks), said in "".join(remarks)) == (bool(said), True)
 
 
 def test_gpus_take_the_toolkit() -> None:

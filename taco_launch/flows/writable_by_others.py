@@ -11,7 +11,7 @@ from pathlib import Path
 _MOST_LINKS = 40
 
 
-def writers(paths: Iterable[Path], uid: int) -> tuple[str, ...]:
+def writable_by_others(paths: Iterable[Path], uid: int) -> tuple[str, ...]:
     """Return a line for each file or folder by which others may change one of `paths`, each once.
 
     A path that is not there is followed as far as it is.

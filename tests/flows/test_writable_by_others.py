@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.flows.writers import writers
+from taco_launch.flows.writable_by_others import writable_by_others
 
 OWN = os.geteuid()
 
@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
 
 def below(folder: Path, *paths: Path) -> list[str]:
     top = str(folder.parent)
-    return [line.replace(top, "") for line in writers(paths, OWN) if line.startswith((f"{top}/", f"{top} "))]
+    return [line.replace(top, "") for line in writable_by_others(paths, OWN) if line.startswith((f"{top}/", f"{top} "))]
 
 
 def test_what_is_ones_own(folder: Path) -> None:

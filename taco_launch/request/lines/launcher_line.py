@@ -52,7 +52,7 @@ def _mpirun(words: Sequence[str], _inner: Inner) -> LauncherLine:
     return LauncherLine(
         tuple(word for option, size in sizes if size is not None for word in (option, str(size[0]))),
         tuple(words[line.program :]),
-        _first(told, _HOSTS),
+        _hosts(told, words),
         _first(told, _HOSTFILES),
         (*(f"{name}={value}" for name, value, _at in line.env), *bare),
         tuple((name, value) for name, value, _at in line.mca),
@@ -73,7 +73,7 @@ def _horovodrun(words: Sequence[str], inner: Inner) -> LauncherLine:
         told[option] = value if is_set else words[at - 1]
     count_text = _first(told, ("np", "n", "num-proc"))
     size = ("--np", count_text) if _COUNT.fullmatch(count_text) else ()
-    return LauncherLine(size, tuple(words[at:]), _first(told, _HOSTS), _first(told, _HOSTFILES))
+    return LauncherLine(size, tuple(words[at:]), _hosts(told, words), _first(told, _HOSTFILES))
 
 
 def _torch(words: Sequence[str], inner: Inner) -> LauncherLine:
@@ -95,6 +95,14 @@ def _torchs_size(told: dict[str, str]) -> Iterator[str]:
     if not _COUNT.fullmatch(ranks) or not _COUNT.fullmatch(hosts):
         return
     yield from ("--np", ranks) if hosts == "1" else ("--hosts", hosts, "--slots-per-host", ranks)
+
+
+def _hosts(told: dict[str, str], words: Sequence[str]) -> str:
+    hosts = _first(told, _HOSTS)
+    if hosts.startswith("-"):  # no host name does (RFC 1123, 2.1): the option's value was forgotten
+        at = next(at for at, word in enumerate(words) if word.endswith(hosts))
+        raise UnclearError(at, "stands where the hosts are expected")
+    return hosts
 
 
 def _first(told: dict[str, str], options: Sequence[str]) -> str:

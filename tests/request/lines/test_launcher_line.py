@@ -15,6 +15,8 @@ WORDS = (
 
 @given(st.sampled_from(LAUNCHERS), st.lists(st.sampled_from([*WORDS.split(), ""]), max_size=8))
 @example(("torchrun",), ["--nproc_per_node", "2"])
+@example(("mpirun",), ["-H", "-H", "2"])
+@example(("horovodrun",), ["--hosts=-H", "a.py"])
 def test_any_line(launcher: tuple[str, ...], rest: list[str]) -> None:
     words = (*launcher, *rest)
     found = inner(words)
@@ -28,4 +30,4 @@ def test_any_line(launcher: tuple[str, ...], rest: list[str]) -> None:
     program = line.program[line.program[:2].count("-m") + 1 :] if found.kind == "torch" else line.program
     assert line.program
     assert words[len(words) - len(program) :] == program
-    assert not line.hosts.startswith("-H")
+    assert not line.hosts.startswith("-")

@@ -18,12 +18,12 @@ from pathlib import Path
 import pairing
 import verdicts
 
-from taco_launch.agent import protocol
 from taco_launch.agent.api import serve
 from taco_launch.inventory import profile
 from taco_launch.model.codec import to_json
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
+from taco_launch.protocol import framing as protocol
 from taco_launch.remote import bundle
 
 _BAR_MB, _BAR_PERCENT = 100.0, 5.0

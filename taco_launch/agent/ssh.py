@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import IO, Any, Dict, List, Optional, Sequence, Tuple, Union
 
-from taco_launch.agent.protocol import parsed
 from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.command import shell
+from taco_launch.protocol.framing import parsed
 
 # $1 is the agent where set-up puts it, which a container may only read; $2 where `Put` does.
 _RUN = 'a=$1; [ -f "$2" ] && a=$2; shift 2; exec python3 -I -S "$a" "$@"'

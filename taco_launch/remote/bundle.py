@@ -16,6 +16,7 @@ _CONTENTS = (
     "diagnose.py",
     "facts",
     "placement",
+    "protocol",
     "queue.py",
     "signatures",
     "state.py",

@@ -6,11 +6,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field
 from typing import IO, Any
 
-from taco_launch.agent import protocol
 from taco_launch.command import BARE, Command, as_typed
 from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
 from taco_launch.frozen import dataclass
 from taco_launch.model.host.hosts import Inventory
+from taco_launch.protocol import framing as protocol
 from taco_launch.remote import agent_location, bundle
 from taco_launch.remote.agent_location import Seat
 from taco_launch.remote.answers import Answer

@@ -4,12 +4,12 @@ import io
 from typing import Any
 
 from taco_launch import state
-from taco_launch.agent import protocol
 from taco_launch.agent.api.serve import serve
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
+from taco_launch.protocol import framing as protocol
 
 HOSTS = (Host("me", "127.0.0.1", slots=2, connection="local"),)
 SHARES = [{"host": "me", "ranks": 2, "slots": ["slot-0", "slot-1"]}]

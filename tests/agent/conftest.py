@@ -17,10 +17,11 @@ import pytest
 
 from taco_launch import state
 from taco_launch.agent.host import processes
-from taco_launch.agent.protocol import Line
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.launch.env import JOB_ID
+from taco_launch.protocol.connection import Line
+from taco_launch.protocol.framing import dump
 from tests.agent.calls import PLACED, submitted
 
 PYTHON = (sys.executable, "-I", "-S")
@@ -166,14 +167,14 @@ class Mail:
         self.closed = False
 
     def send(self, op: str, **message: Any) -> None:
-        assert self.line.send({"op": op, **message})
+        self.line.sock.sendall(dump({"op": op, **message}))
 
     def receive(self, seconds: float) -> None:
         """Take in what comes within some seconds."""
         if select.select([self.line], [], [], seconds)[0]:
             messages = self.line.receive()
             self.closed = messages is None
-            self.box += messages or ()
+            self.box += [message.to_wire() for message in messages or ()]
 
     def wait(self, op: str, seconds: float = 10) -> dict[str, Any]:
         """Take the first message of a kind out of the box once it is there."""

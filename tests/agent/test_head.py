@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.agent import protocol
 from taco_launch.backend.agent import AgentBackend
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.model.codec import to_json
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
+from taco_launch.protocol import framing as protocol
 from taco_launch.remote import bundle
 from taco_launch.remote.agent_location import here, on_host
 from taco_launch.remote.head import AgentError, Frame, Head

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from taco_launch.agent import protocol
-from taco_launch.agent.protocol import Line
 from taco_launch.errors import NoJobError, UsageError
+from taco_launch.protocol import framing as protocol
+from taco_launch.protocol.connection import Line
+from taco_launch.protocol.message import Message
+from taco_launch.protocol.messages import Beat, Log, Welcome
 
 TEXT = st.text(max_size=6) | st.binary(max_size=6).map(lambda data: data.decode("utf-8", "surrogateescape"))
 VALUES = st.recursive(
@@ -87,7 +89,9 @@ def test_an_error_travels() -> None:
 # --- lines over a socket
 
 
-MAIL = st.tuples(MESSAGES.map(lambda message: {**message, "op": "x", "bytes": 0}), st.binary(max_size=40))
+TIMES = st.lists(st.lists(st.integers(0, 1 << 40), min_size=2, max_size=2), max_size=3)
+LOGS = st.fixed_dictionaries({"rank": st.integers(-1, 99), "offset": st.integers(0), "times": TIMES})
+MAIL = st.tuples(LOGS, st.binary(max_size=40))
 
 
 @given(st.lists(MAIL, max_size=6), st.lists(st.integers(1, 30), min_size=1, max_size=10))
@@ -95,8 +99,8 @@ def test_messages_cut_anywhere(mail: list[tuple[dict[str, Any], bytes]], sizes: 
     ours, theirs = socket.socketpair()
     with ours, theirs:
         line = Line(ours)
-        found: list[dict[str, Any]] = []
-        data = b"".join(protocol.dump({**message, "bytes": len(raw)}) + raw for message, raw in mail)
+        found: list[Message] = []
+        data = b"".join(protocol.dump({"op": "log", **message, "bytes": len(raw)}) + raw for message, raw in mail)
         while data:
             for size in sizes:
                 piece, data = data[:size], data[size:]
@@ -105,8 +109,7 @@ def test_messages_cut_anywhere(mail: list[tuple[dict[str, Any], bytes]], sizes: 
                     received = line.receive()
                     assert received is not None
                     found += received
-        expected = [{**message, "bytes": len(raw), **({"data": raw} if raw else {})} for message, raw in mail]
-        assert found == expected
+        assert found == [Log(**message, data=raw) for message, raw in mail]
 
 
 @pytest.mark.parametrize("text", [b"Welcome to gpu2!", b"", b"[1]", b'{"a":1}', b"\xff", b'{"op":', b"[" * 100_000])
@@ -114,36 +117,35 @@ def test_what_is_no_message_is_noise(text: bytes) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(text + b'\n{"op":"beat"}\n')
-        line, found = Line(ours), list[dict[str, Any]]()
+        line, found = Line(ours), list[Message]()
         while len(found) < 2:
             found += line.receive() or ()
-        assert [message["op"] for message in found] == ["noise", "beat"]
+        assert [message.op for message in found] == ["noise", "beat"]
 
 
 def test_what_is_posted_waits_for_room_and_comes_whole() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        sender, reader, found = Line(theirs), Line(ours), list[dict[str, Any]]()
-        for number in range(4):
-            sender.post({"op": "log", "number": number}, bytes([number]) * 1_000_000)
+        sender, reader, found = Line(theirs), Line(ours), list[Message]()
+        sent = [Log(rank=number, offset=0, times=[], data=bytes([number]) * 1_000_000) for number in range(4)]
+        for message in sent:
+            sender.post(message)
         assert sender.waiting > 1_000_000
         while len(found) < 4:
             found += reader.receive() or ()
             sender.flush()
         assert sender.waiting == 0
-        assert [(message["number"], message["data"]) for message in found] == [
-            (number, bytes([number]) * 1_000_000) for number in range(4)
-        ]
+        assert found == sent
 
 
 def test_a_long_message() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        message = {"op": "welcome", "environment": {"A": "x" * 2_000_000}}
+        message = Welcome(environment={"A": "x" * 2_000_000}, log_max_bytes=1, umask=0)
         sender = threading.Thread(target=Line(theirs).send, args=(message,))
         sender.start()
         line = Line(ours)
-        found: list[dict[str, Any]] = []
+        found: list[Message] = []
         while not found:
             received = line.receive()
             assert received is not None
@@ -156,14 +158,14 @@ def test_the_other_side_is_gone() -> None:
     ours, theirs = socket.socketpair()
     with ours:
         line = Line(ours)
-        theirs.sendall(protocol.dump({"op": "a"}) + b'{"half')
+        theirs.sendall(protocol.dump({"op": "beat"}) + b'{"half')
         theirs.close()
-        assert line.receive() == [{"op": "a"}]
+        assert line.receive() == [Beat()]
         assert line.receive() is None
-        assert not line.send({"b": 2})
+        assert not line.send(Beat())
         line.close()
         assert line.receive() is None
-        assert not line.send({"b": 2})
+        assert not line.send(Beat())
 
 
 def test_nothing_has_come() -> None:
@@ -173,8 +175,8 @@ def test_nothing_has_come() -> None:
         line = Line(ours)
         assert line.receive() == []
         assert line.fileno() == ours.fileno()
-        assert line.send({"a": 1})
-        assert theirs.recv(100) == b'{"a":1}\n'
+        assert line.send(Beat())
+        assert theirs.recv(100) == b'{"op":"beat"}\n'
 
 
 @pytest.mark.parametrize("size", [b"-1", b'"8"', b"true", b"1.5", b"null", b"99999999999999"])
@@ -182,10 +184,10 @@ def test_a_size_that_is_none_is_noise(size: bytes) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(b'{"op":"log","bytes":' + size + b'}\n{"op":"beat"}\n')
-        line, found = Line(ours), list[dict[str, Any]]()
+        line, found = Line(ours), list[Message]()
         while len(found) < 2:
             found += line.receive() or ()
-        assert [message["op"] for message in found] == ["noise", "beat"]
+        assert [message.op for message in found] == ["noise", "beat"]
 
 
 def test_who_sends_a_line_without_an_end_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,12 +18,12 @@ from typing import IO, Any
 import pytest
 import yaml
 
-from taco_launch.agent import protocol
 from taco_launch.backend.agent import AgentBackend
 from taco_launch.command import Command
 from taco_launch.model.codec import to_json
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.protocol import framing as protocol
 from taco_launch.remote import agent_location, bundle
 from taco_launch.remote.head import Head
 

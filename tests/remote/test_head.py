@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.agent import protocol
 from taco_launch.backend import LogQuery, Watch, log_follower
 from taco_launch.backend.log_follower import LogFollower
 from taco_launch.errors import HostError
 from taco_launch.model.codec import to_json
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.protocol import framing as protocol
 from taco_launch.remote import bundle
 from taco_launch.remote.agent_location import in_container, on_host
 from taco_launch.remote.credentials import Access

@@ -15,7 +15,6 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taco_launch.agent import protocol
 from taco_launch.api import Cluster
 from taco_launch.backend.agent import AgentBackend
 from taco_launch.cli.main import cli
@@ -26,6 +25,7 @@ from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import Event, HostRanks, JobRecord, JobSpec, JobState
 from taco_launch.model.rows import encoded, row_of
 from taco_launch.model.slots import Occupancy, SlotState
+from taco_launch.protocol import framing as protocol
 from taco_launch.remote.agent_location import on_host
 from taco_launch.remote.answers import Answer
 from taco_launch.remote.head import Head

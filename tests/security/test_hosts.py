@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.agent import protocol
 from taco_launch.command import Command
 from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.model.host.hosts import Host
+from taco_launch.protocol import framing as protocol
 from taco_launch.remote import head as heads
 from taco_launch.remote import session as sessions
 from taco_launch.remote import transport as transports

@@ -91,7 +91,7 @@ def test_a_job_that_leaves_more_and_more_is_given_up(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(processes, "end", lambda *_: processes.Scan(()))
     numbers = iter(range(1000, 2000))
     left = teardown.end_here("job", None, lambda: [[next(numbers), 1]], [])
-    assert left["left"], "what came last"
+    assert left.left, "what came last"
 
 
 def test_a_descriptor_that_is_none_is_not_handed_on() -> None:

@@ -6,7 +6,6 @@ from typing import Any, Callable, Dict, Iterable, Mapping, Sequence, Union
 
 from taco_launch.agent import program, ssh
 from taco_launch.agent.host import occupancy
-from taco_launch.agent.protocol import parsed
 from taco_launch.agent.rank import exec_session
 from taco_launch.agent.store import job_index, records, recovery, removal
 from taco_launch.agent.store.folders import JobFolder, Jobs
@@ -14,6 +13,7 @@ from taco_launch.errors import TacoLaunchError
 from taco_launch.model.codec import to_json
 from taco_launch.model.jobs import JobRecord, JobSpec
 from taco_launch.model.rows import decoded, encoded
+from taco_launch.protocol.framing import parsed
 
 # nvidia-smi alone has 30 seconds on a host.
 _SLOTS_SECONDS = 40.0

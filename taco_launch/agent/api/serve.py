@@ -5,9 +5,9 @@ import os
 import time
 from typing import IO, Any, Callable, Iterable, Mapping, Tuple
 
-from taco_launch.agent import protocol
 from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.protocol import framing as protocol
 
 Frames = Iterable[Any]
 Operation = Callable[[Jobs, str, Mapping[str, Any]], Frames]

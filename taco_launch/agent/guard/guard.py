@@ -14,19 +14,22 @@ import selectors
 import shutil
 import socket
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Type
 
 from taco_launch.agent.guard import slot_allocator
 from taco_launch.agent.guard.host_launcher import HostLauncher
 from taco_launch.agent.guard.host_probe import Probe
-from taco_launch.agent.guard.stall_monitor import Pulse
+from taco_launch.agent.guard.stall_monitor import StallMonitor
 from taco_launch.agent.host import facts, leases, occupancy, ports, process_registry, processes
 from taco_launch.agent.logs.remote_streams import LAUNCHER, Sender
-from taco_launch.agent.protocol import Line
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import HostError
 from taco_launch.model.codec import to_json
+from taco_launch.protocol import messages
+from taco_launch.protocol.connection import Line
+from taco_launch.protocol.message import Message
+from taco_launch.protocol.messages import Welcome
 
 _TICK = 0.5
 # How often logs are looked at that go to another host.
@@ -59,14 +62,14 @@ class _Guard:
         self._elsewhere = bool(job_id)
         own = processes.identify(os.getpid())
         self._own = None if own is None else (own.pid, own.start)
-        self._welcome: Dict[str, Any] = {}
+        self._welcome: Optional[Welcome] = None
         self._host_loss_timeout = _FIRST_CONTACT_SECONDS
         self._heard = time.monotonic()
         self._ranks: Dict[Line, int] = {}
         self._roots: Set[Tuple[int, int]] = set()
-        self._told: List[Dict[str, Any]] = []
+        self._told: List[Message] = []
         self._sender = Sender(folder)
-        self._pulse = Pulse()
+        self._pulse = StallMonitor()
         uid = os.geteuid()
         self._place = leases.place(os.environ, folder.path.parent.parent, root=uid == 0)
         self._leases = leases.Leases(self._place, folder.path.parent)
@@ -77,21 +80,22 @@ class _Guard:
         self._terminating = False
         self._released = False
         self._done = False
-        self._orders: Dict[str, Callable[[Dict[str, Any]], None]] = {
-            "beat": self._answer_beat,
-            "lease": self._lease,
-            "unlease": self._unlease,
-            "probe": self._begin_probe,
-            "reach": self._reach,
-            "prepare": self._prepare,
-            "launch": self._launch,
-            "launched": lambda message: self._remember(message["root"]),
-            "stream": lambda message: self._sender.go_on(message["offsets"]),
-            "had": lambda message: self._sender.had(message["rank"], message["offset"]),
-            "terminate": self._terminate,
-            "release": self._release,
-            "end": self._end,
-            "bye": self._bye,
+        # What each order does; all take a message of the kind under which they stand here.
+        self._orders: Dict[Type[Message], Callable[[Any], None]] = {
+            messages.Beat: self._answer_beat,
+            messages.Lease: self._lease,
+            messages.Unlease: self._unlease,
+            messages.LookAt: self._begin_probe,
+            messages.Reach: self._reach,
+            messages.Prepare: self._prepare,
+            messages.Launch: self._launch,
+            messages.Launched: lambda message: self._remember(message.root),
+            messages.Stream: lambda message: self._sender.go_on(message.offsets),
+            messages.Had: lambda message: self._sender.had(message.rank, message.offset),
+            messages.Terminate: self._terminate,
+            messages.Release: self._release,
+            messages.End: self._end,
+            messages.Bye: self._bye,
         }
 
     def run(self) -> None:
@@ -141,47 +145,51 @@ class _Guard:
     def _hear(self, line: Line) -> None:
         if line.fileno() < 0:  # lost a moment ago, on another's account
             return
-        messages = line.receive()
-        for message in messages or ():
+        heard = line.receive()
+        for message in heard or ():
             self._act(line, message)
-        if messages is None:
+        if heard is None:
             self._lost(line)
 
-    def _act(self, line: Line, message: Dict[str, Any]) -> None:
-        if line is self._supervisor or message["op"] == "supervise":
+    def _act(self, line: Line, message: Message) -> None:
+        if line is self._supervisor or isinstance(message, messages.Supervise):
             self._heard = time.monotonic()
             self._obey(line, message)
-        elif message["op"] == "daemon":
-            self._remember(message["root"])
-        elif message["op"] == "register":
+        elif isinstance(message, messages.Daemon):
+            self._remember(message.root)
+        elif isinstance(message, messages.Register):
             self._register(line, message)
-        elif message["op"] == "visit":
+        elif isinstance(message, messages.Visit):
             self._receive_visitor(line, message)
-        elif message["op"] == "exit":
+        elif isinstance(message, messages.Exit):
             self._ranks.pop(line, None)
-            self._tell(**message, orphan=self._is_orphan(message["rank"]), **self._size(message["rank"]))
+            self._tell_exit(message)
             if self._released:
-                line.send({"op": "release"})
+                line.send(messages.Release())
 
-    def _obey(self, line: Line, message: Dict[str, Any]) -> None:
+    def _tell_exit(self, message: messages.Exit) -> None:
+        size = self._sender.sizes().get(message.rank, 0) if self._elsewhere else 0
+        self._tell(message.but(orphan=self._is_orphan(message.rank), size=size))
+
+    def _obey(self, line: Line, message: Message) -> None:
         """Do what the supervisor says. All of it may come again after a connection was made again."""
-        if message["op"] == "supervise":
+        if isinstance(message, messages.Supervise):
             self._supervise(line, message)
-        elif message["op"] in self._orders:
-            self._orders[message["op"]](message)
+        elif type(message) in self._orders:
+            self._orders[type(message)](message)
 
-    def _answer_beat(self, _message: Dict[str, Any]) -> None:
+    def _answer_beat(self, _message: messages.Beat) -> None:
         if self._elsewhere and self._supervisor is not None:
-            self._supervisor.post({"op": "beat"})
+            self._supervisor.post(messages.Beat())
 
-    def _begin_probe(self, message: Dict[str, Any]) -> None:
+    def _begin_probe(self, message: messages.LookAt) -> None:
         """Have the host looked at, once; what was found is told at the end of it."""
-        if self._probe is not None or self._has_told("probed"):
+        if self._probe is not None or self._has_told(messages.Probed):
             return
         try:
-            self._probe = Probe(message["subjects"], message["address"])
+            self._probe = Probe(message.subjects, message.address)
         except OSError:
-            self._tell(op="probed", text=_NOT_PROBED)
+            self._tell(messages.Probed(text=_NOT_PROBED))
         else:
             self._selector.register(self._probe, selectors.EVENT_READ, self._probe)
 
@@ -191,24 +199,24 @@ class _Guard:
             self._selector.unregister(self._probe)
             self._probe.close()
             self._probe = None
-            self._tell(op="probed", text=text)
+            self._tell(messages.Probed(text=text))
 
-    def _unlease(self, message: Dict[str, Any]) -> None:
+    def _unlease(self, message: messages.Unlease) -> None:
         """Let the slots go; say who has which, if that is asked."""
         self._leases.release(gone=True)
-        self._told = [told for told in self._told if told["op"] != "leased"]
-        if message["look"] and self._slots is not None:
-            self._answer(op="unleased", occupancy=to_json(self._slots.look_thoroughly()))
+        self._told = [told for told in self._told if not isinstance(told, messages.Leased)]
+        if message.look and self._slots is not None:
+            self._answer(messages.Unleased(occupancy=to_json(self._slots.look_thoroughly())))
 
-    def _prepare(self, message: Dict[str, Any]) -> None:
-        first = not self._welcome
-        self._welcome = {"op": "welcome", **message["welcome"]}
-        self._pulse.begin(self._folder.of_attempt(self._welcome.get("attempt", 1)), message["stall_after"])
+    def _prepare(self, message: messages.Prepare) -> None:
+        first = self._welcome is None
+        self._welcome = message.welcome
+        self._pulse.begin(self._folder.of_attempt(self._welcome.attempt), message.stall_after)
         if first:  # the connection broke just before, and the launcher was faster than the next
             for line in self._ranks:
                 self._greet(line)
 
-    def _launch(self, message: Dict[str, Any]) -> None:
+    def _launch(self, message: messages.Launch) -> None:
         """Start what starts the ranks of this host, where that is not mpirun's to do."""
         self._remember(*self._launcher.start(message))
         if self._elsewhere:
@@ -219,99 +227,104 @@ class _Guard:
         if code is not None:
             for line in self._lines():  # what its ranks have said already comes before its end
                 self._hear(line)
-            self._tell(op="done", code=code)
+            self._tell(messages.Done(code=code))
 
     def _greet(self, line: Line) -> None:
         """Tell a rank how to start; what it was told before that it has not heard."""
-        if self._welcome:
+        if self._welcome is not None:
             line.send(self._welcome)
             if self._terminating:
-                line.send({"op": "terminate"})
+                line.send(messages.Terminate())
 
-    def _terminate(self, message: Dict[str, Any]) -> None:
+    def _terminate(self, message: messages.Terminate) -> None:
         if not self._terminating:
             self._terminating = True
             self._pass_on(message)
             if not self._ranks:
                 self._launcher.terminate()
 
-    def _release(self, message: Dict[str, Any]) -> None:
+    def _release(self, message: messages.Release) -> None:
         if not self._released:
             self._terminating = self._released = True
             self._pass_on(message)
 
-    def _bye(self, message: Dict[str, Any]) -> None:
-        if message["remove"]:
+    def _bye(self, message: messages.Bye) -> None:
+        if message.remove:
             self._folder_gone()
         self._done = True
 
     def _folder_gone(self) -> None:
         shutil.rmtree(self._folder.path, ignore_errors=True)
 
-    def _supervise(self, line: Line, message: Dict[str, Any]) -> None:
+    def _supervise(self, line: Line, message: messages.Supervise) -> None:
         before, self._supervisor, self._supervised = self._supervisor, line, True
         if before is not None and before is not line:
             self._lost(before)
-        self._job_id = message["job_id"]
-        self._host_loss_timeout = message["host_loss_timeout"]
+        self._job_id = message.job_id
+        self._host_loss_timeout = message.host_loss_timeout
         self._remember()
         self._pulse.retell()
         for told in self._told:
             line.post(told)
-        if not self._has_told("facts"):
-            self._tell(op="facts", **self._facts(message))
+        if not self._has_told(messages.Facts):
+            self._tell(self._facts(message))
 
-    def _facts(self, message: Dict[str, Any]) -> Dict[str, Any]:
+    def _facts(self, message: messages.Supervise) -> messages.Facts:
         try:
-            slots = occupancy.Slots(self._place, self._folder.path.parent, message["size"], message["gpus"])
+            slots = occupancy.Slots(self._place, self._folder.path.parent, message.size, message.gpus)
         except HostError as error:
-            return {"error": error.message, "hint": error.hint}
+            return messages.Facts(error=error.message, hint=error.hint)
         self._slots = slots
-        found = facts.host_with(slots.uuids) if message["look"] else facts.cpus()
+        found = facts.host_with(slots.uuids) if message.look else facts.cpus()
         told = to_json(slots.look_thoroughly(before_taking=True))
-        taken = ports.taken(message["ports"])
-        return {"host": found, "occupancy": told, "taken": taken, "boot": facts.boot_id()}
+        return messages.Facts(host=found, occupancy=told, taken=ports.taken(message.ports), boot=facts.boot_id())
 
-    def _lease(self, message: Dict[str, Any]) -> None:
+    def _lease(self, message: messages.Lease) -> None:
         """Take as many slots; say which, or who has those that are missing."""
-        if self._has_told("leased") or self._slots is None:
+        if self._has_told(messages.Leased) or self._slots is None:
             return
         answer = slot_allocator.take(self._folder, self._job_id, self._leases, self._slots, message)
-        (self._answer if answer["slots"] is None else self._tell)(op="leased", **answer)
-        self._port = answer.get("port") or 0
+        (self._answer if answer.slots is None else self._tell)(answer)
+        self._port = answer.port or 0
 
-    def _reach(self, message: Dict[str, Any]) -> None:
+    def _reach(self, message: messages.Reach) -> None:
         """Try the port of another host where the ranks are to meet; not again, over a new connection, once they do."""
-        if not self._welcome:
-            self._answer(op="reached", why=ports.unreachable(message["address"], message["port"]))
+        if self._welcome is None:
+            self._answer(messages.Reached(why=ports.unreachable(message.address, message.port)))
 
-    def _answer(self, **answer: Any) -> None:
+    def _answer(self, answer: Message) -> None:
         """State something once: who asks asks again, or gives up."""
         if self._supervisor is not None:
             self._supervisor.post(answer)
 
-    def _register(self, line: Line, message: Dict[str, Any]) -> None:
-        self._ranks[line] = message["rank"]
-        self._remember(*message["roots"])
-        self._pulse.add(message["rank"], message["roots"])
+    def _register(self, line: Line, message: messages.Register) -> None:
+        self._ranks[line] = message.rank
+        self._remember(*message.roots)
+        self._pulse.add(message.rank, message.roots)
         if self._elsewhere:
-            self._sender.add(message["rank"])
+            self._sender.add(message.rank)
         self._greet(line)
-        self._tell(op="started", rank=message["rank"], roots=message["roots"])
+        self._tell(messages.Started(rank=message.rank, roots=message.roots))
 
-    def _receive_visitor(self, line: Line, message: Dict[str, Any]) -> None:
+    def _receive_visitor(self, line: Line, message: messages.Visit) -> None:
         """Tell a process that is to run beside a rank how that was started; it ends with the job as a rank does."""
-        found = self._roots_of(message["rank"])
-        if found and message["rank"] in self._ranks.values():
-            self._remember(message["root"])
-            line.send({"op": "visit", "roots": found, "welcome": self._welcome})
+        found, welcome = self._roots_of(message.rank), self._welcome
+        if found and welcome is not None and message.rank in self._ranks.values():
+            self._remember(message.root)
+            answer = messages.Visited(
+                roots=found,
+                environment=welcome.environment,
+                umask=welcome.umask,
+                processes=welcome.processes,
+            )
+            line.send(answer)
         else:
-            line.send({"op": "visit", "roots": [], "welcome": {}})
+            line.send(messages.Visited())
 
-    def _roots_of(self, rank: int) -> List[List[int]]:
+    def _roots_of(self, rank: int) -> messages.Roots:
         """Return what a rank has registered: itself, and what started it; nothing before it has."""
-        told = [each["roots"] for each in self._told if each["op"] == "started" and each["rank"] == rank]
-        return told[0] if told else []
+        told = [each.roots for each in self._told if isinstance(each, messages.Started) and each.rank == rank]
+        return told[0] if told else ()
 
     def _is_orphan(self, rank: int) -> bool:
         """Return whether what started a rank is gone: mpirun's daemon, or this host's launcher, that somebody has killed."""
@@ -323,10 +336,7 @@ class _Guard:
             with contextlib.suppress(OSError):  # the disk is full: the mark is left to find them by
                 process_registry.keep(self._folder, self._job_id, self._roots, self._own)
 
-    def _size(self, rank: int) -> Dict[str, int]:
-        return {"size": self._sender.sizes().get(rank, 0)} if self._elsewhere else {}
-
-    def _pass_on(self, message: Dict[str, Any]) -> None:
+    def _pass_on(self, message: Message) -> None:
         """Tell every rank, also those that have told their end and wait to be released."""
         for rank in self._lines():
             rank.send(message)
@@ -335,13 +345,13 @@ class _Guard:
         data = (key.data for key in self._selector.get_map().values())
         return [line for line in data if isinstance(line, Line) and line is not self._supervisor]
 
-    def _tell(self, **message: Any) -> None:
+    def _tell(self, message: Message) -> None:
         self._told.append(message)
         if self._supervisor is not None:
             self._supervisor.post(message)
 
-    def _has_told(self, op: str) -> bool:
-        return any(message["op"] == op for message in self._told)
+    def _has_told(self, kind: Type[Message]) -> bool:
+        return any(isinstance(message, kind) for message in self._told)
 
     def _lost(self, line: Line) -> None:
         self._selector.unregister(line.sock)
@@ -350,28 +360,26 @@ class _Guard:
             self._supervisor = None
         rank = self._ranks.pop(line, None)
         if rank is not None:  # it said nothing of an end: its wrapper was killed
-            self._tell(
-                op="exit", rank=rank, exit_code=None, reason="", orphan=self._is_orphan(rank), **self._size(rank)
-            )
+            self._tell_exit(messages.Exit(rank=rank, exit_code=None))
 
-    def _end(self, message: Dict[str, Any]) -> None:
+    def _end(self, message: messages.End) -> None:
         """End all that belongs to the job here, prove it, say so. Elsewhere the logs are sent before the guard ends.
 
         With `leave` it stays, and is the business of who takes its slots next.
         """
-        if self._has_told("ended"):
+        if self._has_told(messages.Ended):
             return
-        self._remember(*message["roots"])
+        self._remember(*message.roots)
         for line in self._lines():  # what the ranks have said already comes before the end
             self._hear(line)
-        stays = bool(message.get("leave"))
+        stays = message.leave
         left = processes.Scan(()) if stays else processes.end(self._job_id, self._roots)
         self._leases.release(gone=not (stays or left.found or left.unknown))
         self._launcher.close()
         sizes = self._sender.sizes()
-        listener = ports.listener(self._port) if self._port and message.get("listener") else ""
+        listener = ports.listener(self._port) if self._port and message.listener else ""
         found = [entry.pid for entry in left.found]
-        self._tell(op="ended", left=found, unknown=left.unknown, sizes=sizes, listener=listener)
+        self._tell(messages.Ended(left=found, unknown=left.unknown, sizes=sizes, listener=listener))
         self._done = not self._elsewhere
 
     def _alone(self, *, silent: bool) -> None:
@@ -383,7 +391,7 @@ class _Guard:
             left = processes.end(self._job_id, self._roots)
             self._leases.release(gone=not left.found and not left.unknown)
             reason = f"its guard heard nothing of the supervisor for {self._host_loss_timeout:g} s and ended its ranks"
-            self._tell(op="gave-up", reason=reason)
+            self._tell(messages.GaveUp(reason=reason))
             if self._elsewhere and not (self._sender.sizes() or left.found or left.unknown):
                 self._folder_gone()  # no rank ever ran, and the head may not know of this host at all
         self._done = lock is not None or silent

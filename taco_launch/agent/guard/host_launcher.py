@@ -6,7 +6,7 @@ import selectors
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any, List, Mapping, Optional, Tuple
+from typing import List, Mapping, Optional, Tuple
 
 from taco_launch.agent.host import leases, processes
 from taco_launch.agent.host.launcher_process import drain, spawn, wake_on_child
@@ -14,6 +14,7 @@ from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import NOT_FOUND, HostError
 from taco_launch.launch.env import SERVICE
+from taco_launch.protocol.messages import Launch
 
 
 class HostLauncher:
@@ -27,25 +28,25 @@ class HostLauncher:
         self._wakeup = -1
         self._told = False
 
-    def start(self, order: Mapping[str, Any]) -> List[Tuple[int, int]]:
+    def start(self, order: Launch) -> List[Tuple[int, int]]:
         """Start it as the supervisor orders, the first time that it does; give the process as (pid, start).
 
         Where it cannot be started, it has ended.
         """
         if self._log is not None:
             return []
-        stem = self._folder.of_attempt(order["attempt"]).launcher
+        stem = self._folder.of_attempt(order.attempt).launcher
         with contextlib.suppress(OSError):  # as for the log itself: the ranks go on without it
             stem.parent.mkdir(mode=0o700, exist_ok=True)
-        self._log = segments.Writer(stem, int(order["log_max_bytes"]))
+        self._log = segments.Writer(stem, order.log_max_bytes)
         self._wakeup = wake_on_child()
         self._selector.register(self._wakeup, selectors.EVENT_READ, self)
         try:
-            self._process = spawn(order["argv"], self._cwd(order["cwd"]), _environment(order), order["umask"])
+            self._process = spawn(order.argv, self._cwd(order.cwd), _environment(order), order.umask)
         except HostError as error:
             why = error.message.rpartition(": ")[2]
             hint = "install it where the ranks run, or hand on the PATH that has it: -x PATH"
-            self._say(f"cannot run {order['argv'][0]!r}: {why} ({hint})")
+            self._say(f"cannot run {order.argv[0]!r}: {why} ({hint})")
             return []
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
@@ -100,9 +101,9 @@ class HostLauncher:
             self._log.write(f"taco-launch: {words}\n".encode("utf-8", "backslashreplace"))
 
 
-def _environment(order: Mapping[str, Any]) -> Mapping[str, str]:
+def _environment(order: Launch) -> Mapping[str, str]:
     """Return the caller's environment, or on another host than the head that of who comes there by ssh."""
-    own = order["caller"]
+    own = order.caller
     if own is None:
         own = {name: value for name, value in os.environ.items() if name not in (SERVICE, leases.VARIABLE)}
-    return {**own, **order["environment"]}
+    return {**own, **order.environment}

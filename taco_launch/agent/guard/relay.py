@@ -12,14 +12,16 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Iterator, List, Optional
 
 from taco_launch import state
 from taco_launch.agent import program, untrusted
 from taco_launch.agent.host import facts, leases, process_registry, processes
-from taco_launch.agent.protocol import dump
 from taco_launch.agent.store.folders import JobFolder, make_private, require_local_disk
 from taco_launch.errors import FAILED, OK, TacoLaunchError
+from taco_launch.protocol.framing import dump
+from taco_launch.protocol.message import Message
+from taco_launch.protocol.messages import Attached, Cleared, NoGuard, Refused, Removed
 
 _GUARD_SECONDS = 15.0
 
@@ -38,14 +40,14 @@ def main(op: str, agent: str, arguments: List[str]) -> int:
             if connection is None:
                 _start(folder, job_id, agent, *arguments[2:])
         except TacoLaunchError as error:
-            return _say({"op": "refused", "reason": error.message})
+            return _say(Refused(reason=error.message))
         except OSError as error:
-            return _say({"op": "refused", "reason": f"{error.filename or folder.path}: {error.strerror or error}"})
+            return _say(Refused(reason=f"{error.filename or folder.path}: {error.strerror or error}"))
     connection = connection or _connect(folder, _GUARD_SECONDS if op == "guard-start" else 0.0)
     if connection is None:
-        _say({"op": "no-guard", "boot": facts.boot_id(), "debug": str(folder.debug)})
+        _say(NoGuard(boot=facts.boot_id(), debug=str(folder.debug)))
         return FAILED
-    _say({"op": "attached"})
+    _say(Attached())
     _join(connection)
     return OK
 
@@ -103,7 +105,7 @@ def _whole(folder: JobFolder) -> Iterator[None]:
         raise
 
 
-def _cleared(folder: JobFolder, job_id: str) -> Dict[str, Any]:
+def _cleared(folder: JobFolder, job_id: str) -> Cleared:
     """End the job and its guard, which may hang."""
     kept = process_registry.kept(folder)
     if kept is not None and kept.job_id == job_id and kept.guard is not None:
@@ -112,17 +114,17 @@ def _cleared(folder: JobFolder, job_id: str) -> Dict[str, Any]:
         if entry is not None and entry.start == start:
             os.kill(pid, signal.SIGKILL)
     left = process_registry.end(folder, job_id)
-    return {"op": "cleared", "left": [entry.pid for entry in left.found], "unknown": left.unknown}
+    return Cleared(left=[entry.pid for entry in left.found], unknown=left.unknown)
 
 
-def _removed(folder: JobFolder, job_id: str) -> Dict[str, Any]:
+def _removed(folder: JobFolder, job_id: str) -> Removed:
     """Remove the folder, unless it is another job's by now."""
     earlier = process_registry.kept(folder)
     if earlier is None or earlier.job_id != job_id:
-        return {"op": "removed"}
+        return Removed()
     left = _cleared(folder, job_id)
     shutil.rmtree(folder.path, ignore_errors=True)
-    return {**left, "op": "removed"}
+    return Removed(left=left.left, unknown=left.unknown)
 
 
 def _connect(folder: JobFolder, seconds: float) -> Optional[socket.socket]:
@@ -136,8 +138,8 @@ def _connect(folder: JobFolder, seconds: float) -> Optional[socket.socket]:
             time.sleep(0.005)
 
 
-def _say(message: Dict[str, Any]) -> int:
-    sys.stdout.buffer.write(dump(message))
+def _say(message: Message) -> int:
+    sys.stdout.buffer.write(dump(message.to_wire()))
     sys.stdout.buffer.flush()
     return OK
 

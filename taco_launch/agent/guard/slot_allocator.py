@@ -2,7 +2,7 @@
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.agent.host import leases, occupancy, ports
 from taco_launch.agent.host.slot_holders import Holder
@@ -12,6 +12,7 @@ from taco_launch.model.choices import GpuChoice
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.host.hosts import Terms
 from taco_launch.model.job_facts import Near
+from taco_launch.protocol.messages import Lease, Leased
 
 if TYPE_CHECKING:  # it is needed where a job takes some of the GPUs alone
     from taco_launch.placement.mesh import Mesh
@@ -22,9 +23,7 @@ _RECENT_SECONDS = 10.0
 _TRIES = 3
 
 
-def take(
-    folder: JobFolder, job_id: str, held: leases.Leases, slots: occupancy.Slots, message: Mapping[str, Any]
-) -> Dict[str, Any]:
+def take(folder: JobFolder, job_id: str, held: leases.Leases, slots: occupancy.Slots, asked_for: Lease) -> Leased:
     """Take as many slots as the message asks for; say which and why these, or who has those that are missing.
 
     With `rendezvous`, also the port where the ranks are to meet: that one, or any for 0, which is told then.
@@ -33,27 +32,27 @@ def take(
         folder.name,
         job_id,
         time.time(),
-        message["cluster"],
-        message["owner"],
+        asked_for.cluster,
+        asked_for.owner,
         pid=os.getpid(),
     )
-    count, asked, port, fresh = message["count"], list(message["ports"]), message["rendezvous"], 0
-    order = _Order(folder, slots, message)
+    count, asked, port, fresh = asked_for.count, list(asked_for.ports), asked_for.rendezvous, 0
+    order = _Order(folder, slots, asked_for)
     recent = time.monotonic() - slots.used_at < _RECENT_SECONDS
     use = slots.use if recent else None
     try:
         if port is not None:
-            fresh = 0 if port else ports.free(message["allowed"], held.is_leased)
+            fresh = 0 if port else ports.free(asked_for.allowed, held.is_leased)
             port = port or fresh
             asked.append(port)
         for tried in range(_TRIES):
             names = order.names(held.refused if tried else {}, last=tried == _TRIES - 1)
-            wanted = len(slots.names) if message["whole"] and count else count
+            wanted = len(slots.names) if asked_for.whole and count else count
             taken = held.take(names, wanted, holder, use, asked)
             if taken or not order.matters:
                 break
     except HostError as error:
-        return {"slots": None, "error": f"{error.message} ({error.hint})"}
+        return Leased(slots=None, error=f"{error.message} ({error.hint})")
     heard = ports.heard([each for each in asked if each != fresh]) if taken else []
     if heard:  # whoever has them holds no lease of them
         held.release(gone=True)
@@ -61,21 +60,21 @@ def take(
         found = slots.look_thoroughly()
         refused = held.refused
         missing = [each for each in asked if leases.port_name(each) in refused or each in heard]
-        told = {"slots": None, "ports": missing, "occupancy": to_json(found.without(refused))}
-        return {**told, "who": held.holder(port) or ports.listener(port)} if port in missing else told
-    return {**order.answer(taken), "port": port}
+        who = (held.holder(port) or ports.listener(port)) if port is not None and port in missing else ""
+        return Leased(slots=None, ports=missing, occupancy=to_json(found.without(refused)), who=who)
+    return order.answer(taken).but(port=port)
 
 
 class _Order:
     """The order in which slots are tried; `matters` says that a job takes some of the free GPUs, and not all."""
 
-    def __init__(self, folder: JobFolder, slots: occupancy.Slots, message: Mapping[str, Any]) -> None:
+    def __init__(self, folder: JobFolder, slots: occupancy.Slots, message: Lease) -> None:
         self._state = folder.path.parent.parent
         self._slots = slots
-        self._count: int = message["count"]
-        self._shared: Sequence[int] = message["shared"]
-        self._whole: bool = message["whole"]
-        self._terms = from_json(Terms, message["terms"])
+        self._count = message.count
+        self._shared = message.shared
+        self._whole = message.whole
+        self._terms = from_json(Terms, message.terms)
         self._numbers = range(len(slots.names))
         if slots.gpus or self._terms != Terms():
             from taco_launch.placement.terms import allowed  # noqa: PLC0415 - not where there are no GPUs
@@ -109,7 +108,7 @@ class _Order:
 
         return pick(self._count, free, self._mesh(), self._shared, self._terms.topology)
 
-    def answer(self, taken: Sequence[str]) -> Dict[str, Any]:
+    def answer(self, taken: Sequence[str]) -> Leased:
         """Return which slots the ranks have, in ascending order, and why."""
         had = [number for number, name in enumerate(self._slots.names) if name in taken]
         choice = self._choice
@@ -121,7 +120,7 @@ class _Order:
         if choice is None:
             choice = self._only([number for number in had if number < self._slots.gpus])
         slots = [self._slots.names[number] for number in had]
-        return {"slots": slots, "choice": to_json(choice), "near": self._near(had)}
+        return Leased(slots=slots, choice=to_json(choice), near=self._near(had))
 
     def _only(self, had: Sequence[int]) -> Optional[GpuChoice]:
         """Return what GPUs are worth to which there was no other set; those of a whole host, where nvidia-smi has told that before."""

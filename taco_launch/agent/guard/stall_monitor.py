@@ -12,6 +12,7 @@ from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.model.codec import to_json
 from taco_launch.model.stalls import RankLook, look_every
+from taco_launch.protocol.messages import Pulse
 
 # Threads that look after others (NCCL's watchdog asks ten times a second) use less.
 _SHARE = 0.01
@@ -41,7 +42,7 @@ class Tree(NamedTuple):
         return sum(used.own + used.children for used in self.members.values())
 
 
-class Pulse:
+class StallMonitor:
     """How long the ranks of this host have been doing nothing."""
 
     def __init__(self) -> None:
@@ -70,7 +71,7 @@ class Pulse:
         """Tell at the next look how it is now: what was told last may not have come through."""
         self._told = self._ever_told
 
-    def look(self, now: float, running: Collection[int], tell: Callable[..., None]) -> None:
+    def look(self, now: float, running: Collection[int], tell: Callable[[Pulse], None]) -> None:
         """Tell at a monotonic time, if it is time to look, that nothing is done, or that it is again.
 
         `running` are the ranks that have not ended.
@@ -91,10 +92,10 @@ class Pulse:
         if self._silent < self._after:
             told, self._told = self._told, False
             if told:
-                tell(op="pulse", silent=0.0, ranks=[])
+                tell(Pulse(silent=0.0, ranks=()))
             return
         self._told = self._ever_told = True
-        tell(op="pulse", silent=self._silent, ranks=[to_json(look) for look in self._seen()])
+        tell(Pulse(silent=self._silent, ranks=[to_json(look) for look in self._seen()]))
 
     def _wrote(self, span: float) -> bool:
         """Return whether any rank has written since the last look, or is new."""

@@ -19,12 +19,12 @@ from taco_launch import state
 from taco_launch.agent import untrusted
 from taco_launch.agent.host import facts, file_locks, gpus, leases, processes, slot_cleanup, slot_holders
 from taco_launch.agent.host.slot_holders import Holder
-from taco_launch.agent.protocol import dump
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import STATE_VARIABLE, JobFolder, Jobs, is_name, state_folder
 from taco_launch.errors import OK, HostError, TacoLaunchError
 from taco_launch.model.codec import to_json
 from taco_launch.model.slots import Occupancy, SlotHolder, SlotState, is_gpu, names
+from taco_launch.protocol.framing import dump
 
 AUTO, NO_GPUS = "auto", "none"
 _LOOK_SECONDS = 1.0

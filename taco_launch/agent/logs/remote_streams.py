@@ -7,11 +7,12 @@ says it is; so nothing is lost or doubled.
 """
 
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Callable, Dict, Mapping, Optional, Tuple
 
 from taco_launch.agent.logs import segments
-from taco_launch.agent.protocol import Line
 from taco_launch.agent.store.folders import JobFolder
+from taco_launch.protocol.connection import Line
+from taco_launch.protocol.messages import Log
 
 # Stands for the number of a rank where the log is the launcher's.
 LAUNCHER = -1
@@ -53,7 +54,7 @@ class Sender:
             if data:
                 begin = reader.offset - len(data)
                 times = [(place - begin, at) for place, at in reader.times()]
-                line.post({"op": "log", "rank": rank, "offset": begin, "times": times}, data)
+                line.post(Log(rank=rank, offset=begin, times=times, data=data))
                 moved = True
         return moved
 
@@ -83,9 +84,9 @@ class Keeper:
         self._sizes: Dict[int, Optional[int]] = {}
         self.offsets: Dict[int, int] = {}
 
-    def take(self, message: Dict[str, Any]) -> Tuple[int, int]:
-        """Keep a piece of a log; give (rank, offset) of how far that rank's log is here now."""
-        rank, offset, data = message["rank"], message["offset"], message["data"]
+    def take(self, message: Log) -> Tuple[int, int]:
+        """Keep a piece of a log; return (rank, offset) of how far that rank's log is here now."""
+        rank, offset, data = message.rank, message.offset, message.data
         writer = self._writers.get(rank)
         if writer is None:
             writer = self._writers[rank] = segments.Writer(self._stem(rank), self._max_bytes)
@@ -93,8 +94,8 @@ class Keeper:
         if offset > have:
             writer.write(b"[taco-launch: %d bytes dropped by log rotation before they were read]\n" % (offset - have))
             have = offset
-        ends = [*(begin for begin, _at in message["times"][1:]), len(data)]
-        for (begin, at), end in zip(message["times"], ends):
+        ends = [*(begin for begin, _at in message.times[1:]), len(data)]
+        for (begin, at), end in zip(message.times, ends):
             if end > have - offset:
                 writer.write(data[max(begin, have - offset) : end], at)
         self.offsets[rank] = max(have, offset + len(data))

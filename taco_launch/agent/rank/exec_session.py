@@ -18,12 +18,13 @@ from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.agent import program, ssh
 from taco_launch.agent.host import processes
-from taco_launch.agent.protocol import Line
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.errors import NO_JOB, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, UsageError
 from taco_launch.launch.env import rank_env, rank_of
 from taco_launch.model.jobs import JobRecord, JobState
+from taco_launch.protocol.connection import Line
+from taco_launch.protocol.messages import Visit, Visited
 
 _CHUNK = 1 << 16
 _GRACE_SECONDS = 5.0
@@ -78,13 +79,13 @@ def main(folder: JobFolder, rank: int, command: Sequence[str]) -> int:
         guard = Line(folder.connect())
     except OSError:
         return _refuse(NO_JOB, f"no guard of the job answers in {folder.path}: has it ended?")
-    guard.send({"op": "visit", "rank": rank, "root": [] if own is None else [own.pid, own.start]})
+    guard.send(Visit(rank=rank, root=[] if own is None else [own.pid, own.start]))
     answer = _answer(guard)
-    if answer is None or not answer["roots"]:
+    if answer is None or not answer.roots:
         return _refuse(NO_JOB, f"rank {rank} does not run any more")
     try:
-        environment, where = _place(int(answer["roots"][0][0]), answer["welcome"])
-        os.umask(int(answer["welcome"]["umask"]))
+        environment, where = _place(answer.roots[0][0], answer)
+        os.umask(answer.umask)
         child = subprocess.Popen(
             list(command), env=environment, cwd=where, stdin=subprocess.DEVNULL, start_new_session=True
         )
@@ -129,7 +130,7 @@ def _said(process: "subprocess.Popen[bytes]") -> Iterator[Any]:
                     selector.unregister(key.fileobj)
 
 
-def _answer(guard: Line) -> Optional[Dict[str, Any]]:
+def _answer(guard: Line) -> Optional[Visited]:
     """Wait for the guard's answer; None where it is gone, or hangs."""
     deadline = time.monotonic() + _GUARD_SECONDS
     while time.monotonic() < deadline:
@@ -139,19 +140,19 @@ def _answer(guard: Line) -> Optional[Dict[str, Any]]:
         if messages is None:
             return None
         for message in messages:
-            if message["op"] == "visit":
+            if isinstance(message, Visited):
                 return message
     return None
 
 
-def _place(wrapper: int, welcome: Mapping[str, Any]) -> Tuple[Dict[str, str], str]:
+def _place(wrapper: int, told: Visited) -> Tuple[Dict[str, str], str]:
     """Return the environment and the folder of a rank: what its wrapper has, and what the guard gave it."""
     with open(f"/proc/{wrapper}/environ", "rb") as file:
         pairs = [entry.partition(b"=") for entry in file.read().split(b"\0") if entry]
     inherited = {os.fsdecode(name): os.fsdecode(value) for name, _equals, value in pairs}
     rank, local_rank, _size = rank_of(inherited) or (0, 0, 1)
     kept = {name: value for name, value in inherited.items() if not name.startswith(_OF_THE_RANK_ALONE)}
-    given = rank_env(rank, local_rank, welcome["environment"], welcome.get("processes", 1))
+    given = rank_env(rank, local_rank, told.environment, told.processes)
     return {**kept, **given}, os.readlink(f"/proc/{wrapper}/cwd")
 
 

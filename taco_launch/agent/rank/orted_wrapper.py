@@ -10,9 +10,10 @@ import sys
 from typing import Sequence
 
 from taco_launch.agent.host import processes
-from taco_launch.agent.protocol import Line
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import FAILED, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE
+from taco_launch.protocol.connection import Line
+from taco_launch.protocol.messages import Daemon
 
 
 def main(folder: JobFolder, command: Sequence[str], *, is_proxy: bool) -> int:
@@ -36,7 +37,7 @@ def _stay(folder: JobFolder, command: Sequence[str], tell: int, *, is_proxy: boo
         processes.become_subreaper()
         own = processes.identify(os.getpid())
         guard = Line(folder.connect())
-        guard.send({"op": "daemon", "root": [own.pid, own.start] if own is not None else []})
+        guard.send(Daemon(root=[own.pid, own.start] if own is not None else []))
         pid = os.fork()
         if pid == 0:
             os.close(tell)

@@ -15,15 +15,17 @@ import subprocess
 import sys
 import termios
 import time
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import List, Mapping, Optional, Sequence, Tuple, Type
 
 from taco_launch.agent.host import processes
 from taco_launch.agent.logs import segments
-from taco_launch.agent.protocol import Line
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, quoted
 from taco_launch.launch.env import PMI_FD, rank_env, rank_of
 from taco_launch.launch.separator import unescape
+from taco_launch.protocol.connection import Line
+from taco_launch.protocol.message import Message
+from taco_launch.protocol.messages import Exit, Register, Release, Terminate, Welcome
 
 _GUARD_SECONDS = 30.0
 _F_SETPIPE_SZ = 1031  # fcntl(2); in Python's fcntl only from 3.10 on
@@ -48,17 +50,17 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
         return _refuse(f"rank {rank}: no guard answers in {folder.path}")
     own, parent = processes.identify(os.getpid()), processes.identify(os.getppid())
     roots = [(entry.pid, entry.start) for entry in (own, parent) if entry is not None]
-    guard.send({"op": "register", "rank": rank, "roots": roots})
-    welcome, behind = _wait_for(guard, "welcome")
-    if welcome is None:
+    guard.send(Register(rank=rank, roots=roots))
+    welcome, behind = _wait_for(guard, Welcome)
+    if not isinstance(welcome, Welcome):
         return _refuse(f"rank {rank}: the guard in {folder.path} is gone")
-    environment = {**os.environ, **rank_env(rank, local_rank, welcome["environment"], welcome.get("processes", 1))}
-    os.umask(int(welcome["umask"]))  # on other hosts it is that of their sshd
-    stem = folder.of_attempt(int(welcome.get("attempt", 1))).rank(rank)
+    environment = {**os.environ, **rank_env(rank, local_rank, welcome.environment, welcome.processes)}
+    os.umask(welcome.umask)  # on other hosts it is that of their sshd
+    stem = folder.of_attempt(welcome.attempt).rank(rank)
     with contextlib.suppress(OSError):  # as for the log itself: the rank goes on without it
         stem.parent.mkdir(mode=0o700, exist_ok=True)
-    log = segments.Writer(stem, int(welcome["log_max_bytes"]))
-    terminating = any(message["op"] == "terminate" for message in behind)
+    log = segments.Writer(stem, welcome.log_max_bytes)
+    terminating = any(isinstance(message, Terminate) for message in behind)
     return _Rank(guard, rank, log, terminating=terminating).run([unescape(word) for word in command], environment)
 
 
@@ -110,14 +112,14 @@ def _connect(folder: JobFolder) -> Optional[Line]:
     return None
 
 
-def _wait_for(guard: Line, op: str) -> Tuple[Optional[Dict[str, Any]], List[Dict[str, Any]]]:
+def _wait_for(guard: Line, kind: Type[Message]) -> Tuple[Optional[Message], List[Message]]:
     """Wait for a message, and give those that came right behind it; None when the guard is gone."""
     while True:
         messages = guard.receive()
         if messages is None:
             return None, []
         for index, message in enumerate(messages):
-            if message["op"] == op:
+            if isinstance(message, kind):
                 return message, messages[index + 1 :]
 
 
@@ -206,7 +208,7 @@ class _Rank:
         if messages is None:
             poll.unregister(self._guard.fileno())  # the supervisor sees it too, and ends the job
             return
-        if any(message["op"] == "terminate" for message in messages):
+        if any(isinstance(message, Terminate) for message in messages):
             self._terminating = True
             os.killpg(os.getpgrp(), signal.SIGTERM)
 
@@ -247,8 +249,8 @@ class _Rank:
 
     def _report(self, exit_code: int, reason: str = "") -> int:
         lost = self._log.lost_in_all
-        self._guard.send({"op": "exit", "rank": self._rank, "exit_code": exit_code, "reason": reason, "lost": lost})
+        self._guard.send(Exit(rank=self._rank, exit_code=exit_code, reason=reason, lost=lost))
         if self._terminating:
             # mpirun kills the other ranks one second after it sees one end: held back, each has the whole grace time.
-            _wait_for(self._guard, "release")
+            _wait_for(self._guard, Release)
         return exit_code

@@ -8,9 +8,9 @@ from typing import AbstractSet, Dict, Iterable, List, NamedTuple, Optional
 
 from taco_launch.agent import program, scheduler_wakeup, ssh
 from taco_launch.agent.host import occupancy
-from taco_launch.agent.protocol import LINE_BYTES, parsed
 from taco_launch.model.codec import from_json
 from taco_launch.model.slots import Occupancy
+from taco_launch.protocol.framing import LINE_BYTES, parsed
 
 HERE = ""  # this host, whatever jobs call it
 # How long after it ended a watch is begun again, doubled up to the most.

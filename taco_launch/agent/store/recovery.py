@@ -14,6 +14,7 @@ from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.errors import FAILED, NO_JOB, SIGNAL_BASE, NoJobError, TacoLaunchError
 from taco_launch.model.jobs import Event, JobRecord, JobSpec, JobState
+from taco_launch.protocol.messages import Cleared
 
 # A host that is being ended has 10 of them for that, and the connection to it 10 more.
 _CLEAR_SECONDS = 25.0
@@ -84,8 +85,8 @@ def _lose(folder: JobFolder, found: JobRecord, roots: Iterable[Tuple[int, int]])
     here = [data for data in recorded if data["boot"] == facts.boot_id()]
     known = [(int(pid), int(start)) for data in here for pid, start in data["roots"]]
     gone = processes.end(found.mark, (*roots, *known))
-    told = {"left": [entry.pid for entry in gone.found], "unknown": gone.unknown}
-    notes = [left(told), *_elsewhere(folder, found, recorded)]
+    here_left = left([entry.pid for entry in gone.found], gone.unknown)
+    notes = [here_left, *_elsewhere(folder, found, recorded)]
     events = records.Events(folder)
     reason = "the host restarted" if len(here) < len(recorded) else "its supervisor was killed"
     with contextlib.suppress(OSError):
@@ -117,19 +118,22 @@ def clear(hosts: Sequence[str], agent: str, folder: JobFolder, mark: str, second
     answers = ssh.ask(hosts, agent, "clear", str(folder.path), mark, seconds=seconds)
     words = []
     for host, answer in answers:
-        told = {"left": (), "unknown": answer} if isinstance(answer, str) else answer
-        words.append(left(told, host))
+        if isinstance(answer, str):
+            words.append(left((), answer, host))
+        else:
+            told = Cleared.from_wire(answer)
+            words.append(left(told.left, told.unknown, host))
     return [word for word in words if word]
 
 
-def left(answer: Mapping[str, Any], host: str = "") -> str:
-    """Return what is left of a job: process numbers in `left`, and in `unknown` why there may be more."""
+def left(pids: Sequence[int], unknown: str, host: str = "") -> str:
+    """Return what is left of a job in words: its processes, and why there may be more (`unknown`)."""
     where = f" on {host}" if host else ""
     words = []
-    if answer["left"]:
-        words.append(f"still alive{where}: {', '.join(map(str, answer['left']))}")
-    if answer["unknown"]:
-        words.append(f"not proven gone{where}: {answer['unknown']}")
+    if pids:
+        words.append(f"still alive{where}: {', '.join(map(str, pids))}")
+    if unknown:
+        words.append(f"not proven gone{where}: {unknown}")
     return "; ".join(words)
 
 

@@ -5,7 +5,7 @@ import random
 import time
 from dataclasses import replace
 from functools import partial
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch.agent.host import leases, occupancy
 from taco_launch.agent.store.folders import JobFolder
@@ -26,6 +26,7 @@ from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import HostSlots, Placement, Share, wanted_of
 from taco_launch.model.slots import Occupancy
 from taco_launch.placement.terms import host_slots, place_alike, shared
+from taco_launch.protocol.messages import Facts, Lease, Leased, LookAt, Probed, Reach, Reached, Supervise, Unlease
 
 _PROBE_SECONDS = 60.0
 # Another gang that has to let go what it took does so in less; where the slots seem to be free it is tried for longer.
@@ -147,11 +148,10 @@ class Gang(Guards):
         new: List[Link] = [RemoteLink(host, self._folder, self._agent, start, self._beat) for host in hosts]
         self.links += new
         names = {host.name for host in self._spec.hosts}
-        asked = new if "facts" in self.here.answers else [self.here, *new]
+        asked = new if self.here.answers.facts is not None else [self.here, *new]
         for link in asked:
             takes_part = link.name in names
-            link.order(
-                "supervise",
+            order = Supervise(
                 job_id=self._job_id,
                 host_loss_timeout=self._spec.policy.host_loss_timeout,
                 look=self._looks,
@@ -159,33 +159,36 @@ class Gang(Guards):
                 gpus=link.host.gpus if takes_part else occupancy.NO_GPUS,
                 ports=self._spec.network.port_range,
             )
+            link.order(order)
         if hosts and self._between:
             self._probe(self.links)
             self.pump(note)  # so that the connections are being made meanwhile
             probe_results.parsers()
-        self._wait(note, lambda: all("facts" in link.answers or self._dead(link) for link in asked), GUARD_SECONDS)
+        self._wait(
+            note, lambda: all(link.answers.facts is not None or self._dead(link) for link in asked), GUARD_SECONDS
+        )
         for link in asked:
-            told = link.answers.get("facts", {"error": self._why_silent(link)})
-            if "error" not in told:
-                link.boot = told["boot"]
+            told = link.answers.facts or Facts(error=self._why_silent(link))
+            if not told.error:
+                link.boot = told.boot
                 for host in self._spec.hosts:
                     if self.link(host.name) is link and (link.name == host.name or self._spec.is_here(host)):
-                        self._note_free(host, told["occupancy"])
+                        self._note_free(host, told.occupancy)
             elif link is self.here:
-                raise HostError(told["error"], told.get("hint"))
+                raise HostError(told.error, told.hint)
             else:
                 link.close()
                 self.links.remove(link)
-                self._unusable[link.name] = told["error"]
+                self._unusable[link.name] = told.error
 
     def _probe(self, links: Sequence[Link]) -> None:
         """Have hosts looked at that were not yet: each guard goes on with its other work."""
         for link in links:
-            if not link.was_ordered("probe"):
+            if not link.was_ordered(LookAt):
                 subjects = ("network", "rdma", "image") if link is self.here else ("network", "rdma")
-                link.order("probe", subjects=subjects, address=link.host.address)
+                link.order(LookAt(subjects=subjects, address=link.host.address))
 
-    def _note_free(self, host: Host, told: Dict[str, Any]) -> None:
+    def _note_free(self, host: Host, told: Mapping[str, Any]) -> None:
         found = self._found[host.name] = from_json(Occupancy, told)
         words = partial(occupancy.words, jobs=self._folder.path.parent, owner=self._spec.owner)
         self._free[host.name] = host_slots(host, found, words, exclusive=self._spec.exclusive)
@@ -224,7 +227,8 @@ class Gang(Guards):
         allowed = self._spec.network.port_range
         if allowed is None or not launcher_of(self._spec).is_open_mpi:
             return ()
-        self._taken.update(port for link in self.links for port in link.answers.get("facts", {}).get("taken", ()))
+        told = (link.answers.facts for link in self.links)
+        self._taken.update(port for facts in told if facts is not None for port in facts.taken)
         ports = daemon_ports(self._spec.name, *allowed, self._taken)
         if not ports:
             raise no_ports(self.here.name, *allowed)
@@ -239,9 +243,8 @@ class Gang(Guards):
         first = host.name == placement.shares[0].host
         own = own_ports(self._spec) if first else ()
         link = self.link(host.name)
-        link.answers.pop("leased", None)
-        link.order(
-            "lease",
+        link.answers.leased = None
+        order = Lease(
             count=share.ranks,
             ports=self._ports,
             rendezvous=(*own, 0)[0] if first else None,
@@ -252,21 +255,21 @@ class Gang(Guards):
             whole=self._spec.exclusive,
             shared=self._rails.get(share.ranks, ()),
         )
-        self._wait(note, lambda: "leased" in link.answers or self._dead(link), GUARD_SECONDS)
-        answer = link.answers.get("leased") or {"slots": None, "error": self._why_silent(link)}
-        if "error" in answer:
-            self._fail(host, answer["error"])
-        elif answer["slots"] is None:
-            if set(own) & set(answer["ports"]):
-                raise no_own_port(host.name, own[0], answer["who"], per_host=own == (PER_HOST_PORT,))
-            self._taken.update(answer["ports"])
-            self._note_free(host, answer["occupancy"])
-        told = answer.get("choice")
-        self._choices[host.name] = None if told is None else from_json(GpuChoice, told)
-        if answer["slots"] is None:
+        link.order(order)
+        self._wait(note, lambda: link.answers.leased is not None or self._dead(link), GUARD_SECONDS)
+        answer = link.answers.leased or Leased(slots=None, error=self._why_silent(link))
+        if answer.error:
+            self._fail(host, answer.error)
+        elif answer.slots is None:
+            if set(own) & set(answer.ports):
+                raise no_own_port(host.name, own[0], answer.who, per_host=own == (PER_HOST_PORT,))
+            self._taken.update(answer.ports)
+            self._note_free(host, answer.occupancy)
+        self._choices[host.name] = None if answer.choice is None else from_json(GpuChoice, answer.choice)
+        if answer.slots is None:
             return None
-        self.port = answer["port"] or self.port
-        return tuple(answer["slots"])
+        self.port = answer.port or self.port
+        return tuple(answer.slots)
 
     def _meet(self, placement: Placement, note: Note) -> bool:
         """Have every other host try the port of the first where the ranks are to meet; all is let go where one does not reach it.
@@ -278,12 +281,15 @@ class Gang(Guards):
             return True
         first, asked = placed[0], [(host, self.link(host.name)) for host in placed[1:]]
         for _host, link in asked:
-            link.answers.pop("reached", None)
-            link.order("reach", address=first.address, port=self.port)
+            link.answers.reached = None
+            link.order(Reach(address=first.address, port=self.port))
         self._wait(
-            note, lambda: all("reached" in link.answers or self._dead(link) for _host, link in asked), GUARD_SECONDS
+            note,
+            lambda: all(link.answers.reached is not None or self._dead(link) for _host, link in asked),
+            GUARD_SECONDS,
         )
-        told = [(host, link.answers.get("reached", {"why": self._why_silent(link)})["why"]) for host, link in asked]
+        answers = [(host, link.answers.reached or Reached(why=self._why_silent(link))) for host, link in asked]
+        told = [(host, answer.why) for host, answer in answers]
         failed = [(host, why) for host, why in told if why]
         if failed:
             self._let_go(placed, note, look=False)
@@ -301,15 +307,17 @@ class Gang(Guards):
         """Let slots go, if there are any; with `look` note what is free then."""
         links = [self.link(host.name) for host in hosts]
         for link in links:
-            link.answers.pop("unleased", None)
-            link.order("unlease", look=look)
+            link.answers.unleased = None
+            link.order(Unlease(look=look))
         if look:
             self._wait(
-                note, lambda: all("unleased" in link.answers or self._dead(link) for link in links), GUARD_SECONDS
+                note,
+                lambda: all(link.answers.unleased is not None or self._dead(link) for link in links),
+                GUARD_SECONDS,
             )
             for host, link in zip(hosts, links):
-                if "unleased" in link.answers:
-                    self._note_free(host, link.answers["unleased"]["occupancy"])
+                if link.answers.unleased is not None:
+                    self._note_free(host, link.answers.unleased.occupancy)
                 else:
                     self._fail(host, self._why_silent(link))
 
@@ -321,7 +329,7 @@ class Gang(Guards):
         """Add what the guards have told of the placed hosts; where one is elsewhere, what is between them is asked."""
         known = replace(known, daemon_ports=self._ports, near=probe_results.near(hosts, self.link))
         links = [self.link(host.name) for host in hosts]
-        found = [(link.name, link.answers["facts"]["host"]) for link in links]
+        found = [(link.name, (link.answers.facts or Facts()).host) for link in links]
         known = replace(known, hosts=tuple(JobHost(host=name, **told) for name, told in found))
         if not self._looks:
             return known
@@ -331,8 +339,12 @@ class Gang(Guards):
             return known
         asked = [self.here, *(link for link in links if link is not self.here)]
         self._probe(asked)
-        self._wait(note, lambda: all("probed" in link.answers or self._dead(link) for link in asked), _PROBE_SECONDS)
-        told = {link.name: link.answers.get("probed", {"text": ""})["text"] for link in asked}
+        self._wait(
+            note,
+            lambda: all(link.answers.probed is not None or self._dead(link) for link in asked),
+            _PROBE_SECONDS,
+        )
+        told = {link.name: (link.answers.probed or Probed(text="")).text for link in asked}
         return probe_results.added(known, spec, told)
 
 

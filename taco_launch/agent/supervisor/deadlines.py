@@ -1,7 +1,7 @@
 """What ends a job that runs, by its policy: its time is over, or it hangs, the ranks of all hosts doing nothing at once."""
 
 import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional
 
 from taco_launch import state
 from taco_launch.agent.store import records
@@ -9,6 +9,8 @@ from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.jobs import Policy
 from taco_launch.model.stalls import LOOK_SECONDS, RankLook, reason, telling, told_after
+from taco_launch.protocol.message import Message
+from taco_launch.protocol.messages import Pulse
 
 # What a guard said that has not been heard since may be true no more.
 _FRESH_SECONDS = 3 * LOOK_SECONDS
@@ -34,11 +36,11 @@ class Limits:
         self._told: Optional[float] = None
         self.hung = False  # and that ends the job
 
-    def note(self, host: str, message: Dict[str, Any]) -> None:
+    def note(self, host: str, message: Message) -> None:
         """Take what a guard says, if it is about this."""
-        if message["op"] == "pulse":
-            looks = [from_json(RankLook, {**look, "host": host}) for look in message["ranks"]]
-            self._words[host] = _Word(float(message["silent"]), looks, time.monotonic())
+        if isinstance(message, Pulse):
+            looks = [from_json(RankLook, {**look, "host": host}) for look in message.ranks]
+            self._words[host] = _Word(float(message.silent), looks, time.monotonic())
 
     def over(self, seconds: float) -> str:
         """Return why the job is to be ended that has run for so long, "" where it is not; write that it hangs, or no more."""

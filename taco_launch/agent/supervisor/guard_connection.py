@@ -7,12 +7,29 @@ whoever reads has to take a message twice as once.
 import socket
 import subprocess
 import time
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional, Type
 
 from taco_launch.agent import ssh
-from taco_launch.agent.protocol import Line
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.model.host.hosts import Host
+from taco_launch.protocol.connection import Line
+from taco_launch.protocol.message import Message
+from taco_launch.protocol.messages import (
+    Attached,
+    Done,
+    Ended,
+    Facts,
+    Lease,
+    Leased,
+    NoGuard,
+    Noise,
+    Probed,
+    Reached,
+    Refused,
+    Stream,
+    Unlease,
+    Unleased,
+)
 
 KILLED = "its guard was killed"
 _RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
@@ -25,7 +42,26 @@ _SSH_FAILED, _NO_AGENT = 255, (2, 1, 0)
 _FIRST_TRIES = 3
 _SLOW_SECONDS = 5.0
 # Of these orders only the last one holds.
-_SLOTS = frozenset(("lease", "unlease"))
+_SLOTS = (Lease, Unlease)
+
+
+class Answers:
+    """What a guard has answered last, of each kind; None where it has not."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self.facts: Optional[Facts] = None
+        self.leased: Optional[Leased] = None
+        self.unleased: Optional[Unleased] = None
+        self.reached: Optional[Reached] = None
+        self.probed: Optional[Probed] = None
+        self.done: Optional[Done] = None
+        self.ended: Optional[Ended] = None
+
+    def note(self, message: Message) -> None:
+        """Keep an answer."""
+        if isinstance(message, (Facts, Leased, Unleased, Reached, Probed, Done, Ended)):
+            setattr(self, message.op, message)
 
 
 class Link:
@@ -37,10 +73,10 @@ class Link:
         self.name = host.name
         self.gone = ""  # why there is no guard any more
         self.boot = ""
-        self.answers: Dict[str, Dict[str, Any]] = {}
+        self.answers = Answers()
         self._folder = folder
         self._line: Optional[Line] = None
-        self._orders: List[Dict[str, Any]] = []
+        self._orders: List[Message] = []
 
     @property
     def dialling(self) -> bool:
@@ -52,19 +88,18 @@ class Link:
         """The connection, None while there is none."""
         return self._line
 
-    def order(self, op: str, **more: Any) -> None:
-        """Return an order that holds over every connection."""
-        message = {"op": op, **more}
-        if op in _SLOTS:  # given again, an earlier one would let the slots go for a moment
-            self._orders = [earlier for earlier in self._orders if earlier["op"] not in _SLOTS]
+    def order(self, message: Message) -> None:
+        """Send an order that holds over every connection."""
+        if isinstance(message, _SLOTS):  # given again, an earlier one would let the slots go for a moment
+            self._orders = [earlier for earlier in self._orders if not isinstance(earlier, _SLOTS)]
         self._orders.append(message)
         self.post(message)
 
-    def was_ordered(self, op: str) -> bool:
+    def was_ordered(self, kind: Type[Message]) -> bool:
         """Return whether such an order was given."""
-        return any(order["op"] == op for order in self._orders)
+        return any(isinstance(order, kind) for order in self._orders)
 
-    def post(self, message: Dict[str, Any]) -> None:
+    def post(self, message: Message) -> None:
         """Send what only matters over this connection."""
         if self._line is not None:
             self._line.post(message)
@@ -80,15 +115,14 @@ class Link:
                 return
             self._say_all()
 
-    def read(self) -> List[Dict[str, Any]]:
-        """Return what the guard has told; an answer is kept in `answers` by its op besides."""
+    def read(self) -> List[Message]:
+        """Return what the guard has told; an answer is kept in `answers` besides."""
         messages = self._line.receive() if self._line is not None else []
         if messages is None:
             self._broken()
             return []
         for message in messages:
-            if message["op"] in ("facts", "leased", "unleased", "reached", "probed", "done", "ended"):
-                self.answers[message["op"]] = message
+            self.answers.note(message)
         return messages
 
     def close(self) -> None:
@@ -132,7 +166,7 @@ class RemoteLink(Link):
         """Whether a connection is being made, or the agent brought there before."""
         return self._put is not None or (self._process is not None and not self._joined)
 
-    def post(self, message: Dict[str, Any]) -> None:
+    def post(self, message: Message) -> None:
         """State something once the guard is there; until then nobody listens."""
         if self._joined:
             super().post(message)
@@ -149,21 +183,20 @@ class RemoteLink(Link):
         elif not self.gone and now >= self._at:
             self._dial(now)
 
-    def read(self) -> List[Dict[str, Any]]:
+    def read(self) -> List[Message]:
         """Return what the guard has told."""
         messages = super().read()
         for message in messages:
-            op = message["op"]
-            if op == "attached":
+            if isinstance(message, Attached):
                 self._joined = self._was_joined = True
                 self._tries, self.error = 0, ""
                 self._say_all()
-                self.post({"op": "stream", "offsets": self.offsets})
-            elif op == "no-guard":
+                self.post(Stream(offsets=self.offsets))
+            elif isinstance(message, NoGuard):
                 self._no_guard(message)
-            elif op == "refused":
-                self.gone = message["reason"]
-            if op not in ("noise", "attached"):  # the guard's own words: one that hangs can be connected to
+            elif isinstance(message, Refused):
+                self.gone = message.reason
+            if not isinstance(message, (Noise, Attached)):  # the guard's own words: one that hangs can be connected to
                 self.heard = time.monotonic()
         return messages
 
@@ -258,10 +291,10 @@ class RemoteLink(Link):
         if problem:
             self.gone = f"the agent cannot be put into {put.folder}: {problem}"
 
-    def _no_guard(self, message: Dict[str, Any]) -> None:
+    def _no_guard(self, message: NoGuard) -> None:
         if not self._was_joined:
-            self.gone = f"its guard did not start: see {message['debug']} there"
-        elif self.boot and message["boot"] != self.boot:
+            self.gone = f"its guard did not start: see {message.debug} there"
+        elif self.boot and message.boot != self.boot:
             self.gone = "the host restarted"
         else:
             self.gone = KILLED

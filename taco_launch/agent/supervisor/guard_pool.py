@@ -2,11 +2,13 @@
 
 import select
 import time
-from typing import Any, Callable, Dict, Iterable, List, Sequence, Set
+from typing import Callable, Dict, Iterable, List, Sequence, Set
 
 from taco_launch.agent.ssh import MOST_AT_ONCE
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.guard_connection import Link, RemoteLink
+from taco_launch.protocol.message import Message
+from taco_launch.protocol.messages import Beat, Bye
 
 # Between two looks at what guards do not tell; soon after one spoke it is shorter, for ranks that start soon have output.
 TICK_MS = 50
@@ -18,7 +20,7 @@ _BYE_SECONDS = 10.0
 # A longer pause between two looks at the guards is ours (a disk that hangs, a suspended machine): nobody was silent.
 _STALL_SECONDS = 1.0
 
-Note = Callable[[Link, Dict[str, Any]], None]
+Note = Callable[[Link, Message], None]
 
 
 class Guards:
@@ -57,7 +59,7 @@ class Guards:
         if now > self._beat_at:
             self._beat_at = now + self._beat
             for link in self.links:
-                link.post({"op": "beat"})
+                link.post(Beat())
         dialling = sum(link.dialling for link in self.links)
         poll = select.poll()
         for descriptor in more:
@@ -82,10 +84,10 @@ class Guards:
                 note(link, message)
         return ready - spoke
 
-    def order(self, op: str, **more: Any) -> None:
-        """Return all guards an order."""
+    def order(self, message: Message) -> None:
+        """Send all guards an order."""
         for link in self.links:
-            link.order(op, **more)
+            link.order(message)
 
     def _wait(self, note: Note, done: Callable[[], bool], seconds: float) -> bool:
         """Go on until something holds, at most for some seconds; say whether it does."""
@@ -100,7 +102,7 @@ class Guards:
     def dismiss(self, links: Sequence[RemoteLink], note: Note, *, remove: bool) -> None:
         """Let guards go, which have nothing more to say; `remove` has them remove the job's folder."""
         for link in links:
-            link.post({"op": "bye", "remove": remove})
+            link.post(Bye(remove=remove))
         deadline = time.monotonic() + _BYE_SECONDS
         while any(link.line is not None and not link.dialling for link in links) and time.monotonic() < deadline:
             self.pump(note)

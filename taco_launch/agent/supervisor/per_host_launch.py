@@ -12,6 +12,7 @@ from taco_launch.errors import SIGNAL_BASE
 from taco_launch.launch.env import OF_MPI
 from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.model.plans import LaunchPlan
+from taco_launch.protocol.messages import Launch
 
 # What has failed, "" where nothing has; and where that settles how the job ends, its state, exit code and reason.
 Failure = Tuple[str, Optional[state.Verdict]]
@@ -40,18 +41,17 @@ class HostCommands:
             link = self._gang.link(command.host)
             here = link is self._gang.here
             passed = {name: of_caller[name] for name in command.passed if name in of_caller}
-            link.order(
-                "launch",
+            own = {name: value for name, value in of_caller.items() if not name.startswith(OF_MPI)}
+            order = Launch(
                 argv=command.argv,
-                caller={name: value for name, value in of_caller.items() if not name.startswith(OF_MPI)}
-                if here
-                else None,
+                caller=own if here else None,
                 environment={**passed, **dict(command.env)},
                 cwd=self._spec.cwd,
                 umask=caller["umask"],
                 attempt=attempt if here else 1,  # elsewhere the folder is a new one for every attempt
                 log_max_bytes=self._spec.policy.log_max_bytes,
             )
+            link.order(order)
             self._links.append(link)
 
     def failure(self) -> Failure:
@@ -75,8 +75,8 @@ class HostCommands:
     def poll(self) -> Optional[int]:
         """Return the code of them all when the last has ended; -n for signal n."""
         for link in self._links:
-            if "done" in link.answers:
-                self._codes.setdefault(link.name, int(link.answers["done"]["code"]))
+            if link.answers.done is not None:
+                self._codes.setdefault(link.name, link.answers.done.code)
         if not self._killed and len(self._codes) < len(self._links):
             return None
         if self._ranks.failures:

@@ -29,5 +29,6 @@ def added(known: JobFacts, spec: JobSpec, told: Mapping[str, str]) -> JobFacts:
 
 def near(hosts: Sequence[Host], link: Callable[[str], Link]) -> Tuple[Tuple[str, Near], ...]:
     """Return by host the HCAs near the job's GPUs; nothing of hosts that have not told them with the slots."""
-    told = ((host.name, link(host.name).answers.get("leased", {}).get("near")) for host in hosts)
-    return tuple((name, tuple(tuple(tuple(hcas) for hcas in alike) for alike in gpus)) for name, gpus in told if gpus)
+    told = ((host.name, link(host.name).answers.leased) for host in hosts)
+    near_ = ((name, () if leased is None else leased.near) for name, leased in told)
+    return tuple((name, tuple(tuple(tuple(hcas) for hcas in alike) for alike in gpus)) for name, gpus in near_ if gpus)

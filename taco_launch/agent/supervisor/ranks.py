@@ -2,7 +2,7 @@
 
 import signal
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Dict, List, Tuple
 
 from taco_launch import state
 from taco_launch.agent.logs.merge import Merge
@@ -14,6 +14,8 @@ from taco_launch.errors import SIGNAL_BASE
 from taco_launch.model.jobs import RankEnd
 from taco_launch.model.launchers import Launcher
 from taco_launch.model.plans import Placement
+from taco_launch.protocol.message import Message
+from taco_launch.protocol.messages import Ended, Exit, Had, Log, Started
 
 # Of a thousand ranks that fail together, the events of the first tell enough.
 _MOST_FAILURES = 64
@@ -71,19 +73,18 @@ class Ranks:
         """Whether each has ended with 0."""
         return self.np > 0 and len(self.ended) == self.np and not any(self.ended.values())
 
-    def note(self, link: Link, message: Dict[str, Any], *, blame: bool) -> None:
+    def note(self, link: Link, message: Message, *, blame: bool) -> None:
         """Take what a guard says of them; it may come twice. With `blame` an exit code other than 0 is a failure."""
-        op = message["op"]
-        if op == "started" and message["rank"] not in self.started:
+        if isinstance(message, Started) and message.rank not in self.started:
             self._note_start(link, message)
-        elif op == "exit" and message["rank"] not in self.ended:
+        elif isinstance(message, Exit) and message.rank not in self.ended:
             self._note_exit(link, message, blame)
-        elif op == "log" and isinstance(link, RemoteLink):
+        elif isinstance(message, Log) and isinstance(link, RemoteLink):
             rank, offset = self._keepers[link.name].take(message)
-            link.post({"op": "had", "rank": rank, "offset": offset})
+            link.post(Had(rank=rank, offset=offset))
             link.offsets[rank] = offset
-        elif op == "ended":
-            for rank, size in message["sizes"].items():
+        elif isinstance(message, Ended):
+            for rank, size in message.sizes.items():
                 self._keepers[link.name].ends_at(int(rank), size)
 
     def step(self) -> bool:
@@ -102,30 +103,30 @@ class Ranks:
             pass
         return self._lost_bytes + self._merge.close() + sum(keeper.close() for keeper in self._keepers.values())
 
-    def _note_start(self, link: Link, message: Dict[str, Any]) -> None:
-        self.started[message["rank"]] = link.name
+    def _note_start(self, link: Link, message: Started) -> None:
+        self.started[message.rank] = link.name
         if not isinstance(link, RemoteLink):
-            self.roots += message["roots"]
+            self.roots += [[pid, start] for pid, start in message.roots]
         if len(self.started) == self.np:
             self._events.add(state.RUNNING, "every rank has started", boot=self._boot, roots=self.roots)
 
-    def _note_exit(self, link: Link, message: Dict[str, Any], blame: bool) -> None:
+    def _note_exit(self, link: Link, message: Exit, blame: bool) -> None:
         rank, code, reason = self._end_of(message)
-        if message.get("orphan") and isinstance(link, RemoteLink):  # on the head that is the launcher, which is told of
+        if message.orphan and isinstance(link, RemoteLink):  # on the head that is the launcher, which is told of
             reason = f"{reason or state.ending(code)}, and {self._starter} was gone there before"
         self.ended[rank] = code
         if link.name in self._keepers:
-            self._keepers[link.name].ends_at(rank, message["size"])
+            self._keepers[link.name].ends_at(rank, message.size)
         else:
             self._merge.finish(self._folder.rank(rank))
-        self._lost_bytes += message.get("lost", 0)
+        self._lost_bytes += message.lost
         if code and blame:
             self.failures.append(RankEnd(rank, link.name, code, reason))
             if len(self.failures) <= _MOST_FAILURES:
                 told = f"rank {rank} on {link.name} {reason or state.ending(code)}"
                 self._events.add(state.RANK_FAILED, told, rank=rank, host=link.name, exit_code=code)
 
-    def _end_of(self, message: Dict[str, Any]) -> Tuple[int, int, str]:
-        if message["exit_code"] is None:
-            return message["rank"], SIGNAL_BASE + signal.SIGKILL, WRAPPER_KILLED
-        return message["rank"], message["exit_code"], message["reason"]
+    def _end_of(self, message: Exit) -> Tuple[int, int, str]:
+        if message.exit_code is None:
+            return message.rank, SIGNAL_BASE + signal.SIGKILL, WRAPPER_KILLED
+        return message.rank, message.exit_code, message.reason

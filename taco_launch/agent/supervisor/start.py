@@ -15,6 +15,7 @@ from taco_launch.launch.env import OF_MPI, attempt_env, launch_agent, local_env,
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.launchers import launcher_of
 from taco_launch.model.plans import LaunchPlan, Placement
+from taco_launch.protocol.messages import Launched, Prepare, Welcome
 
 Launcher = Union["subprocess.Popen[bytes]", HostCommands]
 
@@ -40,13 +41,17 @@ def prepare(attempt: Attempt, gang: Guards, ranks: Ranks, umask: int, stall_afte
         shared = {**dict(mark(spec.name, attempt.mark)), **attempt_env(attempt.number), **ours}
         for name, value in host_env.get(link.name, ()):
             shared.setdefault(name, value)
-        welcome = {"environment": shared, "log_max_bytes": spec.policy.log_max_bytes, "umask": umask}
-        welcome["processes"] = spec.procs_per_gpu
-        if isinstance(link, RemoteLink):
+        elsewhere = isinstance(link, RemoteLink)
+        if elsewhere:
             ranks.keep(link.name)
-        else:  # elsewhere the folder is a new one for every attempt
-            welcome["attempt"] = attempt.number
-        link.order("prepare", welcome=welcome, stall_after=stall_after)
+        welcome = Welcome(
+            environment=shared,
+            log_max_bytes=spec.policy.log_max_bytes,
+            umask=umask,
+            processes=spec.procs_per_gpu,
+            attempt=1 if elsewhere else attempt.number,  # elsewhere the folder is a new one for every attempt
+        )
+        link.order(Prepare(welcome=welcome, stall_after=stall_after))
 
 
 def start(
@@ -77,7 +82,7 @@ def start(
     entry = processes.identify(mpirun.pid)
     roots = [] if entry is None else [[entry.pid, entry.start]]
     for root in roots:
-        gang.here.order("launched", root=root)
+        gang.here.order(Launched(root=root))
     return mpirun, f"{spec.launcher} is process {mpirun.pid}", roots
 
 

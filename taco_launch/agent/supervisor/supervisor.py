@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import List, Optional, Sequence, Union
 
 from taco_launch import state
 from taco_launch.agent import program, scheduler_wakeup
@@ -36,6 +36,8 @@ from taco_launch.model.codec import to_json
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import CleanUp, HostRanks, JobSpec, JobState
 from taco_launch.model.launchers import launcher_of
+from taco_launch.protocol.message import Message
+from taco_launch.protocol.messages import GaveUp, Release, Terminate
 from taco_launch.state import Verdict
 
 # So long a launcher may take to end when all ranks have, as mpirun ends its daemons on other hosts.
@@ -253,7 +255,7 @@ class _Supervisor:
             over = all(rank in self._ranks.ended for rank in self._ranks.started)
             if (over or now > self._kill_at) and not self._released:
                 self._released = True
-                self._gang.order("release")
+                self._gang.order(Release())
             if now > self._kill_at:
                 self._launcher.kill()
         self._look_at_folder(now)
@@ -272,14 +274,14 @@ class _Supervisor:
         grace = self._spec.policy.grace
         self._kill_at = time.monotonic() + grace
         self._events.add(state.STOPPING, f"{why}; ending it by TERM, then KILL after {grace:g} s")
-        self._gang.order("terminate")
+        self._gang.order(Terminate())
         if not self._ranks.started:
             self._launcher.terminate()
 
-    def _note(self, link: Link, message: Dict[str, Any]) -> None:
+    def _note(self, link: Link, message: Message) -> None:
         """Take what a guard says; it may come twice."""
-        if message["op"] == "gave-up" and self._cut_short is None:
-            reason = message["reason"]
+        if isinstance(message, GaveUp) and self._cut_short is None:
+            reason = message.reason
             if link is not self._gang.here:
                 reason = reason.replace("its guard", f"its guard on {link.name}", 1)
             self._cut_short = Verdict(JobState.FAILED, FAILED, reason)
@@ -351,8 +353,9 @@ class _Supervisor:
         )
         left = [self._left_here()]
         remote = self._gang.remote
-        left += [recovery.left(link.answers["ended"], link.name) for link in remote if "ended" in link.answers]
-        left += self._clear([link for link in remote if "ended" not in link.answers])
+        told = [(link, link.answers.ended) for link in remote]
+        left += [recovery.left(ended.left, ended.unknown, link.name) for link, ended in told if ended is not None]
+        left += self._clear([link for link, ended in told if ended is None])
         left += [f"the logs of {name} are not all here" for name in stuck]
         if self._cut_short is None and not self._ranks.all_well:
             left += [self._listener(link) for link in self._gang.links]
@@ -364,7 +367,7 @@ class _Supervisor:
 
     def _listener(self, link: Link) -> str:
         """Return who has the port where the ranks meet, now that none of them is left; "" on other hosts than the first."""
-        who = link.answers.get("ended", {}).get("listener")
+        who = "" if link.answers.ended is None else link.answers.ended.listener
         return f"port {self._gang.port} of {link.name}, where its ranks meet, is in use by {who}" if who else ""
 
     def _leaves(self) -> bool:
@@ -373,12 +376,12 @@ class _Supervisor:
         return ended and self._ranks.all_well and self._spec.policy.clean_up is CleanUp.NONE
 
     def _left_here(self) -> str:
-        told = self._gang.here.answers.get("ended")
+        told = self._gang.here.answers.ended
         if told is None:
             self._guard_process.kill()
-        elif self._leaves():
-            return recovery.left(told)
-        return recovery.left(teardown.end_here(self._id, told, self._orphans.found, self._ranks.roots))
+        if told is None or not self._leaves():
+            told = teardown.end_here(self._id, told, self._orphans.found, self._ranks.roots)
+        return recovery.left(told.left, told.unknown)
 
     def _clear(self, links: Sequence[RemoteLink]) -> List[str]:
         """End the job on hosts whose guards are gone, as far as they can be reached."""

@@ -1,7 +1,7 @@
 """The end of a gang: every guard ends what is the job's, and what it has of the logs comes over."""
 
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.agent.host import processes
 from taco_launch.agent.store import recovery
@@ -10,6 +10,7 @@ from taco_launch.agent.supervisor.guard_connection import KILLED, Link, RemoteLi
 from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, Guards, Note
 from taco_launch.errors import FAILED
 from taco_launch.model.jobs import JobState
+from taco_launch.protocol.messages import End, Ended
 from taco_launch.state import Verdict
 
 # So long a guard has to hear that a job is over which has never begun; seconds.
@@ -38,35 +39,35 @@ def end_all(
     """
     for link in gang.links:
         # Where one is gone already, its last words are read all the same.
-        link.order("end", roots=orphans if link is gang.here else [], **how)
+        link.order(End(roots=orphans if link is gang.here else (), **how))
     begin = time.monotonic()
     further: Dict[str, Tuple[object, float]] = {}
     stuck: List[str] = []
 
     def over(link: Link) -> bool:
         late = (link is gang.here or not begun) and time.monotonic() - begin > (GUARD_SECONDS if begun else _A_MOMENT)
-        return bool(link.gone) or late or link.name in stuck or ("ended" in link.answers and whole(link.name))
+        return bool(link.gone) or late or link.name in stuck or (link.answers.ended is not None and whole(link.name))
 
     while not all(over(link) for link in gang.links):
         gang.pump(note)
         for remote in gang.remote:
             remote.lost_after(timeout, gang.looked)
             now = time.monotonic()
-            have = ("ended" in remote.answers, sum(remote.offsets.values()))
+            have = (remote.answers.ended is not None, sum(remote.offsets.values()))
             before, since = further.get(remote.name, (None, now))
             further[remote.name] = (have, since if have == before else now)
             if not over(remote) and now - further[remote.name][1] > timeout:
                 stuck.append(remote.name)
         meanwhile()
-    return [link.name for link in gang.links if link.name in stuck and "ended" in link.answers]
+    return [link.name for link in gang.links if link.name in stuck and link.answers.ended is not None]
 
 
 def end_here(
     mark: str,
-    told: Optional[Mapping[str, Any]],
+    told: Optional[Ended],
     adopted: Callable[[], Sequence[Sequence[int]]],
     roots: Sequence[Sequence[int]],
-) -> Mapping[str, Any]:
+) -> Ended:
     """End what is the job's on this host after its guard, or without one, and return what is left as a guard says it.
 
     `told` is the guard's answer, None where it gave none: then `roots` (pid, start) are ended here. `adopted` returns
@@ -74,17 +75,17 @@ def end_here(
     their descendants is in neither, and is our child by then: so we look until nothing more has come.
     """
     known = set() if told is not None else {(int(pid), int(start)) for pid, start in roots}
-    answer = told or {}
+    answer, looked = told or Ended(), told is not None
     deadline = time.monotonic() + GUARD_SECONDS  # what cannot be ended may go on to leave more
     while True:
         late = {(int(pid), int(start)) for pid, start in adopted() if processes.lives(int(pid), int(start))} - known
-        late = {each for each in late if each[0] not in answer.get("left", ())}
-        if answer and (not late or time.monotonic() > deadline):
-            return {**answer, "left": sorted({*answer.get("left", ()), *(pid for pid, _start in late)})}
-        known |= late
+        late = {each for each in late if each[0] not in answer.left}
+        if looked and (not late or time.monotonic() > deadline):
+            return answer.but(left=sorted({*answer.left, *(pid for pid, _start in late)}))
+        known, looked = known | late, True
         scan = processes.end(mark, known)
-        left = {*answer.get("left", ()), *(entry.pid for entry in scan.found)}
-        answer = {"left": sorted(left), "unknown": scan.unknown or answer.get("unknown", "")}
+        left = {*answer.left, *(entry.pid for entry in scan.found)}
+        answer = answer.but(left=sorted(left), unknown=scan.unknown or answer.unknown)
 
 
 def clear(links: Sequence[RemoteLink], agent: str, folder: JobFolder, mark: str) -> List[str]:

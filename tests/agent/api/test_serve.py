@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from taco_launch import state
-from taco_launch.agent import protocol
 from taco_launch.agent.host import facts
 from taco_launch.agent.logs.merge import Merge
 from taco_launch.agent.logs.segments import Writer
@@ -18,6 +17,7 @@ from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.model.codec import to_json
 from taco_launch.model.jobs import JobSpec
+from taco_launch.protocol import framing as protocol
 from tests.agent.calls import HOSTS, PLACED, SUCCEEDED, answer, call, submitted
 from tests.agent.conftest import PYTHON
 

@@ -14,10 +14,10 @@ import pytest
 from taco_launch import state
 from taco_launch.agent.host import facts, leases, processes
 from taco_launch.agent.host.slot_holders import Holder
-from taco_launch.agent.protocol import Line
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.model.jobs import JobSpec, JobState
+from taco_launch.protocol.connection import Line
 from tests.agent.conftest import PYTHON, Family, Mail, held
 from tests.conftest import eventually
 
@@ -96,6 +96,8 @@ def lease(mail: Mail, count: int, *ports: int) -> None:
 
 
 NOTHING = {"left": [], "unknown": ""}
+ENDED = {"op": "exit", "exit_code": None, "reason": "", "lost": 0, "orphan": False, "size": 0}
+WELCOME = {"environment": {}, "log_max_bytes": 7, "umask": 18}
 
 
 @pytest.mark.parametrize("look", [True, False])
@@ -107,21 +109,22 @@ def test_its_first_message_is_the_hosts_facts(connect: Connect, family: Family, 
 
 def test_a_rank_is_welcomed_and_its_life_is_told(supervisor: Mail, connect: Connect) -> None:
     environment = {"MASTER_PORT": "1", "odd": "\udcff\n"}
-    supervisor.send("prepare", stall_after=600, welcome={"environment": environment, "log_max_bytes": 7})
+    supervisor.send("prepare", stall_after=600, welcome={**WELCOME, "environment": environment})
     supervisor.wait("facts")
     here = processes.identify(os.getpid())
     assert here is not None
     lives, gone = (here.pid, here.start), (2**21, 7)
     one, two = register(connect(), 1, (2**21, 5), lives), register(connect(), 0, (2**21, 6), gone)
     for rank in (one, two):
-        assert rank.wait("welcome") == {"op": "welcome", "environment": environment, "log_max_bytes": 7}
+        told = {**WELCOME, "environment": environment, "processes": 1, "attempt": 1}
+        assert rank.wait("welcome") == {"op": "welcome", **told}
     assert [supervisor.wait("started")["rank"] for _rank in range(2)] == [1, 0]
     one.send("exit", rank=1, exit_code=3, reason="why")
-    assert supervisor.wait("exit") == {"op": "exit", "rank": 1, "exit_code": 3, "reason": "why", "orphan": False}
+    assert supervisor.wait("exit") == {**ENDED, "rank": 1, "exit_code": 3, "reason": "why"}
     one.close()
     # The other's wrapper is killed before it could tell, behind what had started it.
     two.close()
-    assert supervisor.wait("exit") == {"op": "exit", "rank": 0, "exit_code": None, "reason": "", "orphan": True}
+    assert supervisor.wait("exit") == {**ENDED, "rank": 0, "orphan": True}
     supervisor.receive(0.2)
     assert supervisor.box == []
 
@@ -191,20 +194,20 @@ def test_what_a_job_leaves_running_is_the_next_ones_business(
 def test_a_visitor_hears_how_a_rank_was_started_and_ends_with_the_job(
     supervisor: Mail, connect: Connect, guard: "subprocess.Popen[bytes]", family: Family
 ) -> None:
-    supervisor.send("prepare", stall_after=600, welcome={"environment": {"A": "1"}})
+    supervisor.send("prepare", stall_after=600, welcome={**WELCOME, "environment": {"A": "1"}})
     rank = register(connect(), 3, (2**21, 5), (2**21, 6))
     supervisor.wait("started")
     visitor, process = connect(), family.start(SLEEP)
     visitor.send("visit", rank=3, root=family.root(process))
-    found = visitor.wait("visit")
-    assert (found["roots"], found["welcome"]["environment"]) == ([[2**21, 5], [2**21, 6]], {"A": "1"})
+    found = visitor.wait("visited")
+    assert (found["roots"], found["environment"]) == ([[2**21, 5], [2**21, 6]], {"A": "1"})
     nobody = connect()
     nobody.send("visit", rank=4, root=family.root(process))
-    assert nobody.wait("visit") == {"op": "visit", "roots": [], "welcome": {}}
+    assert nobody.wait("visited") == {"op": "visited", "roots": [], "environment": {}, "umask": 0, "processes": 1}
     rank.send("exit", rank=3, exit_code=0, reason="")
     supervisor.wait("exit")
     nobody.send("visit", rank=3, root=family.root(process))
-    assert nobody.wait("visit")["roots"] == []
+    assert nobody.wait("visited")["roots"] == []
     supervisor.send("terminate")
     visitor.wait("terminate")
     assert ended(supervisor, guard) == NOTHING
@@ -212,7 +215,7 @@ def test_a_visitor_hears_how_a_rank_was_started_and_ends_with_the_job(
 
 
 def test_orders_reach_every_rank(supervisor: Mail, connect: Connect) -> None:
-    supervisor.send("prepare", stall_after=600, welcome={})
+    supervisor.send("prepare", stall_after=600, welcome=WELCOME)
     ranks = [register(connect(), number) for number in range(3)]
     for _rank in ranks:
         supervisor.wait("started")
@@ -224,7 +227,7 @@ def test_orders_reach_every_rank(supervisor: Mail, connect: Connect) -> None:
 
 
 def test_a_rank_that_comes_late_hears_of_it(supervisor: Mail, connect: Connect) -> None:
-    supervisor.send("prepare", stall_after=600, welcome={})
+    supervisor.send("prepare", stall_after=600, welcome=WELCOME)
     early = register(connect(), 0)
     early.wait("welcome")
     supervisor.send("terminate")
@@ -242,8 +245,8 @@ def test_a_rank_that_was_faster_than_its_welcome_gets_it(supervisor: Mail, conne
         supervisor.send("terminate")
         early.wait("terminate")  # a rank hears nothing before its welcome, so this comes again
     for _connection in range(2):  # orders may come twice
-        supervisor.send("prepare", stall_after=600, welcome={"log_max_bytes": 7})
-    assert early.wait("welcome") == {"op": "welcome", "log_max_bytes": 7}
+        supervisor.send("prepare", stall_after=600, welcome=WELCOME)
+    assert early.wait("welcome") == {"op": "welcome", **WELCOME, "processes": 1, "attempt": 1}
     if stopped:
         early.wait("terminate")
     early.receive(0.2)
@@ -255,7 +258,7 @@ def test_the_end_leaves_nothing(
 ) -> None:
     marked = family.start(SLEEP, marked=True)
     registered, launched, named, bystander = (family.start(SLEEP) for _process in range(4))
-    supervisor.send("prepare", stall_after=600, welcome={})
+    supervisor.send("prepare", stall_after=600, welcome=WELCOME)
     register(connect(), 0, family.root(registered))
     supervisor.wait("started")
     supervisor.send("launched", root=family.root(launched))
@@ -268,7 +271,7 @@ def test_the_end_leaves_nothing(
 def test_what_ranks_have_said_comes_before_the_end(
     supervisor: Mail, connect: Connect, guard: "subprocess.Popen[bytes]"
 ) -> None:
-    supervisor.send("prepare", stall_after=600, welcome={})
+    supervisor.send("prepare", stall_after=600, welcome=WELCOME)
     told, killed = register(connect(), 0), register(connect(), 1)
     for _rank in range(2):
         supervisor.wait("started")
@@ -287,7 +290,7 @@ def test_a_broken_connection_is_made_again(
     supervisor: Mail, connect: Connect, guard: "subprocess.Popen[bytes]", family: Family
 ) -> None:
     process = family.start(SLEEP, marked=True)
-    supervisor.send("prepare", stall_after=600, welcome={})
+    supervisor.send("prepare", stall_after=600, welcome=WELCOME)
     rank = register(connect(), 0)
     supervisor.wait("started")
     supervisor.close()

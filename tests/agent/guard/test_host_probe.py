@@ -8,8 +8,8 @@ import pytest
 
 from taco_launch.agent.guard import host_probe
 from taco_launch.agent.host import leases
-from taco_launch.agent.protocol import Line
 from taco_launch.agent.store.folders import JobFolder
+from taco_launch.protocol.connection import Line
 from tests.agent.conftest import PYTHON, Family, Mail
 from tests.conftest import eventually
 
@@ -35,7 +35,9 @@ def test_a_guard_takes_slots_while_it_goes_on(gate: Path, folder: JobFolder, age
     mail.send("supervise", job_id=family.job_id, host_loss_timeout=30, **more)
     for _time in range(2):  # given again, as over a connection that was made again
         mail.send("probe", subjects=["network"], address="127.0.0.1")
-    mail.send("lease", count=1, ports=[], cluster="c", owner="ann", terms={}, whole=False, shared=[], rendezvous=None)
+    mail.send(
+        "lease", count=1, ports=[], cluster="c", owner="ann", terms={}, whole=False, rendezvous=None, allowed=None
+    )
     assert mail.wait("leased")["slots"] == ["slot-0"]
     assert not any(message["op"] == "probed" for message in mail.box)
     gate.touch()

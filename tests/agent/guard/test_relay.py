@@ -12,9 +12,11 @@ import pytest
 
 from taco_launch.agent.guard import relay
 from taco_launch.agent.host import process_registry, processes
-from taco_launch.agent.protocol import dump, parsed
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import TacoLaunchError
+from taco_launch.protocol.framing import dump, parsed
+from taco_launch.protocol.message import Message
+from taco_launch.protocol.messages import Refused
 from tests.agent.conftest import PYTHON, Family
 from tests.conftest import eventually
 
@@ -121,7 +123,7 @@ def test_a_folder_that_cannot_be_made_in_full_is_removed(
 ) -> None:
     """On a full disk a folder may be made, but no file in it; the head removes its own, and nobody asks for ours."""
     folder = JobFolder(tmp_path / "jobs" / "nofit")
-    said: list[dict[str, Any]] = []
+    said: list[Message] = []
 
     def fails(*_arguments: object, **_more: object) -> None:
         assert folder.path.is_dir()
@@ -130,5 +132,5 @@ def test_a_folder_that_cannot_be_made_in_full_is_removed(
     monkeypatch.setattr(f"taco_launch.agent.{full}", fails)
     monkeypatch.setattr(relay, "_say", said.append)
     relay.main("guard-start", "/agent.pyz", [str(folder.path), "ours", str(tmp_path / "leases")])
-    assert said == [{"op": "refused", "reason": f"{folder.path}: No space left on device"}]
+    assert said == [Refused(reason=f"{folder.path}: No space left on device")]
     assert not folder.path.exists()

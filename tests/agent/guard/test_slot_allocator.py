@@ -6,7 +6,6 @@ The hosts are those of test_allocation.py; each has the eight V100s of a DGX-1.
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +18,7 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.model.host.hosts import Host, Terms
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.plans import Placement
+from taco_launch.protocol.messages import Lease
 from tests.agent.smi import Smi, install
 from tests.agent.supervisor.test_allocation import HOSTS, Cluster, assembled, cluster, ignore, refused
 from tests.placement.machines import FOLDER
@@ -174,16 +174,7 @@ def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
     """Whoever has it, or whatever the last holder has left there, which a look does not tell."""
     slots = Slots(tmp_path, tmp_path / "jobs", "auto")
     slots.look_thoroughly()
-    message: dict[str, Any] = {
-        "rendezvous": None,
-        "count": 4,
-        "ports": (),
-        "cluster": "",
-        "owner": "",
-        "terms": {},
-        "whole": False,
-        "shared": (),
-    }
+    message = Lease(count=4, ports=(), rendezvous=None, allowed=None, cluster="", owner="", terms={}, whole=False)
     before = slots.look()
     looks = iter((before, before))  # at what a job may have, and at what is free
     real = slots.look
@@ -192,18 +183,18 @@ def test_what_is_taken_between_the_look_and_the_lease_is_chosen_anew(
     assert other.take((UUIDS[3],), 1, Holder("x", "x", 0.0), {UUIDS[3]: Use()})
     held = Leases(tmp_path, tmp_path / "jobs")
     taken = slot_allocator.take(JobFolder(tmp_path / "state/jobs/a"), "a-1", held, slots, message)
-    assert (taken["slots"], taken["choice"]["gpus"]) == ([*UUIDS[4:]], [4, 5, 6, 7])
+    assert (taken.slots, (taken.choice or {})["gpus"]) == ([*UUIDS[4:]], [4, 5, 6, 7])
     held.release(gone=True)
     monkeypatch.setattr(slots, "look", lambda: before)
     slots.use = {uuid: Use(mib=20000 if uuid == UUIDS[1] else 4) for uuid in UUIDS}
     taken = slot_allocator.take(JobFolder(tmp_path / "state/jobs/b"), "b-1", held, slots, message)
-    assert taken["slots"] == [*UUIDS[4:]]
+    assert taken.slots == [*UUIDS[4:]]
     held.release(gone=True)
     # As long as any suffice, the job does not fail.
     slots.use = {uuid: Use(mib=20000 if uuid in UUIDS[5:7] else 4) for uuid in UUIDS}
-    taken = slot_allocator.take(JobFolder(tmp_path / "state/jobs/c"), "c-1", held, slots, {**message, "count": 5})
-    assert taken["slots"] == [UUIDS[index] for index in (0, 1, 2, 4, 7)]
-    assert taken["choice"]["gpus"] == [0, 1, 2, 4, 7]
+    taken = slot_allocator.take(JobFolder(tmp_path / "state/jobs/c"), "c-1", held, slots, message.but(count=5))
+    assert taken.slots == [UUIDS[index] for index in (0, 1, 2, 4, 7)]
+    assert (taken.choice or {})["gpus"] == [0, 1, 2, 4, 7]
     held.release(gone=True)
     other.release(gone=True)
 

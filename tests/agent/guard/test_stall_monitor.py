@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from taco_launch.agent.guard.stall_monitor import Pulse, where
+from taco_launch.agent.guard.stall_monitor import StallMonitor, where
 from taco_launch.agent.host import processes
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
@@ -56,7 +56,7 @@ class Watch:
     def __init__(self, folder: JobFolder, *wrappers: int) -> None:
         self.wrappers, self.now = wrappers, 0.0
         self.running = list(range(len(wrappers)))
-        self.pulse = Pulse()
+        self.pulse = StallMonitor()
         self.pulse.begin(folder, AFTER)
         self.logs = [segments.Writer(folder.rank(rank), 1 << 20) for rank in self.running]
         for rank, pid in enumerate(wrappers):
@@ -67,7 +67,9 @@ class Watch:
     def look(self, seconds: float = 5.0) -> Any:
         self.now += seconds
         told: list[Any] = []
-        self.pulse.look(self.now, self.running, lambda **message: told.append(message))
+        self.pulse.look(
+            self.now, self.running, lambda message: told.append({**message.to_wire(), "ranks": [*message.ranks]})
+        )
         return told[0] if told else None
 
     def looks(self, count: int) -> list[Any]:
@@ -179,5 +181,5 @@ def test_it_looks_no_oftener_than_it_has_to(folder: JobFolder, start: Start, mon
 def test_nothing_is_looked_at_before_there_are_ranks(folder: JobFolder) -> None:
     watch = Watch(folder)
     assert watch.looks(20) == [None] * 20
-    watch.pulse = Pulse()
+    watch.pulse = StallMonitor()
     assert watch.look() is None

@@ -2,15 +2,15 @@
 
 import socket
 from pathlib import Path
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.remote_streams import Keeper, Sender
-from taco_launch.agent.protocol import Line
 from taco_launch.agent.store.folders import JobFolder
+from taco_launch.protocol.connection import Line
+from taco_launch.protocol.messages import Log
 from tests.agent.conftest import scratch
 
 
@@ -46,6 +46,10 @@ STEPS = st.lists(
 )
 
 
+def logs(line: Line) -> list[Log]:
+    return [message for message in line.receive() or () if isinstance(message, Log)]
+
+
 @settings(max_examples=60)
 @given(STEPS)
 def test_everything_comes_once_and_in_order(steps: list[tuple[int, bytes, str]]) -> None:
@@ -66,7 +70,7 @@ def test_everything_comes_once_and_in_order(steps: list[tuple[int, bytes, str]])
             came[rank].extend([now] * len(data))
             line, other = Line(ours), Line(theirs)
             moved = sender.step(line)
-            messages: list[dict[str, Any]] = (other.receive() or []) if moved else []
+            messages = logs(other) if moved else []
             for message in messages:
                 if what != "lost":
                     told, offset = keeper.take(message)
@@ -78,7 +82,7 @@ def test_everything_comes_once_and_in_order(steps: list[tuple[int, bytes, str]])
             keeper.ends_at(rank, size)
         while not keeper.whole():
             assert sender.step(line)
-            for message in other.receive() or ():
+            for message in logs(other):
                 sender.had(*keeper.take(message))
         assert sorted(finished) == [here.rank(rank) for rank in range(2)]
         keeper.close()
@@ -113,7 +117,7 @@ def test_what_was_rotated_away_is_told(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         while sender.step(Line(ours)):
-            for message in Line(theirs).receive() or ():
+            for message in logs(Line(theirs)):
                 sender.had(*keeper.take(message))
     keeper.ends_at(3, sender.sizes()[3])
     assert keeper.whole()
@@ -126,8 +130,8 @@ def test_what_was_rotated_away_is_told(tmp_path: Path) -> None:
 def test_a_piece_that_is_here_in_part(tmp_path: Path) -> None:
     _there, here = folders(tmp_path)
     keeper = Keeper(here, 1 << 20, lambda _rank: None)
-    keeper.take({"rank": 0, "offset": 0, "times": [[0, 50_000]], "data": b"abcd"})
-    told = keeper.take({"rank": 0, "offset": 1, "times": [[0, 50_000], [2, 70_000], [5, 90_000]], "data": b"bcdefgh"})
+    keeper.take(Log(rank=0, offset=0, times=[[0, 50_000]], data=b"abcd"))
+    told = keeper.take(Log(rank=0, offset=1, times=[[0, 50_000], [2, 70_000], [5, 90_000]], data=b"bcdefgh"))
     assert told == (0, 8)
     assert whole(here, 0) == b"abcdefgh"
     assert times(here, 0) == [50_000] * 4 + [70_000] * 2 + [90_000] * 2

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from taco_launch import state
-from taco_launch.agent import protocol
-from taco_launch.agent.protocol import Line
 from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.protocol import framing as protocol
+from taco_launch.protocol.connection import Line
 from tests.agent.calls import PLACED, SUCCEEDED, call, submitted
 from tests.agent.conftest import PYTHON, Family, Mail, number
 
@@ -46,7 +46,7 @@ class Visit:
         mail = self.meet()
         asked = mail.wait("visit")
         assert (asked["rank"], asked["root"]) == (1, list(self._family.root(visitor)))
-        mail.send("visit", roots=[self._family.root(wrapper)], welcome=WELCOME)
+        mail.send("visited", roots=[self._family.root(wrapper)], **WELCOME)
         return visitor, mail
 
 
@@ -85,7 +85,7 @@ def test_a_rank_that_does_not_run(visit: Visit) -> None:
     visitor = visit.start("true")
     mail = visit.meet()
     mail.wait("visit")
-    mail.send("visit", roots=[], welcome={})
+    mail.send("visited")
     _out, err = visitor.communicate(timeout=10)
     assert (visitor.returncode, err) == (125, b"taco-launch: rank 1 does not run any more\n")
 

@@ -15,12 +15,13 @@ import pytest
 
 from taco_launch.agent.host import processes
 from taco_launch.agent.logs.segments import Reader
-from taco_launch.agent.protocol import Line
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import quoted
+from taco_launch.protocol.connection import Line
 from tests.agent.conftest import PYTHON, Family, Mail, held
 from tests.conftest import eventually
 
+EXIT = {"op": "exit", "orphan": False, "size": 0}  # what the guard adds to it
 SHARED = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "4242", "WORLD_SIZE": "4"}
 MPIRUN = {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], {k: os.environ[k] for k in sorted(os.environ)}]))"
@@ -71,7 +72,7 @@ def ranks(folder: JobFolder, agent: Path, family: Family) -> Iterator[Ranks]:
 
 
 def report(exit_code: int, reason: str = "") -> dict[str, Any]:
-    return {"op": "exit", "rank": 3, "exit_code": exit_code, "reason": reason, "lost": 0}
+    return {**EXIT, "rank": 3, "exit_code": exit_code, "reason": reason, "lost": 0}
 
 
 def test_it_registers_itself_and_its_parent(ranks: Ranks) -> None:

@@ -23,6 +23,7 @@ from taco_launch.model.host.hosts import Host, Network
 from taco_launch.model.job_facts import JobFacts
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.plans import Placement, Share
+from taco_launch.protocol.messages import Bye, End
 from tests.agent.conftest import PYTHON, Family
 from tests.conftest import eventually
 
@@ -80,9 +81,9 @@ class Cluster:
 
     def end(self, gang: Gang) -> None:
         """Have the guards let go and end."""
-        gang.order("end", roots=[])
+        gang.order(End())
         for link in gang.links:
-            link.post({"op": "bye", "remove": True})
+            link.post(Bye(remove=True))
         deadline = time.monotonic() + 10
         while any(link.line is not None for link in gang.links) and time.monotonic() < deadline:
             gang.pump(ignore)
@@ -90,7 +91,7 @@ class Cluster:
             link.close()
 
 
-def ignore(_link: object, _message: dict[str, Any]) -> None:
+def ignore(_link: object, _message: object) -> None:
     """Hear what a guard tells."""
 
 
@@ -157,8 +158,8 @@ def test_hosts_are_reached_and_looked_at_while_the_heads_guard_begins(
     told: list[str] = []
 
     def go_on() -> None:
-        if not told and any(link.answers.get("probed", {}).get("text") for link in gang.remote):
-            told.extend((*gang.here.answers, "n2 was looked at"))
+        if not told and any(link.answers.probed is not None and link.answers.probed.text for link in gang.remote):
+            told.extend((*(name for name, had in vars(gang.here.answers).items() if had), "n2 was looked at"))
             guard.send_signal(signal.SIGCONT)
 
     monkeypatch.setattr("taco_launch.agent.supervisor.allocation.GUARD_SECONDS", 10.0)

@@ -10,6 +10,7 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.deadlines import Limits
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.model.jobs import Policy
+from taco_launch.protocol.messages import Exit, Pulse
 
 SLEEPS = {"rank": 0, "pid": 11, "program": "python3", "state": "S", "silent": 30.0, "last_line": "step 7"}
 
@@ -27,7 +28,7 @@ class Watched:
 
     def note(self, host: str, silent: float, **look: Any) -> None:
         ranks = [{**SLEEPS, **look}] if silent else []
-        self.limits.note(host, {"op": "pulse", "silent": silent, "ranks": ranks})
+        self.limits.note(host, Pulse(silent=silent, ranks=ranks))
 
     def events(self) -> list[str]:
         return [event.kind for event in records.read_events(self.folder)]
@@ -124,5 +125,5 @@ def test_only_a_job_that_runs_can_hang(folder: JobFolder, change: str) -> None:
 
 def test_what_else_guards_say_is_nothing(folder: JobFolder) -> None:
     job = Watched(folder, Policy(stall_timeout=10))
-    job.limits.note("gpu1", {"op": "exit", "rank": 0, "exit_code": 0})
+    job.limits.note("gpu1", Exit(rank=0, exit_code=0))
     assert job.limits.over(0) == ""

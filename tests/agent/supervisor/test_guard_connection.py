@@ -4,14 +4,15 @@ import os
 import select
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from taco_launch.agent.protocol import Line
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.guard_connection import Link, RemoteLink
 from taco_launch.model.host.hosts import Host
+from taco_launch.protocol.connection import Line
+from taco_launch.protocol.message import Message
+from taco_launch.protocol.messages import Attached, Beat, Launched, Lease, Unlease
 from tests.agent.conftest import Mail
 
 HOST = Host("n2", "10.0.0.2")
@@ -43,16 +44,24 @@ def test_of_taking_slots_and_letting_them_go_only_the_last_is_said_again(
 ) -> None:
     with folder.listen() as server:
         link = Link(HOST, folder)
-        link.order("supervise")
+        link.order(Launched(root=[]))
         for number, op in enumerate(given):
-            link.order(op, number=number)
-        link.order("prepare")
+            link.order(lease(number) if op == "lease" else Unlease(look=bool(number % 2)))
+        link.order(Beat())
         link.step()
         guard = Mail(Line(server.accept()[0]))
-        guard.wait("prepare")
-        assert guard.box == [{"op": "supervise"}, {"op": holds, "number": len(given) - 1}]
+        guard.wait("beat")
+        last = len(given) - 1
+        held = lease(last) if holds == "lease" else Unlease(look=bool(last % 2))
+        assert guard.box == [{"op": "launched", "root": []}, held.to_wire()]
         guard.close()
         link.close()
+
+
+def lease(count: int) -> Lease:
+    return Lease(
+        count=count, ports=[], rendezvous=None, allowed=None, cluster="", owner="", terms={}, whole=False, shared=[]
+    )
 
 
 def script(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -76,7 +85,7 @@ def test_the_agent_is_brought_to_a_host_and_nobody_waits(
     agent.write_bytes(b"agent")
     link = RemoteLink(HOST, folder, str(agent), ["id", "leases"], beat=10)
     longest, bringing = 0.0, False
-    said: list[dict[str, Any]] = []
+    said: list[Message] = []
     deadline = time.monotonic() + 20
     try:
         while not said:
@@ -92,7 +101,7 @@ def test_the_agent_is_brought_to_a_host_and_nobody_waits(
                 said = link.read()
     finally:
         link.close()
-    assert said == [{"op": "attached"}]
+    assert said == [Attached()]
     assert bringing
     assert ssh.with_name("ssh.there").read_bytes() == b"agent"
     assert longest < 0.5

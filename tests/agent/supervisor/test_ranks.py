@@ -11,6 +11,7 @@ from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.launchers import LAUNCHERS
 from taco_launch.model.plans import Placement, Share
+from taco_launch.protocol.messages import Exit
 
 
 @pytest.mark.parametrize(
@@ -24,5 +25,5 @@ def test_a_rank_whose_starter_was_gone_names_that_of_its_launcher(tmp_path: Path
     here, there = Link(Host("n1", "10.0.0.1"), folder), RemoteLink(Host("n2", "10.0.0.2"), folder, "agent", [], 1.0)
     ranks.place(Placement((Share("n1", 1), Share("n2", 1)), "so"), here, 1, LAUNCHERS[launcher], "")
     for rank, link in enumerate((here, there)):
-        ranks.note(link, {"op": "exit", "rank": rank, "exit_code": 1, "reason": "", "orphan": True}, blame=True)
+        ranks.note(link, Exit(rank=rank, exit_code=1, orphan=True), blame=True)
     assert [end.reason for end in ranks.failures] == ["", f"exited with code 1, and {starter} was gone there before"]

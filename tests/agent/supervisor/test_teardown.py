@@ -15,6 +15,7 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor import teardown
 from taco_launch.agent.supervisor.guard_connection import Link, RemoteLink
 from taco_launch.model.host.hosts import Host
+from taco_launch.protocol.messages import Ended
 
 TIMEOUT = 0.2
 
@@ -22,10 +23,10 @@ TIMEOUT = 0.2
 def end(folder: JobFolder, come: int, *, tells_end: bool = True) -> tuple[list[str], RemoteLink, float]:
     """Disband a job whose other host sends `come` of 10 bytes of log, one in 0.05 s, and never falls silent."""
     here = Link(Host("n1", "10.0.0.1"), folder)
-    here.answers["ended"] = {}
+    here.answers.ended = Ended()
     remote = RemoteLink(Host("n2", "10.0.0.2"), folder, "agent.pyz", [], 1.0)
     if tells_end:
-        remote.answers["ended"] = {}
+        remote.answers.ended = Ended()
     begin = time.monotonic()
 
     def pump(_note: object) -> None:
@@ -72,7 +73,7 @@ def test_what_comes_to_us_while_the_rest_is_ended_is_ended_as_well() -> None:
     start = processes.identify(late.pid)
     assert start is not None
     looks = iter([[], [[late.pid, start.start]], [[late.pid, start.start]]])
-    assert teardown.end_here("no such job", None, lambda: next(looks), []) == {"left": [], "unknown": ""}
+    assert teardown.end_here("no such job", None, lambda: next(looks), []) == Ended(left=[])
     assert late.wait(5) == -signal.SIGKILL
 
 
@@ -80,5 +81,5 @@ def test_what_a_guard_could_not_end_is_not_tried_again(monkeypatch: pytest.Monke
     start = processes.identify(os.getpid())
     assert start is not None
     monkeypatch.setattr(processes, "end", lambda *_: pytest.fail("it was tried"))
-    told = {"left": [os.getpid()], "unknown": ""}
+    told = Ended(left=[os.getpid()])
     assert teardown.end_here("job", told, lambda: [[os.getpid(), start.start]], []) == told

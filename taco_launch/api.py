@@ -17,7 +17,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from taco_launch.backend import Backend, LogQuery, Output, Watch
+from taco_launch.backend import Backend, HeadFacts, LogQuery, Output, Watch
 from taco_launch.command import BARE
 from taco_launch.model.job_request import JobRequest
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from taco_launch.flows.plan import Planned
     from taco_launch.model.host.facts import HostFacts
     from taco_launch.model.host.hosts import Inventory
+    from taco_launch.model.job_view import JobView as JobAnswer
     from taco_launch.model.jobs import JobRecord, JobSpec, JobState
     from taco_launch.model.rows import JobRow
-    from taco_launch.remote.answers import Job as JobAnswer
     from taco_launch.remote.credentials import Access
 
 _LAB = "lab"
@@ -192,7 +192,7 @@ class Cluster:
             self.backend.ahead("facts")  # it loads what it needs while this process does
         from taco_launch.flows import plan  # noqa: PLC0415 - loaded while the agent loads
 
-        def ask(missing: Sequence[str]) -> Mapping[str, Any]:
+        def ask(missing: Sequence[str]) -> HeadFacts:
             self.say(f"asking the head for: {', '.join(missing)}")
             path = self._environ.get("PATH", os.defpath)
             count_slots = any(host.slots is None for host in spec.hosts)

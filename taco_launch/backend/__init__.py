@@ -4,17 +4,19 @@ The agent on the head is one backend (agent.py). A flow knows nothing of how job
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from taco_launch.frozen import dataclass
 
 if TYPE_CHECKING:
+    from taco_launch.model.host.hardware import Topology
     from taco_launch.model.host.hosts import Host, Inventory
+    from taco_launch.model.job_facts import JobHost
+    from taco_launch.model.job_view import JobView, WaitReasons
     from taco_launch.model.jobs import JobSpec
     from taco_launch.model.rows import JobRow
     from taco_launch.model.slots import Occupancy
     from taco_launch.model.tallies import Tally
-    from taco_launch.remote.answers import Job, Words
 
 # Takes a piece of a job's log.
 Output = Callable[[bytes], None]
@@ -53,11 +55,11 @@ class Watch:
     # There is a job now, which can be stopped.
     accepted: Callable[[], None] = _ignore
     # The job as `submit` returns it, and again once it has its place where it had to wait.
-    job: "Callable[[Job], None]" = _ignore
+    job: "Callable[[JobView], None]" = _ignore
     # Each change of its state.
     state: Callable[[str], None] = _ignore
     # Why it waits, whenever that changes.
-    waits: "Callable[[Words], None]" = _ignore
+    waits: "Callable[[WaitReasons], None]" = _ignore
     # What happens to the connection.
     say: Callable[[str], None] = _ignore
 
@@ -83,6 +85,17 @@ class Counters:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class HeadFacts:
+    """What the line of a job depends on, of the head itself; `problem` says why `openmpi` is None."""
+
+    host: "JobHost"
+    openmpi: str | None
+    problem: str = ""
+    # Only where it was requested, and can be read.
+    topology: "Topology | None" = None
+
+
 class Backend(Protocol):
     """Keeps jobs and runs them.
 
@@ -98,7 +111,7 @@ class Backend(Protocol):
     def typed(self) -> str:
         """How taco-launch is called for it, for hints."""
 
-    def submit(self, spec: "JobSpec", environ: Mapping[str, str]) -> "Job":
+    def submit(self, spec: "JobSpec", environ: Mapping[str, str]) -> "JobView":
         """Start a job, which goes on whatever happens to the caller.
 
         The job that is returned has a place, is known to wait for one, or has ended already.
@@ -107,25 +120,25 @@ class Backend(Protocol):
             UsageError: its name is taken, or it asks for hosts that no job can have.
         """
 
-    def run(self, spec: "JobSpec", environ: Mapping[str, str], output: Output, watch: Watch) -> "Job":
+    def run(self, spec: "JobSpec", environ: Mapping[str, str], output: Output, watch: Watch) -> "JobView":
         """Start a job and follow it to its end; a connection that is lost is made again. Raises as `submit` does."""
 
-    def get(self, name: str) -> "Job":
+    def get(self, name: str) -> "JobView":
         """Return a job with its events."""
 
     def list(self) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         """Return a row of every job, the newest first, and warnings about records that could not be read."""
 
-    def follow(self, query: LogQuery, output: Output, watch: Watch = ...) -> "Job":
+    def follow(self, query: LogQuery, output: Output, watch: Watch = ...) -> "JobView":
         """Return a job's log to `output` as it comes; return the job as it stands then."""
 
-    def stop(self, name: str, by: str, number: int, grace: float | None = None) -> "Job":
+    def stop(self, name: str, by: str, number: int, grace: float | None = None) -> "JobView":
         """Ask a job to end by a signal, and by KILL after its grace time or `grace` seconds if that is less."""
 
-    def suspend(self, name: str, by: str) -> "Job":
+    def suspend(self, name: str, by: str) -> "JobView":
         """End a job's ranks; return it once it waits for `resume`, or has ended after all."""
 
-    def resume(self, name: str, by: str) -> "Job":
+    def resume(self, name: str, by: str) -> "JobView":
         """Have a suspended job wait for its slots again."""
 
     def delete(self, name: str) -> tuple[str, ...]:
@@ -146,7 +159,7 @@ class Backend(Protocol):
     def execute(self, name: str, rank: int, command: tuple[str, ...], out: Output, err: Output) -> int:
         """Run a command beside a rank; return its exit code. Whatever ends this call ends the command."""
 
-    def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> Mapping[str, Any]:
+    def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""
 
     def ahead(self, operation: str) -> None:

@@ -1,19 +1,22 @@
-"""The agent on the head as a backend: each call is an operation of the agent, or a few."""
+"""The agent on the head as a backend: each method is a call of the agent, or a few."""
 
 import contextlib
 import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
-from taco_launch.backend import Counters, LogQuery, Node, Output, Watch
+from taco_launch.backend import Counters, HeadFacts, LogQuery, Node, Output, Watch
 from taco_launch.backend.elsewhere import for_elsewhere
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
-from taco_launch.model.codec import to_json
+from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobSpec, JobState
-from taco_launch.remote.answers import Answer, Job
-from taco_launch.remote.head import AgentError, Frame, Head
+from taco_launch.protocol.calls import Reply, Request, Warned
+from taco_launch.protocol.calls.facts import Facts, Known
+from taco_launch.protocol.calls.jobs import Accepted, Caller, Delete, Get, Resume, Stop, Submit, Suspend, TheJob
+from taco_launch.remote.answers import understood
+from taco_launch.remote.head import AgentError, Head
 
 if TYPE_CHECKING:
     from taco_launch.model.host.hosts import Host, Inventory
@@ -25,6 +28,7 @@ _POLL_SECONDS = (0.05, 1.0)
 # For guards of all hosts to end what is left, after the grace time; a host that is lost is waited for as well.
 _SUSPEND_SECONDS = 600.0
 _NOBODY = Watch()
+_Kind = TypeVar("_Kind", bound=Reply)
 _UNUSED = "without a container jobs run on the head alone: no other host is asked"
 
 
@@ -45,55 +49,57 @@ class AgentBackend:
         """How taco-launch is called for it."""
         return self._head.typed
 
-    def submit(self, spec: JobSpec, environ: Mapping[str, str]) -> Job:
+    def submit(self, spec: JobSpec, environ: Mapping[str, str]) -> JobView:
         """Start a job."""
-        return _job(self._head.one("submit", follow=False, **self._request(spec, environ)))
+        return self._job(self._request(spec, environ))
 
-    def run(self, spec: JobSpec, environ: Mapping[str, str], output: Output, watch: Watch) -> Job:
+    def run(self, spec: JobSpec, environ: Mapping[str, str], output: Output, watch: Watch) -> JobView:
         """Start a job and follow it to its end; a connection that is lost is made again for a few minutes."""
         from taco_launch.backend.log_follower import LogFollower  # noqa: PLC0415 - a plan asks for facts alone
 
-        request = self._request(spec, environ)
+        request = self._request(spec, environ).but(follow=True, seconds=self._head.seat.turn)
         follower = LogFollower(self._head, LogQuery(spec.name), output, watch, patience=_RUN_PATIENCE_SECONDS)
-        with self._head.stream("submit", follow=True, seconds=self._head.seat.turn, **request) as frames:
+        with self._head.stream(request) as replies:
             try:
-                self._next(frames)["accepted"]  # there is a job now
+                self._next(replies, Accepted)  # there is a job now
                 watch.accepted()
-                job = _job(self._next(frames))
+                job = self._next(replies, TheJob).job
             except HostError as error:
                 hint = f"whether there is a job {spec.name} now tells {self.typed} get {spec.name}"
                 raise HostError(error.message, hint) from None
             watch.job(job)
             if job.record.state.is_terminal and job.record.started is None:
                 return job  # it has no log, and may be gone already
-            ended = follower.take(frames)
+            ended = follower.take(replies)
         return ended or follower.to_end()
 
-    def get(self, name: str) -> Job:
+    def get(self, name: str) -> JobView:
         """Return a job with its events."""
-        return _job(self._head.one("get", name=name))
+        return self._job(Get(name=name))
 
     def list(self) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         """Return a row of every job, the newest first, and warnings."""
-        return _rows(self._head.call("list"))
+        from taco_launch.protocol.calls.tables import List  # noqa: PLC0415 - no other call needs it
 
-    def follow(self, query: LogQuery, output: Output, watch: Watch = _NOBODY) -> Job:
+        return self._rows(List())
+
+    def follow(self, query: LogQuery, output: Output, watch: Watch = _NOBODY) -> JobView:
         """Return a job's log to `output`; a connection that is lost is made again for as long as it takes."""
         from taco_launch.backend.log_follower import LogFollower  # noqa: PLC0415 - see above
 
         return LogFollower(self._head, query, output, watch, patience=math.inf).to_end()
 
-    def stop(self, name: str, by: str, number: int, grace: float | None = None) -> Job:
+    def stop(self, name: str, by: str, number: int, grace: float | None = None) -> JobView:
         """Ask a job to end. Returns at once."""
-        return _job(self._head.one("stop", name=name, by=by, signal=number, grace=grace))
+        return self._job(Stop(name=name, by=by, signal=number, grace=grace))
 
-    def suspend(self, name: str, by: str) -> Job:
+    def suspend(self, name: str, by: str) -> JobView:
         """Have a job's ranks ended as by a stop; return it once it is suspended, or has ended after all.
 
         Raises:
             UsageError: it has ended already.
         """
-        job = _job(self._head.one("suspend", name=name, by=by))
+        job = self._job(Suspend(name=name, by=by))
         pause, deadline = _POLL_SECONDS[0], time.monotonic() + job.spec.policy.grace + _SUSPEND_SECONDS
         while job.record.state is not JobState.SUSPENDED and not job.record.state.is_terminal:
             if time.monotonic() > deadline:
@@ -106,72 +112,85 @@ class AgentBackend:
             job = self.get(name)
         return job
 
-    def resume(self, name: str, by: str) -> Job:
+    def resume(self, name: str, by: str) -> JobView:
         """Have a suspended job wait for its slots again.
 
         Raises:
             UsageError: it is not suspended.
         """
-        return _job(self._head.one("resume", name=name, by=by))
+        return self._job(Resume(name=name, by=by))
 
     def delete(self, name: str) -> tuple[str, ...]:
         """Remove what the hosts keep of a job that has ended; return warnings."""
-        return tuple(frame["warning"] for frame in self._head.call("delete", name=name) if "warning" in frame)
+        return _warnings(self._head.call(Delete(name=name)))
 
     def prune(self, since: float, owner: str | None, *, dry_run: bool) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         """Remove the records of jobs that ended long ago; return them."""
-        return _rows(self._head.call("prune", since=since, owner=owner, dry_run=dry_run))
+        from taco_launch.protocol.calls.tables import Prune  # noqa: PLC0415 - see above
+
+        return self._rows(Prune(since=since, owner=owner, dry_run=dry_run))
 
     def nodes(self, inventory: "Inventory") -> tuple[Node, ...]:
         """Return who has which slots of each host."""
+        from taco_launch.protocol.calls.hosts import HostSize, HostSlots, Top  # noqa: PLC0415 - see above
+
         used = [host for host in inventory.hosts if self._head.seat.container or host.name == inventory.head]
-        hosts = [[host.name, host.slots, host.gpus] for host in used]
-        answers = {frame["host"]: frame for frame in self._head.call("top", hosts=hosts, here=inventory.head)}
-        nobody: Mapping[str, Any] = {"problem": _UNUSED}
+        hosts = [HostSize(name=host.name, slots=host.slots, gpus=host.gpus) for host in used]
+        replies = self._head.call(Top(hosts=hosts, here=inventory.head))
+        answers = {reply.host: reply for reply in replies if isinstance(reply, HostSlots)}
         found = []
         for host in inventory.hosts:
-            answer = answers.get(host.name, nobody)
-            problem, occupancy = answer.get("problem", ""), answer.get("occupancy")
-            found.append(Node(host, host.name == inventory.head, occupancy, problem, host in used))
+            answer = answers.get(host.name) or HostSlots(host=host.name, problem=_UNUSED)
+            found.append(Node(host, host.name == inventory.head, answer.occupancy, answer.problem, host in used))
         return tuple(found)
 
     def counters(self) -> Counters:
         """Return what metrics count."""
-        answer = self._head.call("metrics")
-        told = next((frame for frame in answer if "rows" in frame), None) or Answer(self.name, "metrics", {})
-        # A removal that was cut off has counted its job, and left it there.
-        rows = tuple(row for row in told["rows"] if row.id != told["last"])
-        return Counters(rows, told["removed"], tuple(frame["warning"] for frame in answer if "warning" in frame))
+        from taco_launch.protocol.calls.tables import Counted, Metrics  # noqa: PLC0415 - see above
+
+        replies = self._head.call(Metrics())
+        found = next((reply for reply in replies if isinstance(reply, Counted)), None)
+        if found is None:
+            raise HostError(f"{self.name}: metrics: its answer has no counts")
+        with understood(self.name, "metrics"):
+            return Counters(found.jobs(), found.removed, _warnings(replies))
 
     def execute(self, name: str, rank: int, command: tuple[str, ...], out: Output, err: Output) -> int:
         """Run a command beside a rank; return its exit code."""
         import secrets  # noqa: PLC0415 - no other call needs it
 
+        from taco_launch.protocol.calls import commands  # noqa: PLC0415 - see above
+
         token, code = secrets.token_hex(8), None
         try:
-            with self._head.stream("exec", name=name, rank=rank, command=list(command), token=token) as frames:
-                for frame in frames:
-                    if frame.raw:
-                        (out if frame.data["stream"] == "out" else err)(frame.raw)
-                    code = frame.data.get("exit", code)
+            request = commands.Exec(name=name, rank=rank, command=list(command), token=token)
+            with self._head.stream(request) as replies:
+                for reply in replies:
+                    if isinstance(reply, commands.Output):
+                        (out if reply.stream == "out" else err)(reply.data)
+                    elif isinstance(reply, commands.Exited):
+                        code = reply.code
         except BaseException as error:
             if not isinstance(error, AgentError):
                 with contextlib.suppress(TacoLaunchError):  # the agent in a container outlives the connection to it
-                    self._head.call("exec-end", name=name, token=token)
+                    self._head.call(commands.ExecEnd(name=name, token=token))
             raise
         if code is None:
             raise HostError(f"{self.name}: exec: its answer has no exit code")
-        return int(code)
+        return code
 
-    def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> Mapping[str, Any]:
+    def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""
-        return self._head.one("facts", mpirun=mpirun, path=path, count_slots=count_slots, topology=topology)
+        request = Facts(mpirun=mpirun, path=path, count_slots=count_slots, topology=topology)
+        known = self._head.expect(request, Known)
+        with understood(self.name, request.op):
+            return HeadFacts(known.job_host(), known.openmpi, known.problem, known.links())
 
     def ahead(self, operation: str) -> None:
         """Start the agent of this machine, which loads what it needs while the call is made up."""
         self._head.ahead(operation)
 
-    def _request(self, spec: JobSpec, environ: Mapping[str, str]) -> dict[str, Any]:
+    def _request(self, spec: JobSpec, environ: Mapping[str, str]) -> Submit:
         """Return what is to run, and what the caller brings: all of its environment, or what it names for elsewhere."""
         self._check_hosts(spec)
         inherit = self._head.seat.inherit
@@ -179,8 +198,7 @@ class AgentBackend:
             named = (name for name, value in spec.env if value is None)
             environ = {name: environ[name] for name in named if name in environ}
             spec = for_elsewhere(spec)
-        caller = {"environment": dict(environ), "umask": _umask(), "inherit": inherit}
-        return {"spec": to_json(spec), "caller": caller}
+        return Submit(spec=spec, caller=Caller(environment=dict(environ), umask=_umask(), inherit=inherit))
 
     def _check_hosts(self, spec: JobSpec) -> None:
         if self._head.seat.container:
@@ -197,20 +215,27 @@ class AgentBackend:
     def _is_at(self, spec: JobSpec, host: "Host") -> bool:
         return host.name == spec.head if self._head.seat.inherit else host.connection == "local"
 
-    def _next(self, frames: Iterator[Frame]) -> Mapping[str, Any]:
-        frame = next(frames, None)
-        return frame.data if frame is not None else Answer(self.name, "submit", {})
+    def _job(self, request: Request) -> JobView:
+        return self._head.expect(request, TheJob).job
+
+    def _rows(self, request: Request) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
+        from taco_launch.protocol.calls.tables import Rows  # noqa: PLC0415 - see above
+
+        replies = self._head.call(request)
+        with understood(self.name, request.op):
+            found = [row for reply in replies if isinstance(reply, Rows) for row in reply.jobs()]
+        found.sort(key=lambda row: (-(row.submitted or 0), row.name))
+        return tuple(found), _warnings(replies)
+
+    def _next(self, replies: Iterator[Reply], kind: type[_Kind]) -> _Kind:
+        reply = next(replies, None)
+        if not isinstance(reply, kind):
+            raise HostError(f"{self.name}: submit: not a message of taco-launch: there is no {kind.op}")
+        return reply
 
 
-def _job(answer: Mapping[str, Any]) -> Job:
-    found: Job = answer["job"]
-    return found
-
-
-def _rows(frames: Sequence[Mapping[str, Any]]) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
-    found = [row for frame in frames for row in frame.get("rows", ())]
-    found.sort(key=lambda row: (-(row.submitted or 0), row.name))
-    return tuple(found), tuple(frame["warning"] for frame in frames if "warning" in frame)
+def _warnings(replies: Sequence[Reply]) -> tuple[str, ...]:
+    return tuple(reply.text for reply in replies if isinstance(reply, Warned))
 
 
 def _umask() -> int:

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Iterator
-from typing import Any
 
 from taco_launch.backend import LogQuery, Output, Watch
 from taco_launch.errors import HostError
-from taco_launch.remote.answers import Job
-from taco_launch.remote.head import Frame, Head
+from taco_launch.model.job_view import JobView
+from taco_launch.protocol.calls import Reply
+from taco_launch.protocol.calls.jobs import TheJob
+from taco_launch.protocol.calls.logs import Began, Logs, Piece, Place, Skipped, State, Waiting
+from taco_launch.remote.head import Head
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -31,33 +33,32 @@ class LogFollower:
         self._lost_at: float | None = None
         self._pause = _FIRST_PAUSE_SECONDS
 
-    def take(self, frames: Iterator[Frame]) -> Job | None:
+    def take(self, replies: Iterator[Reply]) -> JobView | None:
         """Pass on what an answer holds; give the job where that was all, None where there is more to be asked for."""
         try:
-            for frame in frames:
+            for reply in replies:
                 self._is_back()
-                if "offset" in frame.data:
-                    self._offset = frame.data["offset"]
-                    self._log = frame.data.get("log", self._log)
-                    self._since = frame.data.get("since", self._since)
-                if frame.raw:
-                    self._output(frame.raw)
-                elif "skipped" in frame.data:
-                    self._output(b"[taco-launch: %d bytes dropped by log rotation]\n" % frame.data["skipped"])
-                elif "state" in frame.data:
-                    self._watch.state(frame.data["state"])
-                elif "waiting" in frame.data:
-                    self._watch.waits(frame.data["waiting"])
-                elif "began" in frame.data:
-                    self._watch.job(frame.data["began"])
-                elif "job" in frame.data:
-                    job: Job = frame.data["job"]
-                    return job
+                if isinstance(reply, Place):
+                    self._log, self._since = reply.log, reply.since
+                if isinstance(reply, (Place, Piece)):
+                    self._offset = reply.offset
+                    if reply.data:
+                        self._output(reply.data)
+                elif isinstance(reply, Skipped):
+                    self._output(b"[taco-launch: %d bytes dropped by log rotation]\n" % reply.count)
+                elif isinstance(reply, State):
+                    self._watch.state(reply.state)
+                elif isinstance(reply, Waiting):
+                    self._watch.waits(reply.reasons)
+                elif isinstance(reply, Began):
+                    self._watch.job(reply.job)
+                elif isinstance(reply, TheJob):
+                    return reply.job
         except HostError as error:
             self._is_lost(error)
         return None
 
-    def to_end(self) -> Job:
+    def to_end(self) -> JobView:
         """Ask until the job has ended, or until now, and give the job.
 
         Raises:
@@ -66,8 +67,8 @@ class LogFollower:
         while True:
             job, begun = None, time.monotonic()
             try:
-                with self._head.stream("logs", **self._request()) as frames:
-                    job = self.take(frames)
+                with self._head.stream(self._request()) as replies:
+                    job = self.take(replies)
             except HostError as error:
                 self._is_lost(error)
             if job is not None:
@@ -78,23 +79,23 @@ class LogFollower:
             if time.monotonic() - begun < turn / 2:  # nobody's answer has us ask without a pause
                 time.sleep(self._pause)
 
-    def _request(self) -> dict[str, Any]:
+    def _request(self) -> Logs:
         what, resumed = self._what, self._offset is not None
-        return {
-            "name": what.name,
-            "rank": what.rank,
-            "offset": self._offset if resumed else what.offset,
-            "tail": None if resumed else what.tail,
-            "follow": what.follow,
-            "host": what.host,
-            "instance": what.instance,
-            "attempt": what.attempt,
-            "log": self._log,
-            "since": self._since,
-            "ago": what.ago if self._since is None else None,
-            "timestamps": what.timestamps,
-            "seconds": self._head.seat.turn,
-        }
+        return Logs(
+            name=what.name,
+            rank=what.rank,
+            host=what.host,
+            instance=what.instance,
+            attempt=what.attempt,
+            offset=what.offset if self._offset is None else self._offset,
+            tail=None if resumed else what.tail,
+            follow=what.follow,
+            log=self._log,
+            since=self._since,
+            ago=what.ago if self._since is None else None,
+            timestamps=what.timestamps,
+            seconds=self._head.seat.turn,
+        )
 
     def _is_back(self) -> None:
         self._answered = True

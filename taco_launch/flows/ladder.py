@@ -27,8 +27,8 @@ from taco_launch.launch.needs import free_slots
 from taco_launch.model.codec import to_json
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.job_facts import JobFacts
+from taco_launch.model.job_view import JobView, WaitReasons
 from taco_launch.model.jobs import JobSpec, JobState
-from taco_launch.remote.answers import Job, Words
 from taco_launch.remote.head import AgentError
 
 DONE, TIME_BUDGET, GIVEN_UP = "done", "time budget", "given up"
@@ -287,7 +287,7 @@ def _one(
 
 def _follow(
     backend: Backend, spec: JobSpec, log: Path, here: Progress, environ: Mapping[str, str], tell: Teller
-) -> Job:
+) -> JobView:
     """Run a job to its end, its log copied to a file; with Ctrl-C until nothing of it is left."""
 
     def output(chunk: bytes) -> None:
@@ -295,10 +295,10 @@ def _follow(
         line = chunk.rstrip().rpartition(b"\n")[2].decode("utf-8", "replace")
         tell.progress(replace(here, state="RUNNING", line=line))
 
-    def started(job: Job) -> None:
+    def started(job: JobView) -> None:
         tell.progress(replace(here, state=job.record.state.value, warnings=job.record.warnings))
 
-    def waits(words: Words) -> None:
+    def waits(words: WaitReasons) -> None:
         why = "; ".join(f"{host}: {why}" if host else why for host, why in words)
         tell.progress(replace(here, state="QUEUED", line=why))
 
@@ -324,7 +324,7 @@ def _stop(backend: Backend, name: str, by: str) -> None:
     backend.follow(LogQuery(name, tail=0), lambda _data: None)  # until nothing of it is left
 
 
-def _readings(read: Reader, cell: Cell, job: Job, text: str) -> tuple[Reading, ...] | NoSample:
+def _readings(read: Reader, cell: Cell, job: JobView, text: str) -> tuple[Reading, ...] | NoSample:
     record = job.record
     if record.state is not JobState.SUCCEEDED:
         cause = [finding.cause for finding in record.findings[:1] if finding.cause not in record.reason]

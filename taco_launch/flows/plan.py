@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from taco_launch.backend import HeadFacts
 from taco_launch.backend.elsewhere import for_elsewhere
 from taco_launch.errors import UsageError
 from taco_launch.facts.gpus.hca_distance import nearest, nearest_first
@@ -63,7 +63,7 @@ class Planned:
 def dry_run(
     spec: JobSpec,
     environ: Mapping[str, str],
-    ask: Callable[[tuple[str, ...]], Mapping[str, Any]],
+    ask: Callable[[tuple[str, ...]], HeadFacts],
     look: Callable[[tuple[str, ...]], tuple[Sequence[HostFacts], Sequence[str]]],
     *,
     root: bool,
@@ -91,11 +91,10 @@ def dry_run(
     def told(missing: tuple[str, ...]) -> JobFacts:
         if local:
             answer = ask(missing)
-            problems.extend(filter(None, [answer["problem"]] if launcher_of(spec).is_open_mpi else []))
-            if answer.get("topology") is not None:
-                found: Topology = answer["topology"]
-                links.update((host.name, found) for host in spec.hosts if host.connection == "local")
-            return on_host(JobFacts(known.root, known.environment, answer["openmpi"]), spec, answer["known"])
+            problems.extend(filter(None, [answer.problem] if launcher_of(spec).is_open_mpi else []))
+            if answer.topology is not None:
+                links.update((host.name, answer.topology) for host in spec.hosts if host.connection == "local")
+            return on_host(JobFacts(known.root, known.environment, answer.openmpi), spec, answer.host)
         hosts, silent = look(missing)
         problems.extend(silent)
         links.update((host.host, host.topology) for host in hosts if isinstance(host.topology, Topology))

@@ -11,8 +11,8 @@ from taco_launch.facts import SUBJECTS
 from taco_launch.flows.facts import declared, gather
 from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hosts import Host, Inventory
+from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobSpec
-from taco_launch.remote.answers import Job
 from taco_launch.remote.credentials import Access
 from taco_launch.remote.fanout import connect
 from taco_launch.setup import paths
@@ -60,17 +60,17 @@ class Surroundings:
                 changed = {subject: getattr(found, subject) for subject in subjects}
                 self._facts[host.name] = found if before is None else replace(before, **changed)
 
-    def gpu(self, job: Job) -> str:
+    def gpu(self, job: JobView) -> str:
         """Return the model of the GPUs of a job's hosts, "" without any or where they differ."""
         return gpu_model(self._of(job))
 
-    def circumstances(self, spec: JobSpec, job: Job | None) -> Circumstances:
+    def circumstances(self, spec: JobSpec, job: JobView | None) -> Circumstances:
         """Return what a run was made on; nothing of one that never had a place."""
         if job is None:
             return Circumstances()
         return of_run(self._of(job), spec, job.record, commit=self._commit)
 
-    def _of(self, job: Job) -> tuple[HostFacts, ...]:
+    def _of(self, job: JobView) -> tuple[HostFacts, ...]:
         return tuple(self._facts[share.host] for share in job.record.shares if share.host in self._facts)
 
 

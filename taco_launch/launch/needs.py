@@ -1,11 +1,10 @@
 """Which facts a job's line waits for: where all is declared nothing has to be asked."""
 
 from dataclasses import replace
-from typing import Any, Mapping, Tuple
+from typing import Tuple
 
 from taco_launch.launch.line.decisions import interface, transport
 from taco_launch.launch.line.profile_options import used
-from taco_launch.model.codec import from_json
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.job_facts import JobFacts, JobHost
 from taco_launch.model.jobs import JobSpec
@@ -46,10 +45,10 @@ def looks(spec: JobSpec) -> bool:
     return bool(needs(spec)) or (bool(used(spec.profile) & _RDMA) and transport(spec).text != "tcp")
 
 
-def on_host(known: JobFacts, spec: JobSpec, found: Mapping[str, Any]) -> JobFacts:
+def on_host(known: JobFacts, spec: JobSpec, found: JobHost) -> JobFacts:
     """Add what was found by looking at this machine, for every host of the job that is this machine."""
     local = [host.name for host in spec.hosts if host.connection == "local"]
-    return replace(known, hosts=tuple(from_json(JobHost, {"host": name, **found}) for name in local))
+    return replace(known, hosts=tuple(replace(found, host=name) for name in local))
 
 
 def free_slots(spec: JobSpec, known: JobFacts) -> Tuple[HostSlots, ...]:

@@ -37,15 +37,14 @@ class Line:
     def send(self, message: Message) -> bool:
         """Send one message; False where the other side is gone."""
         try:
-            self.sock.sendall(framing.dump(message.to_wire()))
+            self.sock.sendall(message.encode())
         except OSError:
             return False
         return True
 
     def post(self, message: Message) -> None:
         """Send a message, and its data behind it, as far as that goes at once. That the other side is gone is read."""
-        data = message.data if isinstance(message, Log) else b""
-        self._out += framing.dump({**message.to_wire(), "bytes": len(data)} if data else message.to_wire()) + data
+        self._out += message.encode()
         self.flush()
 
     def flush(self) -> None:

@@ -3,10 +3,9 @@
 import json
 from typing import IO, Any, Dict, Optional
 
-from taco_launch.errors import TacoLaunchError, UsageError
+from taco_launch.errors import UsageError
 
 VERSION = 1
-END = {"end": True}  # the last frame of an answer: without it, the answer broke off
 
 
 def dump(message: Any) -> bytes:
@@ -56,11 +55,6 @@ def check(first: Optional[Dict[str, Any]], ours: str, theirs_is: str) -> None:
     if theirs != VERSION:
         older = ours if isinstance(theirs, int) and theirs > VERSION else theirs_is
         raise UsageError(f"protocol {theirs} meets protocol {VERSION}", hint=f"upgrade taco-launch on {older}")
-
-
-def error_message(error: TacoLaunchError) -> Dict[str, Any]:
-    """Return an error as a message."""
-    return {"error": {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}}
 
 
 def values(line: bytes) -> int:

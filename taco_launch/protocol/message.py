@@ -3,7 +3,9 @@
 Every rank imports this, so it is no dataclass: what makes those takes longer than all else that a rank imports.
 """
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Sequence, Tuple, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, Mapping, Sequence, Tuple, Type, TypeVar, Union
+
+from taco_launch.protocol import framing
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -23,14 +25,18 @@ class Message:
 
     op = ""
     _fields: Tuple[Tuple[str, Any], ...] = ()
+    # Every kind of this family by its name on the wire; a subclass with a table of its own begins another family.
+    by_op: ClassVar["Dict[str, Type[Message]]"] = {}
 
     def __init_subclass__(cls) -> None:
         """Note the fields: every annotated name."""
         super().__init_subclass__()
         annotated = getattr(cls, "__annotations__", {})  # of a class without any, before Python 3.10, our own
-        cls._fields = tuple((name, kind) for name, kind in annotated.items() if not name.startswith("_"))
+        cls._fields = tuple(
+            (name, kind) for name, kind in annotated.items() if not name.startswith("_") and name != "by_op"
+        )
         if cls.op:
-            KINDS[cls.op] = cls
+            cls.by_op[cls.op] = cls
 
     def __init__(self, **values: Any) -> None:
         """Take the values by name; a field with a default may be left out."""
@@ -65,36 +71,57 @@ class Message:
         found: Dict[str, Any] = {"op": self.op} if self.op else {}
         for name, value in vars(self).items():
             if not isinstance(value, bytes):
-                found[name] = value.to_wire() if isinstance(value, Message) else value
+                found[name] = self._written(value)
         return found
+
+    def encode(self) -> bytes:
+        """Return its line, and its data behind that."""
+        data: bytes = vars(self).get("data", b"")
+        line = self.to_wire()
+        return framing.dump({**line, "bytes": len(data)} if data else line) + data
+
+    def check(self) -> None:
+        """Check what the types of the fields do not say; for subclasses.
+
+        Raises:
+            ValueError: a value is one that this kind of message cannot have.
+        """
 
     @classmethod
     def from_wire(cls: Type[_Kind], line: Mapping[str, Any]) -> _Kind:
         """Read the fields of this kind of message; what else stands there is a newer version's, and left alone.
 
         Raises:
-            ValueError: a field is missing, or is of another type.
+            ValueError: a field is missing, or is of another type, or has a value that it cannot have.
         """
         values = {}
         for name, kind in cls._fields:
             if name in line:
-                values[name] = _read(kind, line[name], name)
+                values[name] = cls._read(kind, line[name], name)
             elif not hasattr(cls, name):
                 raise ValueError(f"{cls.op or cls.__name__}: {name} is missing")
-        return cls(**values)
+        found = cls(**values)
+        found.check()
+        return found
+
+    @classmethod
+    def _read(cls, kind: Any, value: Any, name: str) -> Any:
+        """Return a field's value from JSON."""
+        if isinstance(kind, type) and issubclass(kind, Message):
+            if isinstance(value, dict):
+                return kind.from_wire(value)
+        elif _fits(kind, value):
+            return value
+        raise ValueError(f"{name} is {str(value)[:60]!r}")
+
+    @classmethod
+    def _written(cls, value: Any) -> Any:
+        """Return a field's value as JSON."""
+        return value.to_wire() if isinstance(value, Message) else value
 
 
-# Every kind of message by its name on the wire.
-KINDS: Dict[str, Type[Message]] = {}
-
-
-def _read(kind: Any, value: Any, name: str) -> Any:
-    if isinstance(kind, type) and issubclass(kind, Message):
-        if isinstance(value, dict):
-            return kind.from_wire(value)
-    elif _fits(kind, value):
-        return value
-    raise ValueError(f"{name} is {str(value)[:60]!r}")
+# The messages between the processes of a job.
+KINDS = Message.by_op
 
 
 def _fits(kind: Any, value: Any) -> bool:

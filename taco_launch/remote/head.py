@@ -1,39 +1,34 @@
-"""The head as the controller sees it: operations of its agent, answered in frames, and the way to it."""
+"""The head as the controller sees it: calls of its agent, each a request and its replies, and the way to it."""
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import field
-from typing import IO, Any
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from taco_launch.command import BARE, Command, as_typed
 from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
-from taco_launch.frozen import dataclass
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.protocol import framing as protocol
+from taco_launch.protocol.calls import End, Failure, Reply, Request, reply_of
 from taco_launch.remote import agent_location, bundle
 from taco_launch.remote.agent_location import Seat
-from taco_launch.remote.answers import Answer
 from taco_launch.remote.credentials import Access
 from taco_launch.remote.local import Local
 from taco_launch.remote.transport import Transport
+
+if TYPE_CHECKING:
+    from taco_launch.model.job_view import JobView
 
 # What a host may answer, since it may be anybody's by now. Logs are followed in frames, and only one is kept at a time.
 _ANSWER_BYTES = 1 << 25
 # Each takes up to a hundred bytes of memory, however short its text is.
 _ANSWER_VALUES = 2 << 20
-_FRAME_BYTES = 1 << 23
+_DATA_BYTES = 1 << 23
 _ANSWER_SECONDS = 300.0
 
 
-@dataclass(frozen=True)
-class Frame:
-    """One frame of an answer: its values, of which there are `count` in `size` bytes, and the raw bytes that follow it."""
-
-    data: Mapping[str, Any]
-    raw: bytes = b""
-    size: int = field(default=0, compare=False)
-    count: int = field(default=0, compare=False)
+_Kind = TypeVar("_Kind", bound=Reply)
 
 
 class AgentError(TacoLaunchError):
@@ -63,56 +58,69 @@ class Head:
         """The host's name in the inventory."""
         return self._remote.name
 
-    def one(self, op: str, **request: Any) -> Mapping[str, Any]:
-        """Return the last frame of an answer that has to have one. Raises as `call` does."""
-        answer = self.call(op, **request)
-        return answer[-1] if answer else Answer(self.name, op, {})
-
-    def call(self, op: str, **request: Any) -> list[Mapping[str, Any]]:
-        """Return all frames of an answer.
+    def expect(self, request: Request, kind: type[_Kind]) -> _Kind:
+        """Return the last reply of that kind.
 
         Raises:
-            AgentError: the agent answered with an error.
+            HostError: as `call`, or there is none.
+        """
+        found = [reply for reply in self.call(request) if isinstance(reply, kind)]
+        if not found:
+            raise HostError(f"{self.name}: {request.op}: not a message of taco-launch: there is no {kind.op}")
+        return found[-1]
+
+    def call(self, request: Request) -> list[Reply]:
+        """Return all replies.
+
+        Raises:
+            AgentError: the agent replied with an error.
             HostError: the host cannot be reached, is not set up, or gave no whole answer, or none of taco-launch.
         """
-        answer: list[Mapping[str, Any]] = []
+        answer: list[Reply] = []
         size = count = 0
-        with self._stream(op, request, _ANSWER_SECONDS + float(request.get("grace") or 0)) as frames:
-            for frame in frames:
-                size += frame.size + len(frame.raw)
-                count += frame.count
+        with self._stream(request, _ANSWER_SECONDS + float(getattr(request, "grace", None) or 0)) as replies:
+            for reply, length, values in replies:
+                size += length
+                count += values
                 if size > _ANSWER_BYTES or count > _ANSWER_VALUES:
                     raise HostError(
-                        f"{self.name}: the answer to {op} is larger than {_ANSWER_BYTES >> 20} MiB, or has more than "
-                        f"{_ANSWER_VALUES >> 20} million values",
+                        f"{self.name}: the answer to {request.op} is larger than {_ANSWER_BYTES >> 20} MiB, or has more "
+                        f"than {_ANSWER_VALUES >> 20} million values",
                         hint="are there very many old jobs? remove them: taco-launch prune",
                     )
-                answer.append(frame.data)
+                answer.append(reply)
         return answer
 
-    def stream(self, op: str, **request: Any) -> AbstractContextManager[Iterator[Frame]]:
-        """Return the frames of an answer as they come, without a limit of time: it may be a log that is followed for days.
+    @contextmanager
+    def stream(self, request: Request) -> Iterator[Iterator[Reply]]:
+        """Return the replies as they come, without a limit of time: it may be a log that is followed for days.
 
         Leaving the block ends the call. Raises as `call` does.
         """
-        return self._stream(op, request, None)
+        with self._stream(request, None) as replies:
+            yield (reply for reply, _length, _values in replies)
 
     @contextmanager
-    def _stream(self, op: str, request: Mapping[str, Any], timeout: float | None) -> Iterator[Iterator[Frame]]:
-        stdin = protocol.dump(protocol.header(op, "")) + protocol.dump(request)
-        command = Command(self.seat.argv(self._agent(), op), stdin, sudo=self.seat.sudo, timeout=timeout)
+    def _stream(self, request: Request, timeout: float | None) -> Iterator[Iterator[tuple[Reply, int, int]]]:
+        op = request.op
+        command = Command(
+            self.seat.argv(self._agent(), op),
+            protocol.dump(protocol.header(op, "")) + request.encode(),
+            sudo=self.seat.sudo,
+            timeout=timeout,
+        )
         missing = self.seat.missing(self._agent()) or None
         if missing is None:
             with self._remote.tail(command) as stdout:
                 missing = self._begin(op, stdout)
                 if missing is None:
-                    yield self._frames(op, stdout)
+                    yield self._replies(op, stdout)
                     return
         self._remote.put(bundle.build(self._contents), missing, sudo=self.seat.sudo)
         with self._remote.tail(command) as stdout:
             if self._begin(op, stdout) is not None:
                 raise HostError(f"{self.name}: {missing}: written, and not there", hint="who removes files there?")
-            yield self._frames(op, stdout)
+            yield self._replies(op, stdout)
 
     def ahead(self, op: str) -> None:
         """Start the agent of this machine for a call that is still being made up, which goes on with it then."""
@@ -138,44 +146,48 @@ class Head:
         protocol.check(self._read(op, line), "the controller", self.name)
         return None
 
-    def _frames(self, op: str, stdout: IO[bytes]) -> Iterator[Frame]:
+    def _replies(self, op: str, stdout: IO[bytes]) -> Iterator[tuple[Reply, int, int]]:
+        """Yield each reply, how many bytes it had, and of how many values."""
         while True:
             line = stdout.readline(protocol.LINE_BYTES + 1)
             data = self._read(op, line)
-            if data == protocol.END:
-                return
             count = data.get("bytes", 0)
-            if type(count) is not int or not 0 <= count <= _FRAME_BYTES:
+            if type(count) is not int or not 0 <= count <= _DATA_BYTES:
                 raise HostError(f"{self.name}: {op}: not a message of taco-launch: bytes: {str(count)[:40]}")
             try:
-                if "error" in data:
-                    raise self._error(**data["error"])
-                for key in ("job", "began"):
-                    if key in data:
-                        self._complete(data[key])
-            except (TypeError, AttributeError, KeyError, ValueError) as error:
-                raise HostError(f"{self.name}: {op}: not a message of taco-launch: {error!r:.200}") from None
+                reply = reply_of(data)
+            except ValueError as error:
+                raise HostError(f"{self.name}: {op}: not a message of taco-launch: {error!s:.200}") from None
+            if isinstance(reply, End):
+                return
+            if isinstance(reply, Failure):
+                raise self._error(reply)
             raw = stdout.read(count) if count else b""
             if len(raw) < count:
                 raise self._broken_off(op)
-            yield Frame(Answer(self.name, op, data), raw, len(line), protocol.values(line))
+            yield self._completed(reply, raw), len(line) + len(raw), protocol.values(line)
 
-    def _error(self, message: str, hint: str | None, exit_code: int) -> AgentError:
+    def _error(self, failure: Failure) -> AgentError:
         # What is wrong with its host the agent says without a name: it knows none.
-        if type(exit_code) is not int or not isinstance(message, str) or not isinstance(hint, (str, type(None))):
-            raise TypeError("an error of the wrong types")
-        host = f"{self.name}: " if exit_code == HOST_FAILED and self.seat.inherit else ""
-        failed = exit_code if 0 < exit_code < 256 else HOST_FAILED  # an error never ends in success
-        return AgentError(f"{host}{message}", hint and as_typed(hint, self.typed), failed)
+        host = f"{self.name}: " if failure.exit_code == HOST_FAILED and self.seat.inherit else ""
+        code = failure.exit_code if 0 < failure.exit_code < 256 else HOST_FAILED  # an error never ends in success
+        hint = failure.hint and as_typed(failure.hint, self.typed)
+        return AgentError(f"{host}{failure.message}", hint, code)
 
-    def _complete(self, job: dict[str, Any]) -> None:
-        """Have a job's hints and warnings say what to type here."""
-        record = job["record"]
-        for entry in (record, *job.get("events", ())):
-            if entry.get("hint"):
-                entry["hint"] = as_typed(entry["hint"], self.typed)
-        if record.get("warnings"):
-            record["warnings"] = [as_typed(warning, self.typed) for warning in record["warnings"]]
+    def _completed(self, reply: Reply, raw: bytes) -> Reply:
+        """Add a reply's data, and have a job's hints and warnings say what to type here."""
+        if raw:
+            return reply.but(data=raw)
+        job: JobView | None = vars(reply).get("job")
+        if job is None:
+            return reply
+        record = replace(
+            job.record,
+            hint=job.record.hint and as_typed(job.record.hint, self.typed),
+            warnings=tuple(as_typed(warning, self.typed) for warning in job.record.warnings),
+        )
+        events = (replace(each, hint=each.hint and as_typed(each.hint, self.typed)) for each in job.events)
+        return reply.but(job=replace(job, record=record, events=tuple(events)))
 
     def _read(self, op: str, line: bytes) -> dict[str, Any]:
         try:

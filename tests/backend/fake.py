@@ -7,7 +7,7 @@ from taco_launch.backend import Counters, LogQuery, Node, Output, Watch
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.rows import JobRow
-from taco_launch.remote.answers import Job
+from taco_launch.model.job_view import JobView
 
 
 class FakeBackend:
@@ -15,28 +15,28 @@ class FakeBackend:
 
     name, typed = "gpu1", "taco-launch"
 
-    def submit(self, spec: JobSpec, _environ: Mapping[str, str]) -> Job:
+    def submit(self, spec: JobSpec, _environ: Mapping[str, str]) -> JobView:
         raise AssertionError(f"submit {spec.name}")
 
-    def run(self, spec: JobSpec, _environ: Mapping[str, str], _output: Output, _watch: Watch) -> Job:
+    def run(self, spec: JobSpec, _environ: Mapping[str, str], _output: Output, _watch: Watch) -> JobView:
         raise AssertionError(f"run {spec.name}")
 
-    def get(self, name: str) -> Job:
+    def get(self, name: str) -> JobView:
         raise AssertionError(f"get {name}")
 
     def list(self) -> tuple[tuple[JobRow, ...], tuple[str, ...]]:
         raise AssertionError("list")
 
-    def follow(self, query: LogQuery, _output: Output, _watch: Watch | None = None) -> Job:
+    def follow(self, query: LogQuery, _output: Output, _watch: Watch | None = None) -> JobView:
         raise AssertionError(f"follow {query}")
 
-    def stop(self, name: str, _by: str, _number: int, _grace: float | None = None) -> Job:
+    def stop(self, name: str, _by: str, _number: int, _grace: float | None = None) -> JobView:
         raise AssertionError(f"stop {name}")
 
-    def suspend(self, name: str, _by: str) -> Job:
+    def suspend(self, name: str, _by: str) -> JobView:
         raise AssertionError(f"suspend {name}")
 
-    def resume(self, name: str, _by: str) -> Job:
+    def resume(self, name: str, _by: str) -> JobView:
         raise AssertionError(f"resume {name}")
 
     def delete(self, name: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from taco_launch.model.host.hosts import Container, Host
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.remote import bundle
 from taco_launch.remote.agent_location import here
-from taco_launch.remote.answers import Job
+from taco_launch.model.job_view import JobView
 from taco_launch.remote.head import AgentError, Head
 from taco_launch.remote.local import Local
 from tests.agent.conftest import write_agent
@@ -103,7 +103,7 @@ class Scripted:
     def asked(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.folder / "asked").read_text().splitlines()]
 
-    def follow(self, query: LogQuery, patience: float = math.inf) -> Job:
+    def follow(self, query: LogQuery, patience: float = math.inf) -> JobView:
         watch = Watch(state=self.states.append, say=self.said.append)
         return LogFollower(self.head, query, self.output.append, watch, patience=patience).to_end()
 
@@ -197,7 +197,7 @@ def test_on_this_machine_a_dead_agent_is_an_error(scripted: Scripted) -> None:
         scripted.follow(LogQuery("j"))
 
 
-def run(scripted: Scripted, spec: JobSpec, environ: dict[str, str]) -> tuple[Job, list[Any]]:
+def run(scripted: Scripted, spec: JobSpec, environ: dict[str, str]) -> tuple[JobView, list[Any]]:
     """Return the job at its end, and what was told besides its log and its states."""
     told: list[Any] = []
     watch = Watch(

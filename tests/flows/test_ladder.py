@@ -16,7 +16,7 @@ from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.flows import ladder
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import Finding, HostRanks, JobRecord, JobSpec, JobState
-from taco_launch.remote.answers import Job
+from taco_launch.model.job_view import JobView
 from taco_launch.remote.head import AgentError
 from tests.backend.fake import FakeBackend
 
@@ -38,10 +38,10 @@ class Around:
     def look(self) -> None:
         self.looks += 1
 
-    def gpu(self, _job: Job) -> str:
+    def gpu(self, _job: JobView) -> str:
         return "A100"
 
-    def circumstances(self, _spec: JobSpec, _job: Job | None) -> Circumstances:
+    def circumstances(self, _spec: JobSpec, _job: JobView | None) -> Circumstances:
         return Circumstances((("", "knobs", "none"),))
 
 
@@ -62,10 +62,10 @@ class Bench(FakeBackend):
         self.plan = ladder.Plan(one, order(CELLS, 2, 0, 7), specs, self._read, folder)
         history.begin(one)
 
-    def run(self, spec: JobSpec, _environ: object, output: Callable[[bytes], None], _watch: object) -> Job:
+    def run(self, spec: JobSpec, _environ: object, output: Callable[[bytes], None], _watch: object) -> JobView:
         self.ran.append(spec.name)
         output(self.output)
-        return Job(spec, self.says(spec), "/")
+        return JobView(spec, self.says(spec), "/")
 
     def delete(self, name: str) -> tuple[str, ...]:
         self.deleted.append(name)

@@ -2,57 +2,57 @@
 
 import os
 import time
-from typing import Any, Callable, Dict, Iterable, Mapping
+from typing import Callable, Dict, Iterator, Type
 
 from taco_launch import state
 from taco_launch.agent import scheduler_wakeup
-from taco_launch.agent.api import queries
+from taco_launch.agent.api.view import current_view
 from taco_launch.agent.store import records, recovery, removal
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.errors import TacoLaunchError, UsageError
 from taco_launch.model.jobs import JobState
+from taco_launch.protocol.calls import Reply, Request, Warned
+from taco_launch.protocol.calls.jobs import Delete, Resume, Stop, Suspend, TheJob
 
 # Who has a waiting job's lock for a moment lets it go in less.
 _LOCK_SECONDS = 5.0
 
-Frames = Iterable[Any]
 
-
-def stop(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
+def stop(jobs: Jobs, _agent: str, request: Stop) -> Iterator[Reply]:
     """Ask a job's supervisor to end it, or end one that waits; a job that has ended stays as it is."""
-    folder = jobs.get(request["name"])
+    folder = jobs.get(request.name)
     if not recovery.look(folder).state.is_terminal:
-        records.write_json(folder.stop, {key: request[key] for key in ("by", "signal", "grace")})
+        records.write_json(folder.stop, {"by": request.by, "signal": request.signal, "grace": request.grace})
         scheduler_wakeup.poke(jobs)
-    yield {"job": queries.shown(folder)}
+    yield TheJob(job=current_view(folder))
 
 
-def suspend(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Frames:
+def suspend(jobs: Jobs, _agent: str, request: Suspend) -> Iterator[Reply]:
     """Ask a job's supervisor to end it until it is resumed, or have one that waits wait for that.
 
     Raises:
         UsageError: it has ended.
     """
-    folder = jobs.get(request["name"])
+    folder = jobs.get(request.name)
     found = recovery.look(folder).state
     if found.is_terminal:
         raise UsageError(f"job {folder.name}: it is {found.value}, and cannot be suspended")
     if found is not JobState.SUSPENDED:
-        records.write_json(folder.suspend, {"by": request["by"]})
+        records.write_json(folder.suspend, {"by": request.by})
         scheduler_wakeup.poke(jobs)
-    yield {"job": queries.shown(folder)}
+    yield TheJob(job=current_view(folder))
 
 
-def resume(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
+def resume(jobs: Jobs, agent: str, request: Resume) -> Iterator[Reply]:
     """Put a suspended job into the queue again.
 
     Raises:
         UsageError: it is not suspended.
     """
-    folder = jobs.get(request["name"])
-    _resume(folder, request["by"])
+    folder = jobs.get(request.name)
+    _resume(folder, request.by)
     scheduler_wakeup.wake(jobs, agent)
-    yield {"job": queries.shown(folder)}
+    yield TheJob(job=current_view(folder))
 
 
 def _resume(folder: JobFolder, by: str) -> None:
@@ -75,18 +75,18 @@ def _resume(folder: JobFolder, by: str) -> None:
         os.close(lock)
 
 
-def delete(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Frames:
+def delete(jobs: Jobs, agent: str, request: Delete) -> Iterator[Reply]:
     """Remove what is kept of a job that has ended, on its other hosts as well where they can be reached."""
-    folder = jobs.get(request["name"])
-    shown = queries.shown(folder)
+    folder = jobs.get(request.name)
+    view = current_view(folder)
     for warning in removal.remove(jobs, agent, folder):
-        yield {"warning": warning}
-    yield {"job": shown}
+        yield Warned(text=warning)
+    yield TheJob(job=view)
 
 
-OPERATIONS: Dict[str, Callable[[Jobs, str, Mapping[str, Any]], Frames]] = {
-    "stop": stop,
-    "suspend": suspend,
-    "resume": resume,
-    "delete": delete,
+OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {
+    Stop: stop,
+    Suspend: suspend,
+    Resume: resume,
+    Delete: delete,
 }

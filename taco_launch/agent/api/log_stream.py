@@ -2,16 +2,19 @@
 
 import math
 import time
-from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
+from typing import Callable, Dict, Iterator, Optional, Tuple, Type
 
 from taco_launch import queue
 from taco_launch.agent import scheduler_wakeup
-from taco_launch.agent.api import queries
+from taco_launch.agent.api.view import current_view
 from taco_launch.agent.logs.log_query import Excerpt
 from taco_launch.agent.logs.merge import beginning
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.model.jobs import JobRecord
+from taco_launch.protocol.calls import Reply, Request
+from taco_launch.protocol.calls.jobs import TheJob
+from taco_launch.protocol.calls.logs import Began, Logs, Piece, Place, Skipped, State, Waiting
 from taco_launch.state import suspension
 
 # While something comes or the job's state changes, and when nothing has come for a while; what is between grows slowly,
@@ -21,29 +24,18 @@ _POLL_GROWTH = 1.1
 # How often a follower makes sure that somebody still supervises the job, or will.
 _LOOK_SECONDS = 1.0
 
-Frames = Iterable[Any]
 
+def logs(jobs: Jobs, agent: str, request: Logs, wait: Optional[Callable[[float], object]] = None) -> Iterator[Reply]:
+    """Yield a log, what happens to its job, and the job at its end: see Logs.
 
-def logs(
-    jobs: Jobs, agent: str, request: Mapping[str, Any], wait: Optional[Callable[[float], object]] = None
-) -> Frames:
-    """Yield a log as frames `{"offset", "bytes"}` with the bytes behind, and the job at its end.
-
-    The request has `name` and `follow`, and may have: one of `rank`, `host` and `instance`; `attempt`; `tail`, a number
-    of lines; `since`, seconds since the epoch, or `ago`, seconds before now; `timestamps`. Who was cut off goes on with
-    the `offset`, `log` (the attempt whose log that place is in) and `since` that the frames told last.
-
-    Where `seconds` are given, the answer ends without the job after so long: who follows asks again, and a follower
-    that has gone leaves nothing behind for longer. A follower is told as well what the job waits for, `{"waiting"}`,
-    that it has a place then, `{"began"}`, and its state. `wait` waits for so many seconds, or for less where something
-    has come; by default it sleeps.
+    `wait` waits for so many seconds, or for less where something has come; by default it sleeps.
     """
-    folder = jobs.get(request["name"])
-    if request.get("ago") is not None:
-        request = {**request, "since": time.time() - request["ago"]}
-    excerpt = Excerpt(folder, request, request.get("log"))
-    yield {"offset": excerpt.offset, "log": excerpt.attempt, "since": request.get("since"), "bytes": 0}
-    until = time.monotonic() + (request.get("seconds") or math.inf)
+    folder = jobs.get(request.name)
+    if request.ago is not None:
+        request = request.but(since=time.time() - request.ago)
+    excerpt = Excerpt(folder, request, request.log)
+    yield Place(offset=excerpt.offset, log=excerpt.attempt, since=request.since)
+    until = time.monotonic() + (request.seconds or math.inf)
     told, reader = _Told(), records.Reader(folder)
     look_at, pause, state = 0.0, _POLL_SECONDS[0], None
     while True:
@@ -56,19 +48,18 @@ def logs(
             record = reader.record()
         # The record was read before the log: what it says has ended has written all that there will be.
         is_over = excerpt.attempt is not None and record.attempt > excerpt.attempt
-        final = is_over or record.state.is_terminal or not request["follow"]
+        final = is_over or record.state.is_terminal or not request.follow
         before = excerpt.offset, state
         yield from _all(excerpt, final=final)
         state = record.state
         pause = min(_POLL_GROWTH * pause, _POLL_SECONDS[1]) if (excerpt.offset, state) == before else _POLL_SECONDS[0]
-        if is_over and request["follow"] and request.get("attempt") is None:
-            excerpt = Excerpt(folder, {**request, "offset": 0, "tail": None}, record.attempt)
+        if is_over and request.follow and request.attempt is None:
+            excerpt = Excerpt(folder, request.but(offset=0, tail=None), record.attempt)
             line = beginning(record.attempt, suspension(record, record.attempt))
-            yield {"offset": excerpt.offset, "log": excerpt.attempt, "bytes": len(line)}
-            yield line
+            yield Place(offset=excerpt.offset, log=excerpt.attempt, since=request.since, data=line)
             continue
         if final:
-            yield {"job": queries.shown(folder)}
+            yield TheJob(job=current_view(folder))
             return
         if time.monotonic() > until:
             return
@@ -76,16 +67,14 @@ def logs(
         (wait or time.sleep)(pause)
 
 
-def _all(excerpt: Excerpt, *, final: bool) -> Frames:
+def _all(excerpt: Excerpt, *, final: bool) -> Iterator[Reply]:
     """Yield all that there is by now."""
     data = excerpt.read(final=final)
     while data is not None:
         if excerpt.skipped:
-            yield {"skipped": excerpt.skipped}
+            yield Skipped(count=excerpt.skipped)
             excerpt.skipped = 0
-        yield {"offset": excerpt.offset, "bytes": len(data)}
-        if data:
-            yield data
+        yield Piece(offset=excerpt.offset, data=data)
         data = excerpt.read(final=final)
 
 
@@ -96,18 +85,18 @@ class _Told:
         self._state = ""
         self._waiting: Optional[Tuple[Tuple[str, str], ...]] = None
 
-    def news(self, folder: JobFolder, record: JobRecord) -> Frames:
+    def news(self, folder: JobFolder, record: JobRecord) -> Iterator[Reply]:
         """Yield what is new since the last time."""
         waiting = queue.why(record, folder.name)
         if record.state.waits and waiting != self._waiting:
             self._waiting = waiting
-            yield {"waiting": [list(entry) for entry in waiting]}
+            yield Waiting(why=waiting)
         elif self._waiting is not None and not record.state.waits:
             self._waiting = None
-            yield {"began": queries.shown(folder)}
+            yield Began(job=current_view(folder))
         if record.state.value != self._state:
             self._state = record.state.value
-            yield {"state": self._state}
+            yield State(state=self._state)
 
 
-OPERATIONS: Dict[str, Callable[[Jobs, str, Mapping[str, Any]], Frames]] = {"logs": logs}
+OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {Logs: logs}

@@ -1,34 +1,34 @@
-"""What the agent answers to the controller: one function per operation, JSON in, frames out."""
+"""What the agent replies to the controller: one function per kind of request, which yields the replies."""
 
 import importlib
 import os
 import time
-from typing import IO, Any, Callable, Iterable, Mapping, Tuple
+from typing import IO, Callable, Iterator, Mapping, Optional, Tuple, Type
 
 from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.protocol import framing as protocol
+from taco_launch.protocol.calls import End, Failure, Reply, Request, request_of
 
-Frames = Iterable[Any]
-Operation = Callable[[Jobs, str, Mapping[str, Any]], Frames]
+Operation = Callable[[Jobs, str, Request], Iterator[Reply]]
 
 
 def serve(op: str, agent: str, stdin: IO[bytes], stdout: IO[bytes]) -> int:
-    """Answer one call: header and request on stdin, header and frames on stdout. An error is the last frame."""
+    """Answer one call: header and request on stdin, header and replies on stdout."""
     # Loaded before anything is read: the controller may still be making up what it asks.
     operation = _operation(op)
     stdout.write(protocol.dump(protocol.header(op, agent)))
-    request: Mapping[str, Any] = {}
+    request: Optional[Request] = None
     try:
         protocol.check(protocol.read(stdin), "the host", "the controller")
-        request = protocol.read(stdin) or {}
+        request = _request(op, stdin)
         jobs = Jobs(state_folder(os.environ, os.geteuid()))
         jobs.sweep(time.time())
         _ensure(jobs, agent)
-        for frame in operation(jobs, agent, request):
-            stdout.write(frame if isinstance(frame, bytes) else protocol.dump(frame))
+        for reply in operation(jobs, agent, request):
+            stdout.write(reply.encode())
             stdout.flush()
-        stdout.write(protocol.dump(protocol.END))
+        stdout.write(End().encode())
         stdout.flush()
     except BrokenPipeError:  # the controller went away; what it asked for goes on without it
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -38,7 +38,8 @@ def serve(op: str, agent: str, stdin: IO[bytes], stdout: IO[bytes]) -> int:
     except OSError as error:
         where = error.filename or state_folder(os.environ, os.geteuid())
         # Only who submits on this machine has a choice of the folder.
-        chosen = request.get("caller", {}).get("inherit") is False
+        caller = getattr(request, "caller", None)
+        chosen = caller is not None and not caller.inherit
         hint = "free some space there" + (", or name another folder with TACO_LAUNCH_STATE" if chosen else "")
         return _answer(stdout, HostError(f"{where}: {error.strerror or error}", hint))
     except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the traceback into a file
@@ -47,7 +48,7 @@ def serve(op: str, agent: str, stdin: IO[bytes], stdout: IO[bytes]) -> int:
 
 
 def _answer(stdout: IO[bytes], error: TacoLaunchError) -> int:
-    stdout.write(protocol.dump(protocol.error_message(error)))
+    stdout.write(Failure(message=error.message, hint=error.hint, exit_code=error.exit_code).encode())
     stdout.flush()
     return error.exit_code
 
@@ -62,8 +63,16 @@ def _bug(error: Exception) -> TacoLaunchError:
     return TacoLaunchError(f"a bug in the agent: {type(error).__name__}: {error}", f"the details are in {path}")
 
 
-def _unknown(_jobs: Jobs, agent: str, _request: Mapping[str, Any]) -> Frames:
+def _unknown(_jobs: Jobs, agent: str, _request: Request) -> Iterator[Reply]:
     raise UsageError(f"{agent} does not know this operation", hint="upgrade taco-launch on this host")
+
+
+def _request(op: str, stdin: IO[bytes]) -> Request:
+    line = protocol.read(stdin) or {}
+    try:
+        return request_of(op, line)
+    except ValueError as error:
+        raise UsageError(f"not a request of taco-launch: {error}", hint="upgrade taco-launch on this host") from None
 
 
 def _ensure(jobs: Jobs, agent: str) -> None:
@@ -77,19 +86,16 @@ def _ensure(jobs: Jobs, agent: str) -> None:
 def _operation(op: str) -> Operation:
     """Load an operation, and no other's modules."""
     modules = next((modules for ops, modules in _MODULES.items() if op in ops), ())
-    if not modules:
-        return _unknown
     found = [importlib.import_module(f"taco_launch.agent.{name}") for name in modules]
-    operation: Operation = found[0].OPERATIONS[op]
-    return operation
+    operations: Mapping[Type[Request], Operation] = found[0].OPERATIONS if found else {}
+    return next((operation for kind, operation in operations.items() if kind.op == op), _unknown)
 
 
 # Which module has an operation, and what is loaded besides: a supervisor and its guard are forked from who submits.
 _MODULES: Mapping[Tuple[str, ...], Tuple[str, ...]] = {
     ("submit",): ("api.submission", "supervisor.supervisor", "guard.guard"),
-    ("facts",): ("host.facts",),
-    ("metrics",): ("store.job_counters",),
+    ("facts",): ("api.head_facts",),
     ("stop", "suspend", "resume", "delete"): ("api.commands",),
     ("logs",): ("api.log_stream",),
-    ("list", "get", "top", "prune", "exec", "exec-end"): ("api.queries",),
+    ("list", "get", "metrics", "top", "prune", "exec", "exec-end"): ("api.queries",),
 }

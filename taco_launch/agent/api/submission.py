@@ -5,19 +5,22 @@ import select
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Mapping
+from typing import Any, Callable, Dict, Iterator, Type
 
 from taco_launch import state
 from taco_launch.agent import scheduler_wakeup
-from taco_launch.agent.api import log_stream, queries
+from taco_launch.agent.api import log_stream
 from taco_launch.agent.host.launcher_process import wake_on_child
 from taco_launch.agent.scheduler import scheduler
 from taco_launch.agent.store import job_counters, records, recovery
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.errors import TacoLaunchError, UsageError
-from taco_launch.model.codec import from_json
-from taco_launch.model.jobs import JobSpec, JobState
+from taco_launch.model.job_view import JobView
+from taco_launch.model.jobs import JobState
 from taco_launch.model.rows import row_of
+from taco_launch.protocol.calls import Reply, Request
+from taco_launch.protocol.calls.jobs import Accepted, Submit, TheJob
+from taco_launch.protocol.calls.logs import Logs
 
 _POLL_SECONDS = 0.005
 _PLACE_SECONDS = 60.0
@@ -25,7 +28,7 @@ _PLACE_SECONDS = 60.0
 _ENSURE_SECONDS = 0.5
 
 
-def submit(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Iterable[Any]:
+def submit(jobs: Jobs, agent: str, request: Submit) -> Iterator[Reply]:
     """Make a job's folder, have the queue look at it, tell that; tell the job once it has a place, waits, or has ended.
 
     Then it is followed, if that is asked. Of a job that is refused at once no record is kept: its end says why.
@@ -35,28 +38,28 @@ def submit(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> Iterable[Any]:
     """
     folder = _make(jobs, agent, request)
     scheduler.admit(jobs, agent)
-    yield {"accepted": folder.name}
+    yield Accepted(name=folder.name)
     _await_word(jobs, agent, folder)
     spec, record = records.read_spec(folder), recovery.look(folder)
     row = row_of(spec, record)
     refused = row.state.is_terminal and not row.is_counted
     if refused:
         job_counters.removed(jobs, folder)  # it was never let in, and the answer says why
-    yield {"job": queries.told(folder, spec, record)}
-    if request["follow"] and not refused:
-        asked = {"name": folder.name, "follow": True, "seconds": request.get("seconds")}
-        yield from log_stream.logs(jobs, agent, asked, _until_a_child_ends())
+    yield TheJob(job=JobView(spec, record, str(folder.path)))
+    if request.follow and not refused:
+        logs = Logs(name=folder.name, follow=True, seconds=request.seconds)
+        yield from log_stream.logs(jobs, agent, logs, _until_a_child_ends())
 
 
-def _make(jobs: Jobs, agent: str, request: Mapping[str, Any]) -> JobFolder:
-    spec, caller = from_json(JobSpec, request["spec"]), dict(request["caller"])
-    if caller.pop("inherit", False):  # the caller is elsewhere: the job has what this process was started with
-        caller["environment"] = {**os.environ, **caller["environment"]}
+def _make(jobs: Jobs, agent: str, request: Submit) -> JobFolder:
+    spec, environment = request.spec, request.caller.environment
+    if request.caller.inherit:  # the caller is elsewhere: the job has what this process was started with
+        environment = {**os.environ, **environment}
         spec = replace(spec, cwd=spec.cwd or str(Path.cwd()))
     with jobs.create(spec.name) as draft:
         draft.agent.symlink_to(agent)
         records.write_spec(draft, spec)
-        records.write_json(draft.caller, caller)
+        records.write_json(draft.caller, {"environment": environment, "umask": request.caller.umask})
         suspend: Dict[str, Any] = {"suspend": True} if spec.policy.suspend else {}
         why = "submitted to wait until it is resumed" if suspend else state.FOR_SLOTS
         records.Events(draft).add(state.SUBMITTED, why, id=os.urandom(16).hex(), **suspend)
@@ -115,4 +118,4 @@ def _until_a_child_ends() -> Callable[[float], object]:
     return wait
 
 
-OPERATIONS: Dict[str, Callable[[Jobs, str, Mapping[str, Any]], Iterable[Any]]] = {"submit": submit}
+OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {Submit: submit}

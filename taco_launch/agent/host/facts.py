@@ -7,10 +7,9 @@ import shutil
 import socket
 import subprocess
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence, Set
+from typing import Any, Dict, Mapping, Optional, Sequence, Set
 
 from taco_launch.agent.host import gpus
-from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.errors import HostError
 from taco_launch.placement.counted import slots_of
 
@@ -130,23 +129,3 @@ def boot_id() -> str:
     """Name this boot of the host: process numbers mean nothing beyond it."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
-
-
-def _facts(_jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Iterable[Any]:
-    """Yield what a plan has to know of this host, and of the Open MPI that a program on the caller's PATH is of."""
-    version, problem = None, ""
-    try:
-        version = openmpi(request["mpirun"], {**os.environ, "PATH": request["path"]})
-    except HostError as error:
-        problem = error.message
-    found: Dict[str, Any] = {"known": host(count_slots=request["count_slots"]), "openmpi": version, "problem": problem}
-    if request.get("topology"):
-        from taco_launch.agent.host import gpu_topology  # noqa: PLC0415 - only where it is asked for
-        from taco_launch.model.codec import to_json  # noqa: PLC0415
-
-        models, links = gpu_topology.told(state_folder(os.environ, os.geteuid()))
-        found["known"]["models"], found["topology"] = models, to_json(links)
-    yield found
-
-
-OPERATIONS: Dict[str, Callable[[Jobs, str, Mapping[str, Any]], Iterable[Any]]] = {"facts": _facts}

@@ -7,7 +7,7 @@ import functools
 import re
 import time
 from pathlib import Path
-from typing import Any, List, Mapping, NamedTuple, Optional, Pattern, Tuple
+from typing import List, NamedTuple, Optional, Pattern, Tuple
 
 from taco_launch import state
 from taco_launch.agent.logs import segments
@@ -18,6 +18,7 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import UsageError
 from taco_launch.model.instances import Instance, instances
 from taco_launch.model.jobs import Event
+from taco_launch.protocol.calls.logs import Logs
 
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 # Bytes that a line may have with which an attempt begins.
@@ -42,7 +43,7 @@ class _Stream(NamedTuple):
 class Excerpt:
     """Reads what is asked for, while it is being written."""
 
-    def __init__(self, folder: JobFolder, request: Mapping[str, Any], attempt: Optional[int] = None) -> None:
+    def __init__(self, folder: JobFolder, request: Logs, attempt: Optional[int] = None) -> None:
         """Begin where the request says; `attempt` goes before the last one, where the request names none.
 
         Raises:
@@ -54,9 +55,8 @@ class Excerpt:
         self.skipped = 0
         self._parted = stream.stem == folder.merged and stream.attempt is not None
         self._label = stream.label
-        since = request.get("since")
-        self._since = None if since is None else int(since * 1_000_000)
-        self._stamped = bool(request.get("timestamps"))
+        self._since = None if request.since is None else int(request.since * 1_000_000)
+        self._stamped = request.timestamps
         self._over = False
         self._in_line = False
         offset, headless = self._begin(stream, request)
@@ -124,11 +124,11 @@ class Excerpt:
             begin = found.end() - 1  # it was placed, and its line not yet written, when we began
         return text[begin + 1 :]
 
-    def _begin(self, stream: _Stream, request: Mapping[str, Any]) -> Tuple[int, bool]:
+    def _begin(self, stream: _Stream, request: Logs) -> Tuple[int, bool]:
         """Return the place to begin at, and whether the rest of a line stands there."""
-        offset = max(int(request.get("offset") or 0), stream.begin)
-        if request.get("tail") is not None:
-            offset = max(offset, segments.tail(stream.stem, int(request["tail"]), stream.end, stream.label))
+        offset = max(request.offset, stream.begin)
+        if request.tail is not None:
+            offset = max(offset, segments.tail(stream.stem, request.tail, stream.end, stream.label))
         if self._since is None:
             return offset, False
         place = segments.since(stream.stem, self._since)
@@ -139,9 +139,8 @@ class Excerpt:
         return (place - 1, True) if place > oldest else (place, True)
 
 
-def _stream(folder: JobFolder, request: Mapping[str, Any], attempt: Optional[int]) -> _Stream:
-    rank, host, instance = (request.get(name) for name in ("rank", "host", "instance"))
-    fixed = request.get("attempt")
+def _stream(folder: JobFolder, request: Logs, attempt: Optional[int]) -> _Stream:
+    rank, host, instance, fixed = request.rank, request.host, request.instance, request.attempt
     if rank is None and host is None and instance is None and fixed is None:
         return _Stream(folder.merged)
     events = records.read_events(folder)

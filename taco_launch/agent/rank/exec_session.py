@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterator, Optional, Sequence, Tuple
 
 from taco_launch.agent import program, ssh
 from taco_launch.agent.host import processes
@@ -23,6 +23,8 @@ from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.errors import NO_JOB, NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, UsageError
 from taco_launch.launch.env import rank_env, rank_of
 from taco_launch.model.jobs import JobRecord, JobState
+from taco_launch.protocol.calls import Reply
+from taco_launch.protocol.calls.commands import Exec, ExecEnd, Exited, Output
 from taco_launch.protocol.connection import Line
 from taco_launch.protocol.messages import Visit, Visited
 
@@ -33,12 +35,12 @@ _GUARD_SECONDS = 10.0
 _OF_THE_RANK_ALONE = "PMIX_"
 
 
-def run(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Iterator[Any]:
-    """Run a command and give what it says as frames `{"stream", "bytes"}` with the bytes behind, `{"exit"}` at its end."""
-    folder = jobs.get(request["name"])
-    argv = _argv(folder, recovery.look(folder), int(request["rank"]), request["command"])
+def run(jobs: Jobs, _agent: str, request: Exec) -> Iterator[Reply]:
+    """Run a command; yield what it writes, and its exit code at its end."""
+    folder = jobs.get(request.name)
+    argv = _argv(folder, recovery.look(folder), request.rank, request.command)
     own = processes.identify(os.getpid())
-    mine = _file(folder, request["token"])
+    mine = _file(folder, request.token)
     process = subprocess.Popen(
         argv,
         bufsize=0,
@@ -54,15 +56,15 @@ def run(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Iterator[Any]:
     try:
         records.write_json(mine, None if own is None else [own.pid, own.start])
         yield from _said(process)
-        yield {"exit": _code(process.wait())}
+        yield Exited(code=_code(process.wait()))
     finally:
         close()
         mine.unlink(missing_ok=True)
 
 
-def end(jobs: Jobs, _agent: str, request: Mapping[str, Any]) -> Iterator[Any]:
+def end(jobs: Jobs, _agent: str, request: ExecEnd) -> Iterator[Reply]:
     """End the command that `run` was called for with the same token."""
-    mine = _file(jobs.get(request["name"]), request["token"])
+    mine = _file(jobs.get(request.name), request.token)
     told = records.read_json(mine)
     mine.unlink(missing_ok=True)
     pid, start = told or (0, 0)
@@ -114,7 +116,7 @@ def _file(folder: JobFolder, token: str) -> Path:
     return folder.path / f"exec-{int(token, 16):x}.json"
 
 
-def _said(process: "subprocess.Popen[bytes]") -> Iterator[Any]:
+def _said(process: "subprocess.Popen[bytes]") -> Iterator[Reply]:
     """Yield what comes of a process until both its outputs end."""
     with selectors.DefaultSelector() as selector:
         for stream, file in (("out", process.stdout), ("err", process.stderr)):
@@ -124,8 +126,7 @@ def _said(process: "subprocess.Popen[bytes]") -> Iterator[Any]:
             for key, _mask in selector.select():
                 data = os.read(key.fd, _CHUNK)
                 if data:
-                    yield {"stream": key.data, "bytes": len(data)}
-                    yield data
+                    yield Output(stream=key.data, data=data)
                 else:
                     selector.unregister(key.fileobj)
 

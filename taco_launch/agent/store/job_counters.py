@@ -7,7 +7,7 @@ removal nor anybody who reads counts that job twice.
 import contextlib
 import fcntl
 import os
-from typing import Any, Callable, Dict, Iterable, Iterator, Mapping, NamedTuple
+from typing import Iterator, NamedTuple, Tuple
 
 from taco_launch.agent.store import job_index, records
 from taco_launch.agent.store.folders import JobFolder, Jobs, make_private
@@ -47,14 +47,11 @@ def removed(jobs: Jobs, folder: JobFolder) -> None:
             _write(jobs, after)
 
 
-def _metrics(jobs: Jobs, _agent: str, _request: Mapping[str, Any]) -> Iterable[Any]:
-    """Yield a line of every job, and the count of those that are there no more: both of one moment."""
+def counted(jobs: Jobs) -> Tuple[job_index.Found, Tally, str]:
+    """Return the jobs that are kept, what the removed ones add up to, and the id of the last of these: all of one moment."""
     with _locked(jobs, fcntl.LOCK_SH):
         kept = _read(jobs)
-        found = job_index.look(jobs)
-    for warning in found.warnings:
-        yield {"warning": warning}
-    yield {"rows": found.rows, "removed": to_json(kept.tally), "last": kept.last}
+        return job_index.look(jobs), kept.tally, kept.last
 
 
 @contextlib.contextmanager
@@ -82,6 +79,3 @@ def _write(jobs: Jobs, kept: _Kept) -> bool:
     except OSError:
         return False
     return True
-
-
-OPERATIONS: Dict[str, Callable[[Jobs, str, Mapping[str, Any]], Iterable[Any]]] = {"metrics": _metrics}

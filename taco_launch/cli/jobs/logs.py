@@ -21,7 +21,7 @@ from taco_launch.errors import UsageError
 from taco_launch.inventory.durations import parse_duration
 
 if TYPE_CHECKING:
-    from taco_launch.remote.answers import Words
+    from taco_launch.model.job_view import WaitReasons
 
 _NOW = "%H:%M", "%H:%M:%S"
 _WHOSE = "rank", "instance", "host"
@@ -103,7 +103,7 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
     asked = {option: options[option] for option in (*_WHOSE, "attempt", "tail", "timestamps")}
     query = LogQuery(name, follow=follow, **asked, **when)
 
-    def waits(words: "Words") -> None:
+    def waits(words: "WaitReasons") -> None:
         render.waits(settings, name, words)
 
     job = settings.backend(access_of(options)).follow(query, out.write, Watch(waits=waits, say=settings.talk))

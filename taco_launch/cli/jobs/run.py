@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from taco_launch.backend import Backend
+    from taco_launch.model.job_view import JobView
     from taco_launch.model.jobs import JobSpec
-    from taco_launch.remote.answers import Job
     from taco_launch.remote.credentials import Access
 
 
@@ -147,7 +147,7 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
     return 0
 
 
-def _require_started(job: "Job") -> None:
+def _require_started(job: "JobView") -> None:
     """Make an error of a job that ended before its ranks could start, with its reason and code."""
     record = job.record
     if record.state.is_terminal and record.started is None and record.exit_code:
@@ -176,13 +176,13 @@ def _print_plan(settings: Settings, spec: "JobSpec", access: "Access", out: str,
     )
 
 
-def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "Job":
+def _run(settings: Settings, backend: "Backend", spec: "JobSpec") -> "JobView":
     """Start a job, follow it to its end, say how it ended."""
     from taco_launch.backend import Watch
 
     signals = _Signals(backend, spec.name)
 
-    def placed(job: "Job") -> None:
+    def placed(job: "JobView") -> None:
         _require_started(job)
         if job.record.state.waits:
             return

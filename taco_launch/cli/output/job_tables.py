@@ -18,7 +18,7 @@ from taco_launch.state import FOR_SLOTS, PLACED, RESTARTING, SUSPENDED, most_att
 if TYPE_CHECKING:
     from taco_launch.backend import Node
     from taco_launch.model.choices import GpuChoice
-    from taco_launch.remote.answers import Job
+    from taco_launch.model.job_view import JobView
 
 _NONE = "N/A"
 # As long as the line of Arena's `top node`.
@@ -110,7 +110,7 @@ def top_nodes(nodes: "Sequence[Node]", *, wide: bool) -> str:
     return "\n".join((columns(header + more, cells), *footer, *block))
 
 
-def one_job(job: "Job", now: float, *, wide: bool) -> str:
+def one_job(job: "JobView", now: float, *, wide: bool) -> str:
     """Return what `get` shows: Arena's header and table, then why the job is where it is."""
     spec, record = job.spec, job.record
     row = row_of(spec, record)
@@ -142,7 +142,7 @@ def one_job(job: "Job", now: float, *, wide: bool) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def job_data(job: "Job") -> dict[str, Any]:
+def job_data(job: "JobView") -> dict[str, Any]:
     """Return a job as JSON values: the MPI Operator's shape and, beside and within that, all that is known of it here."""
     from taco_launch.cli.output.mpi_job import mpi_job
 
@@ -169,7 +169,7 @@ def node_data(node: "Node") -> dict[str, Any]:
     }
 
 
-def _why(job: "Job") -> list[tuple[str, str]]:
+def _why(job: "JobView") -> list[tuple[str, str]]:
     record = job.record
     code = [] if record.exit_code is None else [("EXIT CODE", str(record.exit_code))]
     findings = [(name.upper(), text) for name, text in told(record)]
@@ -182,7 +182,7 @@ def _why(job: "Job") -> list[tuple[str, str]]:
     ]
 
 
-def _more(job: "Job", row: JobRow) -> list[tuple[str, str]]:
+def _more(job: "JobView", row: JobRow) -> list[tuple[str, str]]:
     from taco_launch.command import shell
 
     spec, record = job.spec, job.record
@@ -199,7 +199,7 @@ def _more(job: "Job", row: JobRow) -> list[tuple[str, str]]:
     ]
 
 
-def _choices(job: "Job") -> str:
+def _choices(job: "JobView") -> str:
     """Return which GPUs of its hosts the job has, how they are linked, and why these; hosts that are alike together."""
     from taco_launch.cli.output import choice_tables
     from taco_launch.inventory.ranges import fold
@@ -211,7 +211,7 @@ def _choices(job: "Job") -> str:
     return "\n\n".join(f"GPUS of {fold(hosts)}:\n{choice_tables.text(choice)}" for choice, hosts in alike.items())
 
 
-def _attempt(job: "Job") -> str:
+def _attempt(job: "JobView") -> str:
     """Return which attempt it is and of how many, or how that ended after which it waits; nothing of one never tried again."""
     policy, record = job.spec.policy, job.record
     if policy.restart is Restart.NEVER or not policy.backoff_limit or not record.attempt:
@@ -223,7 +223,7 @@ def _attempt(job: "Job") -> str:
     return f"{found} {'failed' if failed else 'suspended'}"
 
 
-def _earlier_failure(job: "Job") -> str:
+def _earlier_failure(job: "JobView") -> str:
     """State of which failure it is tried again, where that is not the reason of its state."""
     failed = [entry for entry in past(job.record) if entry.state is JobState.RESTARTING]
     if not failed or job.record.state is JobState.RESTARTING:
@@ -231,7 +231,7 @@ def _earlier_failure(job: "Job") -> str:
     return f"attempt {failed[-1].attempt}: {failed[-1].reason}"
 
 
-def _waiting(job: "Job", now: float) -> str:
+def _waiting(job: "JobView", now: float) -> str:
     """State of a job that waits per host why it has no place yet, and when it is tried again."""
     record = job.record
     if not record.state.waits:
@@ -247,7 +247,7 @@ def _waiting(job: "Job", now: float) -> str:
     return "\n".join(("WAITING:", *lines))
 
 
-def _hang(job: "Job", now: float) -> str:
+def _hang(job: "JobView", now: float) -> str:
     """State that the job hangs, or hung to its end, and what its ranks' processes were seen doing."""
     from taco_launch.model.stalls import HANGS, doing
 
@@ -267,7 +267,7 @@ def _hang(job: "Job", now: float) -> str:
     return f"{title}\n{columns(header, rows, numbers=('RANK', 'PID', 'SILENT'))}"
 
 
-def _last_lines(job: "Job") -> str:
+def _last_lines(job: "JobView") -> str:
     """Return what the rank that failed first wrote last, and where its log lies."""
     end = job.record.first_failure
     if end is None or not end.lines:
@@ -276,7 +276,7 @@ def _last_lines(job: "Job") -> str:
     return "\n".join((title, *(f"  {printable(line)}" for line in end.lines)))
 
 
-def _conditions(job: "Job") -> str:
+def _conditions(job: "JobView") -> str:
     from taco_launch.cli.output.mpi_job import conditions
 
     rows = [
@@ -286,7 +286,7 @@ def _conditions(job: "Job") -> str:
     return columns(["CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"], rows) if rows else ""
 
 
-def _events(job: "Job") -> str:
+def _events(job: "JobView") -> str:
     rows, attempt = [], ""
     for event in job.events:
         if event.kind == PLACED:

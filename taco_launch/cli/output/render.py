@@ -18,8 +18,8 @@ from taco_launch.model.codec import to_json
 
 if TYPE_CHECKING:
     from taco_launch.model.host.hosts import Container, Inventory
+    from taco_launch.model.job_view import JobView, WaitReasons
     from taco_launch.model.jobs import JobRecord
-    from taco_launch.remote.answers import Job, Words
     from taco_launch.remote.terminal import Safe
     from taco_launch.signatures.match import Match
 
@@ -177,7 +177,7 @@ def warning(settings: Settings, message: str) -> None:
     settings.talk(f"{click.style('warning:', fg='yellow', bold=True)} {told}")
 
 
-def waits(settings: Settings, name: str, words: "Words") -> None:
+def waits(settings: Settings, name: str, words: "WaitReasons") -> None:
     """Print on stderr in one line why a job waits, if there is anything to say."""
     if not words:
         return
@@ -193,7 +193,7 @@ def more_hosts(count: int) -> str:
     return f"and {count} more host{'s' if count > 1 else ''}"
 
 
-def ending(settings: Settings, found: "Job") -> None:
+def ending(settings: Settings, found: "JobView") -> None:
     """Print on stderr how a job stands or ended."""
     from taco_launch.state import numbered
 

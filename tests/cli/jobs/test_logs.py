@@ -19,9 +19,9 @@ from taco_launch.cli.output import render
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.model.stalls import RankLook, Stall, reason
-from taco_launch.remote.answers import Job
+from taco_launch.model.job_view import JobView
 
-JOB = Job(JobSpec("j", ("true",), (Host("n1", "10.0.0.1"),)), JobRecord("1", JobState.SUCCEEDED), "/f")
+JOB = JobView(JobSpec("j", ("true",), (Host("n1", "10.0.0.1"),)), JobRecord("1", JobState.SUCCEEDED), "/f")
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[LogQuery]:
     """What the head is asked for."""
     found: list[LogQuery] = []
 
-    def follow(_backend: object, what: LogQuery, *_more: Any, **_named: Any) -> Job:
+    def follow(_backend: object, what: LogQuery, *_more: Any, **_named: Any) -> JobView:
         found.append(what)
         return JOB
 

@@ -27,7 +27,7 @@ from taco_launch.model.jobs import (
 from taco_launch.model.rows import JobRow, row_of
 from taco_launch.model.slots import Occupancy, SlotHolder, SlotState
 from taco_launch.model.stalls import RankLook, Stall
-from taco_launch.remote.answers import Job
+from taco_launch.model.job_view import JobView
 
 NOW = 1_000_000.0
 HOSTS = tuple(Host(f"gpu{number}", f"192.168.0.3{number}", slots=2) for number in (1, 2, 3))
@@ -39,11 +39,11 @@ def text(drawn: str) -> str:
     return click.unstyle(drawn)
 
 
-def job(name: str, np: int, state: JobState, ago: float, **record: Any) -> Job:
+def job(name: str, np: int, state: JobState, ago: float, **record: Any) -> JobView:
     spec = JobSpec(name, ("python3", "train.py"), HOSTS, np=np, head="gpu1", cluster="hcc", owner="alice")
     hosts = tuple(share.host for share in record.get("shares", ()))
     told = {"np": np if hosts else 0, "hosts": hosts, "submitted": NOW - ago, **record}
-    return Job(spec, JobRecord("id", state, **told), f"/state/jobs/{name}")
+    return JobView(spec, JobRecord("id", state, **told), f"/state/jobs/{name}")
 
 
 def row(name: str, np: int, state: JobState, ago: float, **record: Any) -> JobRow:

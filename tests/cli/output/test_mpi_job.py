@@ -10,7 +10,7 @@ from taco_launch.cli.output.job_tables import job_data
 from taco_launch.cli.output.mpi_job import conditions, mpi_job
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import CleanUp, Event, JobRecord, JobSpec, Policy, Restart
-from taco_launch.remote.answers import Job
+from taco_launch.model.job_view import JobView
 
 BEGIN = 1_562_710_551.0  # 2019-07-09T22:15:51Z, as in the operator's guide
 SPEC = JobSpec(
@@ -212,7 +212,7 @@ def test_the_run_policy() -> None:
 
 def test_one_document_has_both_shapes() -> None:
     found = record(*RUNS)
-    data = job_data(Job(SPEC, found, "/f", (Event(BEGIN, "submitted"),)))
+    data = job_data(JobView(SPEC, found, "/f", (Event(BEGIN, "submitted"),)))
     assert data["state"] == "RUNNING"
     assert data["status"]["conditions"][-1]["type"] == "Running"
     assert data["spec"]["command"] == ["python", "tf_cnn_benchmarks.py"]

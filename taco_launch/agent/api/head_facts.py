@@ -1,0 +1,29 @@
+"""The call `facts`: what a plan has to know of this host."""
+
+import os
+from typing import Callable, Dict, Iterator, Type
+
+from taco_launch.agent.host import facts
+from taco_launch.agent.store.folders import Jobs, state_folder
+from taco_launch.errors import HostError
+from taco_launch.protocol.calls import Reply, Request
+from taco_launch.protocol.calls.facts import Facts, Known
+
+
+def _facts(_jobs: Jobs, _agent: str, request: Facts) -> Iterator[Reply]:
+    version, problem = None, ""
+    try:
+        version = facts.openmpi(request.mpirun, {**os.environ, "PATH": request.path})
+    except HostError as error:
+        problem = error.message
+    known, links = facts.host(count_slots=request.count_slots), None
+    if request.topology:
+        from taco_launch.agent.host import gpu_topology  # noqa: PLC0415 - only where it is requested
+        from taco_launch.model.codec import to_json  # noqa: PLC0415
+
+        models, found = gpu_topology.told(state_folder(os.environ, os.geteuid()))
+        known["models"], links = models, to_json(found)
+    yield Known(known=known, openmpi=version, problem=problem, topology=links)
+
+
+OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {Facts: _facts}

@@ -1,0 +1,53 @@
+"""A job as callers see it: its spec, its record, its events."""
+
+from typing import Any, Tuple
+
+from taco_launch.frozen import dataclass
+from taco_launch.model.codec import to_json
+from taco_launch.model.jobs import LATEST, Event, JobRecord, JobSpec
+from taco_launch.model.launchers import LAUNCHERS
+
+# Why a job waits: (host, why), what concerns no single host under "".
+WaitReasons = Tuple[Tuple[str, str], ...]
+
+_MOST_RANKS = 1 << 20
+_MOST = 1 << 63
+
+
+@dataclass(frozen=True)
+class JobView:
+    """A job at one moment."""
+
+    spec: JobSpec
+    record: JobRecord
+    # where the head keeps it
+    folder: str
+    # only where they were requested
+    events: Tuple[Event, ...] = ()
+
+
+def check_job(job: JobView) -> None:
+    """Check a job that came from another machine.
+
+    Raises:
+        ValueError: nobody could submit it, or it has numbers that nobody can show.
+    """
+    spec, record = job.spec, job.record
+    ranks = [share.ranks for share in record.shares]
+    if not spec.hosts or spec.launcher not in LAUNCHERS or spec.procs_per_gpu < 1 or (spec.slots_per_worker or 1) < 1:
+        raise ValueError("it is no job that anybody could submit")
+    if min(record.np, *ranks, 0) < 0 or max(record.np, sum(ranks)) > _MOST_RANKS:
+        raise ValueError(f"fewer than 0 or more than {_MOST_RANKS} ranks")
+    _check_numbers(to_json(job))
+
+
+def _check_numbers(value: Any) -> None:
+    """Refuse a time beyond the year 9999 and a count beyond 64 bits."""
+    level = [value]
+    while level:
+        for number in level:
+            most = LATEST if isinstance(number, float) else _MOST
+            if isinstance(number, (int, float)) and not abs(number) <= most:  # no NaN either
+                raise ValueError(f"{number!r:.40} is out of range")
+        inner = [part for part in level if isinstance(part, (dict, list))]
+        level = [part for each in inner for part in (each.values() if isinstance(each, dict) else each)]

@@ -1,0 +1,40 @@
+"""The call `top`: who has which slots of each host."""
+
+from typing import Optional, Sequence
+
+from taco_launch.model.slots import Occupancy
+from taco_launch.protocol.calls import Reply, Request
+from taco_launch.protocol.message import Message
+
+
+class HostSize(Message):
+    """A host's slots, as the inventory says: Host.slots and Host.gpus."""
+
+    name: str
+    slots: Optional[int]
+    gpus: str
+
+
+class Top(Request):
+    """Return who has which slots of these hosts; `here` is the name of the agent's own. Reply: HostSlots for each."""
+
+    op = "top"
+    hosts: Sequence[HostSize]
+    here: str
+
+
+class HostSlots(Reply):
+    """Who has which slots of a host; `problem` says why nobody knows that, and `occupancy` is None then."""
+
+    op = "slots"
+    host: str
+    occupancy: Optional[Occupancy] = None
+    problem: str = ""
+
+    def check(self) -> None:
+        """Check that no more slots are GPUs than there are, and that one of the two is given."""
+        found = self.occupancy
+        if found is not None and not 0 <= found.gpus <= len(found.slots):
+            raise ValueError(f"{found.gpus} GPUs and {len(found.slots)} slots")
+        if (found is None) != bool(self.problem):
+            raise ValueError("either its slots or a problem is needed")

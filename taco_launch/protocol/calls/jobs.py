@@ -1,0 +1,88 @@
+"""Calls about one job: submit, get, stop, suspend, resume, delete."""
+
+from typing import Mapping, Optional
+
+from taco_launch.model.job_view import JobView, check_job
+from taco_launch.model.jobs import JobSpec
+from taco_launch.protocol.calls import Reply, Request
+from taco_launch.protocol.message import Message
+
+
+class Caller(Message):
+    """Who submits: the environment and umask that the job has.
+
+    With `inherit` the caller is on another machine: its job has the agent's environment, and these variables besides.
+    """
+
+    environment: Mapping[str, str]
+    umask: int
+    inherit: bool
+
+
+class Submit(Request):
+    """Start a job; with `follow` its log and its states are replied too, for `seconds` at most. Replies: Accepted, TheJob."""
+
+    op = "submit"
+    spec: JobSpec
+    caller: Caller
+    follow: bool = False
+    seconds: Optional[float] = None
+
+
+class Get(Request):
+    """Return a job with its events. Reply: TheJob."""
+
+    op = "get"
+    name: str
+
+
+class Stop(Request):
+    """End a job by `signal`, and by KILL after its grace time or `grace` seconds if that is less. Reply: TheJob."""
+
+    op = "stop"
+    name: str
+    # who stops it, for the record
+    by: str
+    signal: int
+    grace: Optional[float] = None
+
+
+class Suspend(Request):
+    """End a job's ranks until it is resumed. Reply: TheJob, which may still run."""
+
+    op = "suspend"
+    name: str
+    by: str
+
+
+class Resume(Request):
+    """Have a suspended job wait for its slots again. Reply: TheJob."""
+
+    op = "resume"
+    name: str
+    by: str
+
+
+class Delete(Request):
+    """Remove the record of a job that has ended. Replies: Warned for each host that keeps something of it, TheJob."""
+
+    op = "delete"
+    name: str
+
+
+class Accepted(Reply):
+    """There is a job of that name now, which can be stopped."""
+
+    op = "accepted"
+    name: str
+
+
+class TheJob(Reply):
+    """A job as it stands at this moment; `events` are there only where they were requested."""
+
+    op = "job"
+    job: JobView
+
+    def check(self) -> None:
+        """Check that it is a job that somebody could submit, with numbers that can be shown."""
+        check_job(self.job)

@@ -13,7 +13,6 @@ from taco_launch.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobSpec, JobState
 from taco_launch.protocol.calls import Reply, Request, Warned
-from taco_launch.protocol.calls.facts import Facts, Known
 from taco_launch.protocol.calls.jobs import Accepted, Caller, Delete, Get, Resume, Stop, Submit, Suspend, TheJob
 from taco_launch.remote.answers import understood
 from taco_launch.remote.head import AgentError, Head
@@ -181,6 +180,8 @@ class AgentBackend:
 
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""
+        from taco_launch.protocol.calls.facts import Facts, Known  # noqa: PLC0415 - see above
+
         request = Facts(mpirun=mpirun, path=path, count_slots=count_slots, topology=topology)
         known = self._head.expect(request, Known)
         with understood(self.name, request.op):

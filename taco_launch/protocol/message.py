@@ -107,9 +107,13 @@ class Message:
     @classmethod
     def _read(cls, kind: Any, value: Any, name: str) -> Any:
         """Return a field's value from JSON."""
-        if isinstance(kind, type) and issubclass(kind, Message):
+        inner: Sequence[Any] = getattr(kind, "__args__", None) or (None,)
+        if _is_message(kind):
             if isinstance(value, dict):
                 return kind.from_wire(value)
+        elif _is_message(inner[0]):  # a sequence of them
+            if isinstance(value, list) and all(isinstance(each, dict) for each in value):
+                return [inner[0].from_wire(each) for each in value]
         elif _fits(kind, value):
             return value
         raise ValueError(f"{name} is {str(value)[:60]!r}")
@@ -117,11 +121,17 @@ class Message:
     @classmethod
     def _written(cls, value: Any) -> Any:
         """Return a field's value as JSON."""
+        if isinstance(value, (list, tuple)) and value and isinstance(value[0], Message):
+            return [each.to_wire() for each in value]
         return value.to_wire() if isinstance(value, Message) else value
 
 
 # The messages between the processes of a job.
 KINDS = Message.by_op
+
+
+def _is_message(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Message)
 
 
 def _fits(kind: Any, value: Any) -> bool:

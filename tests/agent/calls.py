@@ -18,7 +18,7 @@ SUCCEEDED = (state.ENDED, {"state": "SUCCEEDED", "exit_code": 0})
 
 
 class Answer:
-    """What the agent answered: its frames, the raw bytes behind them, and its exit code."""
+    """What the agent replied: each reply as its line says, the data behind them, and its exit code."""
 
     def __init__(self, code: int, output: bytes) -> None:
         stream = io.BytesIO(output)
@@ -27,7 +27,7 @@ class Answer:
         self.whole = False
         while frame := protocol.read(stream):
             assert not self.whole
-            if frame == {"end": True}:
+            if frame == {"op": "end"}:
                 self.whole = True
                 continue
             self.frames.append(frame)
@@ -38,8 +38,8 @@ class Answer:
     @property
     def error(self) -> dict[str, Any]:
         assert self.code != 0
-        found: dict[str, Any] = self.frames[-1]["error"]
-        assert found["exit_code"] == self.code
+        found = self.frames[-1]
+        assert (found["op"], found["exit_code"]) == ("failure", self.code)
         return found
 
 

@@ -1,7 +1,9 @@
 """The controller's side of a call: frames as they come, the agent's errors as they are, a dying agent as a HostError."""
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,14 +13,32 @@ from taco_launch.model.codec import to_json
 from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
 from taco_launch.protocol import framing as protocol
+from taco_launch.protocol.calls import End, Failure, Reply, Request, Warned
+from taco_launch.protocol.calls.commands import Exited
+from taco_launch.protocol.calls.hosts import HostSlots
+from taco_launch.protocol.calls.jobs import Get, TheJob
+from taco_launch.protocol.calls.logs import Logs, Piece, Skipped
+from taco_launch.protocol.calls.tables import List, Rows
 from taco_launch.remote import bundle
 from taco_launch.remote.agent_location import here, on_host
-from taco_launch.remote.head import AgentError, Frame, Head
+from taco_launch.remote.head import AgentError, Head
 from taco_launch.remote.local import Local
 from tests.agent.conftest import write_agent
 
 HEADER = protocol.dump(protocol.header("op", "a"))
-END = protocol.dump({"end": True})
+END = End().encode()
+GET = Get(name="a")
+
+
+# Imported for their replies too, which are then known.
+assert issubclass(Exited, Reply)
+assert issubclass(HostSlots, Reply)
+
+
+class Dance(Request):
+    """What no agent knows."""
+
+    op = "dance"
 
 
 def own_head() -> Head:
@@ -48,55 +68,88 @@ def says(installed: Path, output: bytes, end: str = "") -> Head:
 
 def test_the_agent_is_installed_once(state: Path) -> None:
     head = own_head()
-    assert head.call("list") == [{"rows": ()}]
+    assert head.call(List()) == [Rows(rows=[])]
     (path,) = (state / "agent").iterdir()
     assert path.name == bundle.name(bundle.sources())
     assert path.read_bytes() == bundle.build(bundle.sources())
     assert path.stat().st_mode & 0o777 == 0o600
     before = path.stat().st_mtime_ns
-    own_head().call("list")
+    own_head().call(List())
     assert path.stat().st_mtime_ns == before
 
 
 ECHO = """
 import json, sys
 print(json.dumps({"protocol": 1}))
-print(json.dumps({"header": json.loads(input()), "request": json.loads(input()), "arguments": sys.argv[1:]}))
-print(json.dumps({"end": True}))
+told = {"header": json.loads(input()), "request": json.loads(input()), "arguments": sys.argv[1:]}
+print(json.dumps({"op": "warned", "text": json.dumps(told)}))
+print(json.dumps({"op": "end"}))
 """
 
 
 def test_a_request_reaches_the_agent(installed: Path) -> None:
     write_agent(installed, ECHO)
-    assert own_head().call("get", name="vgg \udcff") == [
-        {"header": protocol.header("get", ""), "request": {"name": "vgg \udcff"}, "arguments": ["get"]}
-    ]
+    (reply,) = own_head().call(Get(name="vgg \udcff"))
+    assert isinstance(reply, Warned)
+    assert json.loads(reply.text) == {
+        "header": protocol.header("get", ""),
+        "request": {"op": "get", "name": "vgg \udcff"},
+        "arguments": ["get"],
+    }
 
 
-def test_frames_with_raw_bytes(installed: Path) -> None:
-    raw = bytes(range(256)) * 100
-    head = says(
-        installed, HEADER + protocol.dump({"a": 1}) + protocol.dump({"bytes": len(raw)}) + raw + b'{"b":2}\n' + END
-    )
-    with head.stream("logs") as frames:
-        assert list(frames) == [Frame({"a": 1}), Frame({"bytes": len(raw)}, raw), Frame({"b": 2})]
+def test_replies_with_data(installed: Path) -> None:
+    replies = [Skipped(count=1), Piece(offset=9, data=bytes(range(256)) * 100), Piece(offset=9)]
+    head = says(installed, HEADER + b"".join(reply.encode() for reply in replies) + END)
+    with head.stream(Logs(name="a")) as found:
+        assert list(found) == replies
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ({}, "op is 'None'"),
+        ({"op": "dance"}, "op is 'dance'"),
+        ({"op": "list"}, "op is 'list'"),  # a request
+        ({"op": "skipped"}, "skipped: count is missing"),
+        ({"op": "skipped", "count": -1}, "count is -1"),
+        ({"op": "skipped", "count": 1, "bytes": 1}, "bytes behind skipped"),
+        ({"op": "state", "state": "DANCING"}, "'DANCING' is not a valid JobState"),
+        ({"op": "place", "offset": 0, "log": 1, "since": float("inf")}, "since is inf"),
+        ({"op": "waiting", "why": [["a"]]}, "no list of pairs"),
+        ({"op": "output", "stream": "x"}, "stream is 'x'"),
+        ({"op": "exited", "code": 256}, "code is 256"),
+        ({"op": "slots", "host": "a"}, "either its slots or a problem"),
+    ],
+)
+def test_what_is_no_reply(installed: Path, line: dict[str, Any], why: str) -> None:
+    head = says(installed, HEADER + protocol.dump(line) + b"x" * 9 + END)
+    with pytest.raises(HostError, match="localhost: logs: not a message of taco-launch: ") as caught:
+        head.call(Logs(name="a"))
+    assert why in caught.value.message
+
+
+def test_a_reply_that_is_needed(installed: Path) -> None:
+    head = says(installed, HEADER + Warned(text="x").encode() + END)
+    with pytest.raises(HostError, match=r"^localhost: get: not a message of taco-launch: there is no job$"):
+        head.expect(GET, TheJob)
 
 
 def test_an_answer_of_many_values(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes up to a hundred bytes, however short its text is: what a host answers with in all is limited."""
     monkeypatch.setattr("taco_launch.remote.head._ANSWER_VALUES", 1000)
-    line = protocol.dump({"x": [[]] * 600})
+    line = Rows(rows=[[]] * 600).encode()
     with pytest.raises(HostError, match="million values"):
-        says(installed, HEADER + line + line + END).call("list")
+        says(installed, HEADER + line + line + END).call(List())
 
 
 def test_an_error_of_the_agent(installed: Path) -> None:
-    error = {"error": {"message": "job x: there is none", "hint": "see them all", "exit_code": 125}}
-    head = says(installed, HEADER + protocol.dump({"first": 1}) + protocol.dump(error))
-    with head.stream("get") as frames:
-        assert next(frames) == Frame({"first": 1})
+    error = Failure(message="job x: there is none", hint="see them all", exit_code=125)
+    head = says(installed, HEADER + Warned(text="first").encode() + error.encode())
+    with head.stream(GET) as replies:
+        assert next(replies) == Warned(text="first")
         with pytest.raises(AgentError, match="job x: there is none") as caught:
-            next(frames)
+            next(replies)
     assert (caught.value.hint, caught.value.exit_code) == ("see them all", 125)
     assert isinstance(caught.value, TacoLaunchError)
 
@@ -104,14 +157,14 @@ def test_an_error_of_the_agent(installed: Path) -> None:
 def test_the_real_agents_errors(state: Path) -> None:
     assert not state.exists()
     with pytest.raises(AgentError, match="job nosuch: there is none of that name") as caught:
-        own_head().call("get", name="nosuch")
+        own_head().call(Get(name="nosuch"))
     assert caught.value.exit_code == 1
     with pytest.raises(AgentError, match="does not know") as caught:
-        own_head().call("dance")
+        own_head().call(Dance())
     assert caught.value.exit_code == 2
 
 
-WHOLE = HEADER + protocol.dump({"a": 1}) + protocol.dump({"bytes": 3}) + b"xyz"
+WHOLE = HEADER + Skipped(count=1).encode() + Piece(offset=3, data=b"xyz").encode()
 
 
 @pytest.mark.parametrize("end", ["sys.exit(1)", "os.kill(os.getpid(), 9)"], ids=["exits", "killed"])
@@ -122,19 +175,19 @@ WHOLE = HEADER + protocol.dump({"a": 1}) + protocol.dump({"bytes": 3}) + b"xyz"
 )
 def test_an_agent_that_dies(installed: Path, output: bytes, end: str) -> None:
     with pytest.raises(HostError, match="localhost: "):
-        says(installed, output, end).call("logs")
+        says(installed, output, end).call(Logs(name="a"))
 
 
 def test_an_agent_that_does_not_even_listen(installed: Path) -> None:
     write_agent(installed, "import os\nos._exit(1)")
     for _try in range(3):
         with pytest.raises(HostError):
-            own_head().call("submit", caller={"environment": {"A": "x" * 300_000}})
+            own_head().call(Get(name="x" * 300_000))
 
 
 def test_an_agent_that_is_no_agent(installed: Path) -> None:
     with pytest.raises(TacoLaunchError, match="not a message of taco-launch"):
-        says(installed, b"Welcome to gpu1!\n").call("list")
+        says(installed, b"Welcome to gpu1!\n").call(List())
 
 
 @pytest.mark.parametrize(
@@ -143,15 +196,17 @@ def test_an_agent_that_is_no_agent(installed: Path) -> None:
 def test_an_agent_of_another_version(installed: Path, version: int, side: str) -> None:
     head = says(installed, protocol.dump({"protocol": version, "agent": "a", "op": "list"}))
     with pytest.raises(UsageError) as caught:
-        head.call("list")
+        head.call(List())
     assert caught.value.hint == f"upgrade taco-launch on {side}"
 
 
 def test_leaving_the_block_ends_the_call(installed: Path) -> None:
-    script = 'import os, time\nprint(\'{"protocol": 1}\\n{"pid": %d}\' % os.getpid(), flush=True)\ntime.sleep(60)'
+    script = 'import os, time\nprint(\'{"protocol": 1}\\n{"op": "warned", "text": "%d"}\' % os.getpid(), flush=True)\ntime.sleep(60)'
     write_agent(installed, script)
-    with own_head().stream("logs") as frames:
-        pid = next(frames).data["pid"]
+    with own_head().stream(Logs(name="a")) as replies:
+        reply = next(replies)
+        assert isinstance(reply, Warned)
+        pid = reply.text
         assert Path(f"/proc/{pid}").exists()
     assert not Path(f"/proc/{pid}").exists()
 
@@ -160,7 +215,7 @@ def test_no_place_for_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "file"))
     with pytest.raises(HostError, match="cannot write") as caught:
-        own_head().call("list")
+        own_head().call(List())
     assert caught.value.hint == "name another folder with TACO_LAUNCH_STATE"
     assert os.listdir(tmp_path) == ["file"]
 
@@ -202,9 +257,9 @@ HINTED = {
 
 @pytest.mark.parametrize(("typed", "file"), [("taco-launch -i c.yaml", "-i c.yaml "), ("taco-launch", "")])
 def test_all_that_a_job_says_to_type_has_the_inventory_in_it(installed: Path, typed: str, file: str) -> None:
-    head = says(installed, HEADER + protocol.dump({"job": HINTED}) + END)
+    head = says(installed, HEADER + protocol.dump({"op": "job", "job": HINTED}) + END)
     head.typed = typed
-    job = head.call("get")[0]["job"]
+    job = head.expect(GET, TheJob).job
     record, events = job.record, job.events
     assert record.reason == "4 ranks do not fit; taco-launch list"
     assert record.hint == f"see who runs what: taco-launch {file}list"
@@ -217,4 +272,4 @@ def test_an_agent_of_this_machine_that_never_answers(installed: Path, monkeypatc
     monkeypatch.setattr("taco_launch.remote.head._ANSWER_SECONDS", 0.5)
     head = says(installed, HEADER, end="import time; time.sleep(60)")
     with pytest.raises(HostError, match=r"localhost: waited 0.5 s for \S+ to end"):
-        head.call("list")
+        head.call(List())

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from taco_launch.errors import NoJobError, UsageError
+from taco_launch.errors import UsageError
 from taco_launch.protocol import framing as protocol
 from taco_launch.protocol.connection import Line
 from taco_launch.protocol.message import Message
@@ -77,13 +77,6 @@ def test_another_version_names_the_side_to_upgrade(first: dict[str, Any] | None,
     with pytest.raises(UsageError, match="meets protocol") as caught:
         protocol.check(first, "the host", "the controller")
     assert caught.value.hint == f"upgrade taco-launch on {side}"
-
-
-def test_an_error_travels() -> None:
-    error = NoJobError("there is none", hint="see them all")
-    assert protocol.error_message(error) == {
-        "error": {"message": "there is none", "hint": "see them all", "exit_code": 1}
-    }
 
 
 # --- lines over a socket

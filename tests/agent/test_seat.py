@@ -15,6 +15,8 @@ from taco_launch.backend.elsewhere import for_elsewhere
 from taco_launch.errors import HostError
 from taco_launch.model.host.hosts import Container, Host, Inventory, Registry
 from taco_launch.model.jobs import JobSpec
+from taco_launch.protocol.calls.jobs import Get
+from taco_launch.protocol.calls.tables import List, Rows
 from taco_launch.remote import agent_location, bundle
 from taco_launch.remote.head import Head
 from taco_launch.remote.local import Local
@@ -63,12 +65,12 @@ def head(simulated: Path, agent: Path, monkeypatch: pytest.MonkeyPatch) -> Head:
 
 
 def test_the_agent_in_a_container(head: Head, simulated: Path, tmp_path: Path) -> None:
-    assert head.call("list") == [{"rows": ()}]
+    assert head.call(List()) == [Rows(rows=[])]
     (file,) = (tmp_path / "state" / "agent").iterdir()
     assert file.name == bundle.name(bundle.sources())
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     before = file.stat().st_mtime_ns
-    assert head.call("list") == [{"rows": ()}]
+    assert head.call(List()) == [Rows(rows=[])]
     assert file.stat().st_mtime_ns == before
     assert "exec -i taco-launch-c /bin/sh -c" in (simulated / "calls").read_text()
 
@@ -77,18 +79,18 @@ def test_an_older_agent_stays_beside_ours(head: Head, tmp_path: Path) -> None:
     other = tmp_path / "state" / "agent" / "agent-0123456789abcdef.pyz"
     other.parent.mkdir(parents=True)
     other.write_text("older")
-    assert head.call("list") == [{"rows": ()}]
+    assert head.call(List()) == [Rows(rows=[])]
     assert len(list(other.parent.iterdir())) == 2
     assert other.read_text() == "older"
 
 
 @pytest.mark.parametrize("size", [0, 1000, -1])
 def test_an_agent_that_is_there_in_part_is_put_there_again(head: Head, tmp_path: Path, size: int) -> None:
-    assert head.call("list") == [{"rows": ()}]
+    assert head.call(List()) == [Rows(rows=[])]
     (file,) = (tmp_path / "state" / "agent").iterdir()
     whole = file.read_bytes()
     file.write_bytes(whole[:size])
-    assert head.call("list") == [{"rows": ()}]
+    assert head.call(List()) == [Rows(rows=[])]
     assert file.read_bytes() == whole
 
 
@@ -126,7 +128,7 @@ def test_what_is_not_set_up_is_named(
         other.write_text(f"#!/bin/sh\necho unready {what}\n")
         other.chmod(0o755)
     with pytest.raises(HostError) as caught:
-        head.call("list")
+        head.call(List())
     assert caught.value.message == said
     assert caught.value.hint == "taco-launch -i c.yaml setup prepares the hosts"
     assert caught.value.exit_code == 5
@@ -175,7 +177,7 @@ def test_on_a_host_python3_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "tr").symlink_to(shutil.which("tr") or "")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(HostError, match="gpu1: there is no python3") as caught:
-        Head(Local("gpu1"), agent_location.on_host()).call("list")
+        Head(Local("gpu1"), agent_location.on_host()).call(List())
     assert caught.value.hint == "install Python 3.8 or newer there"
 
 
@@ -211,5 +213,5 @@ def test_what_is_local_to_the_controller_is_not_to_the_head(container: Container
 
 def test_hints_have_the_inventory_in_them(head: Head) -> None:
     with pytest.raises(Exception, match="job x: there is none") as caught:
-        head.call("get", name="x")
+        head.call(Get(name="x"))
     assert caught.value.hint == "see them all: taco-launch -i c.yaml list"  # type: ignore[attr-defined]

@@ -12,8 +12,8 @@ import taco_launch
 from taco_launch import Cluster, JobRequest
 from taco_launch.backend import LogQuery, Output, Watch
 from taco_launch.errors import NoJobError, SpecError, UsageError
-from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.model.job_view import JobView as Answer
+from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from tests.backend.fake import FakeBackend
 
 ENVIRON = {"PATH": "/usr/bin", "HOME": "/dev/null"}  # nothing is kept there

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from taco_launch.backend import Counters, LogQuery, Node, Output, Watch
+from taco_launch.backend import Counters, HeadFacts, LogQuery, Node, Output, Watch
 from taco_launch.model.host.hosts import Inventory
+from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobSpec
 from taco_launch.model.rows import JobRow
-from taco_launch.model.job_view import JobView
 
 
 class FakeBackend:
@@ -54,8 +54,13 @@ class FakeBackend:
     def execute(self, name: str, *_more: Any) -> int:
         raise AssertionError(f"execute {name}")
 
-    def facts(self, **_what: Any) -> Mapping[str, Any]:
+    def facts(self, **_what: Any) -> HeadFacts:
         raise AssertionError("facts")
 
     def ahead(self, _operation: str) -> None:
         """Do nothing."""
+
+
+def not_asked(missing: tuple[str, ...]) -> HeadFacts:
+    """Stand for a head that no plan of the test has to ask."""
+    raise AssertionError(missing)

@@ -10,30 +10,35 @@ from taco_launch.backend.agent import AgentBackend
 from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.model.rows import encoded, row_of
+from taco_launch.model.slots import Occupancy, SlotState
+from taco_launch.model.tallies import Tally
+from taco_launch.protocol.calls import Reply, Request, Warned
+from taco_launch.protocol.calls.commands import Exec, ExecEnd, Exited, Output
+from taco_launch.protocol.calls.hosts import HostSize, HostSlots, Top
+from taco_launch.protocol.calls.tables import Counted, Rows
 from taco_launch.remote.agent_location import Seat
-from taco_launch.remote.answers import Answer
-from taco_launch.remote.head import AgentError, Frame, Head
+from taco_launch.remote.head import AgentError, Head
 
 HOSTS = (Host("gpu1", "10.0.0.1", slots=2), Host("gpu2", "10.0.0.2", gpus="none"))
 INVENTORY = Inventory("hcc", "gpu1", HOSTS)
-OCCUPANCY = {"host": "x", "slots": [{"name": "GPU-1"}], "gpus": 1}
+OCCUPANCY = Occupancy("x", (SlotState("GPU-1"),), 1)
 
 
 class FakeHead:
-    """Answers a call by its op, and keeps what it was asked."""
+    """Replies to a request by its op, and keeps what was requested."""
 
     def __init__(self, container: str = "", **answers: Any) -> None:
         self.seat, self.name = Seat("", container=container), "gpu1"
-        self.answers, self.asked = answers, list[tuple[str, dict[str, Any]]]()
+        self.answers, self.asked = answers, list[Request]()
 
-    def call(self, op: str, **request: Any) -> Any:
-        self.asked.append((op, request))
-        return [Answer(self.name, op, frame) for frame in self.answers.get(op, [])]
+    def call(self, request: Request) -> list[Reply]:
+        self.asked.append(request)
+        return list(self.answers.get(request.op, []))
 
     @contextmanager
-    def stream(self, op: str, **request: Any) -> Iterator[Iterator[Frame]]:
-        self.asked.append((op, request))
-        yield self.answers[op]()
+    def stream(self, request: Request) -> Iterator[Iterator[Reply]]:
+        self.asked.append(request)
+        yield self.answers[request.op]()
 
     @property
     def backend(self) -> AgentBackend:
@@ -44,26 +49,33 @@ def test_rows_come_the_newest_first() -> None:
     def row(name: str, submitted: float | None) -> list[Any]:
         return encoded(row_of(JobSpec(name, ("true",), HOSTS), JobRecord("id", JobState.QUEUED, submitted=submitted)))
 
-    answer = [{"rows": [row("a", 1.0), row("b", 2.0), row("c", None)]}, {"warning": "job d is damaged"}]
+    answer = [Rows(rows=[row("a", 1.0), row("b", 2.0), row("c", None)]), Warned(text="job d is damaged")]
     rows, warnings = FakeHead(list=answer).backend.list()
     assert ([found.name for found in rows], warnings) == (["b", "a", "c"], ("job d is damaged",))
 
 
 def test_the_nodes_of_a_cluster() -> None:
     head = FakeHead(
-        "c", top=[{"host": "gpu1", "occupancy": OCCUPANCY}, {"host": "gpu2", "problem": "no route to host"}]
+        "c", top=[HostSlots(host="gpu1", occupancy=OCCUPANCY), HostSlots(host="gpu2", problem="no route to host")]
     )
     first, second = head.backend.nodes(INVENTORY)
-    assert head.asked == [("top", {"hosts": [["gpu1", 2, "auto"], ["gpu2", None, "none"]], "here": "gpu1"})]
+    assert head.asked == [
+        Top(
+            hosts=[HostSize(name="gpu1", slots=2, gpus="auto"), HostSize(name="gpu2", slots=None, gpus="none")],
+            here="gpu1",
+        )
+    ]
     assert first.occupancy is not None
     assert (first.is_head, first.occupancy.free, first.problem) == (True, 1, "")
     assert (second.is_head, second.occupancy, second.problem) == (False, None, "no route to host")
 
 
 def test_without_a_container_only_the_head_is_asked() -> None:
-    head = FakeHead(top=[{"host": "gpu1", "occupancy": OCCUPANCY}])
+    head = FakeHead(top=[HostSlots(host="gpu1", occupancy=OCCUPANCY)])
     _first, second = head.backend.nodes(INVENTORY)
-    assert [host[0] for host in head.asked[0][1]["hosts"]] == ["gpu1"]
+    (request,) = head.asked
+    assert isinstance(request, Top)
+    assert [host.name for host in request.hosts] == ["gpu1"]
     assert second.problem.startswith("without a container jobs run on the head alone")
 
 
@@ -85,40 +97,42 @@ def said(frames: Any) -> tuple[FakeHead, list[tuple[str, bytes]], Any]:
 
 def test_what_a_command_says() -> None:
     frames = [
-        Frame({"stream": "err", "bytes": 1}, b"e"),
-        Frame({"stream": "out", "bytes": 1}, b"o"),
-        Frame({"exit": 3}),
+        Output(stream="err", data=b"e"),
+        Output(stream="out", data=b"o"),
+        Exited(code=3),
     ]
     head, heard, code = said(lambda: iter(frames))
     assert (heard, code) == ([("err", b"e"), ("out", b"o")], 3)
-    ((_op, request),) = head.asked
-    assert (request["name"], request["rank"], request["command"]) == ("a", 1, ["x"])
+    (request,) = head.asked
+    assert isinstance(request, Exec)
+    assert (request.name, request.rank, request.command) == ("a", 1, ["x"])
 
 
 def test_ctrl_c_ends_the_command() -> None:
-    def interrupted() -> Iterator[Frame]:
-        yield Frame({"stream": "out", "bytes": 1}, b"o")
+    def interrupted() -> Iterator[Reply]:
+        yield Output(stream="out", data=b"o")
         raise KeyboardInterrupt
 
     head, _heard, code = said(interrupted)
     assert isinstance(code, KeyboardInterrupt)
-    (_op, begun), end = head.asked
-    assert end == ("exec-end", {"name": "a", "token": begun["token"]})
+    begun, end = head.asked
+    assert isinstance(begun, Exec)
+    assert end == ExecEnd(name="a", token=begun.token)
 
 
 @pytest.mark.parametrize("frames", [0, 1])
 def test_a_refusal_is_passed_on(frames: int) -> None:
-    def refused() -> Iterator[Frame]:
-        yield from [Frame({"stream": "out", "bytes": 1}, b"o")] * frames
+    def refused() -> Iterator[Reply]:
+        yield from [Output(stream="out", data=b"o")] * frames
         raise AgentError("job a: it is LOST", None, 2)
 
     head, _heard, code = said(refused)
     assert isinstance(code, AgentError)
-    assert [op for op, _request in head.asked] == ["exec"]
+    assert [request.op for request in head.asked] == ["exec"]
 
 
 def test_a_job_whose_removal_was_cut_off_is_counted_once() -> None:
     row = encoded(row_of(JobSpec("j", ("true",), HOSTS), JobRecord("7", JobState.SUCCEEDED)))
     for last, count in (("", 1), ("7", 0)):
-        found = FakeHead(metrics=[{"rows": [row], "removed": {"created": 3}, "last": last}]).backend.counters()
+        found = FakeHead(metrics=[Counted(rows=[row], removed=Tally(created=3), last=last)]).backend.counters()
         assert (len(found.rows), found.removed.created) == (count, 3)

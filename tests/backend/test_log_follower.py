@@ -16,10 +16,10 @@ from taco_launch.backend.log_follower import LogFollower
 from taco_launch.errors import HostError
 from taco_launch.model.codec import to_json
 from taco_launch.model.host.hosts import Container, Host
+from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.remote import bundle
 from taco_launch.remote.agent_location import here
-from taco_launch.model.job_view import JobView
 from taco_launch.remote.head import AgentError, Head
 from taco_launch.remote.local import Local
 from tests.agent.conftest import write_agent
@@ -39,7 +39,7 @@ log = open(here + "/log", "rb").read()
 done = json.load(open(here + "/done"))
 header, request = json.loads(input()), json.loads(input())
 with open(here + "/asked", "a") as asked:
-    asked.write(json.dumps({"op": sys.argv[1], **request}) + "\\n")
+    asked.write(json.dumps(request) + "\\n")
 number = len(open(here + "/asked").readlines()) - 1
 plan = json.load(open(here + "/plan"))[number]
 
@@ -51,33 +51,33 @@ if plan.get("unready"):
     sys.exit()
 say({"protocol": 1})
 if plan.get("error"):
-    say({"error": {"message": plan["error"], "hint": "taco-launch list", "exit_code": 1}})
+    say({"op": "failure", "message": plan["error"], "hint": "taco-launch list", "exit_code": 1})
     sys.exit(1)
 placed = {**done, "record": {**done["record"], "state": "STARTING", "exit_code": None}}
 if sys.argv[1] == "submit":
-    say({"accepted": "j"})
+    say({"op": "accepted", "name": "j"})
     queued = {**done, "record": {**placed["record"], "state": "QUEUED", "waiting": [["gpu1", "0 of 1 free"]]}}
-    say({"job": queued if plan.get("waits") else placed})
+    say({"op": "job", "job": queued if plan.get("waits") else placed})
 for words in plan.get("waits", ()):
-    say({"waiting": words})
+    say({"op": "waiting", "why": words})
 if plan.get("waits"):
-    say({"began": placed})
-say({"state": "RUNNING"})
+    say({"op": "began", "job": placed})
+say({"op": "state", "state": "RUNNING"})
 begin = request.get("offset") or 0
 if plan.get("tells"):
-    say({"offset": begin, "bytes": 0, **plan["tells"]})
+    say({"op": "place", "offset": begin, **plan["tells"]})
 if request.get("tail") is not None:
     begin = plan["tail_is_at"]
-    say({"offset": begin, "bytes": 0})
+    say({"op": "piece", "offset": begin})
 end = min(plan["to"], len(log))
 raw = log[begin:end]
 if raw:
-    say({"offset": end, "bytes": len(raw)}, raw[: len(raw) - plan.get("short", 0)])
+    say({"op": "piece", "offset": end, "bytes": len(raw)}, raw[: len(raw) - plan.get("short", 0)])
 if plan.get("short") or plan.get("breaks"):
     sys.exit(1)
 if end == len(log):
-    say({"job": done})
-say({"end": True})
+    say({"op": "job", "job": done})
+say({"op": "end"})
 """
 
 

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from taco_launch.cli.main import cli
 from taco_launch.inventory.durations import MOST_SECONDS, parse_duration
-from taco_launch.model.codec import from_json, to_json
+from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import CleanUp, JobRecord, JobSpec, JobState, Policy, Restart
-from taco_launch.remote.answers import Answer
+from taco_launch.protocol.calls import Reply, Request
+from taco_launch.protocol.calls.jobs import Accepted, TheJob
+from taco_launch.protocol.calls.jobs import Submit as Submit_
 from taco_launch.remote.head import Head
 from tests.cli.test_cli import call
 
@@ -74,12 +76,11 @@ def cluster(tmp_path: Path) -> Path:
 def submit(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> Submit:
     """Submit to a head that takes everything; gives the spec that it was sent, and what the command line said."""
 
-    def answer(_head: Head, op: str, **request: Any) -> list[Answer]:
-        assert op == "submit"
-        sent.append(from_json(JobSpec, request["spec"]))
-        record = JobRecord("id", JobState.QUEUED)
-        told = {"spec": request["spec"], "record": to_json(record), "folder": "/f"}
-        return [Answer("gpu1", op, {"accepted": "it"}), Answer("gpu1", op, {"job": told})]
+    def answer(_head: Head, request: Request) -> list[Reply]:
+        assert isinstance(request, Submit_)
+        read = Submit_.from_wire(request.to_wire())
+        sent.append(read.spec)
+        return [Accepted(name="it"), TheJob(job=JobView(read.spec, JobRecord("id", JobState.QUEUED), "/f"))]
 
     sent: list[JobSpec] = []
     monkeypatch.setattr(Head, "call", answer)

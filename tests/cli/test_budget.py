@@ -20,10 +20,12 @@ import yaml
 
 from taco_launch.backend.agent import AgentBackend
 from taco_launch.command import Command
-from taco_launch.model.codec import to_json
 from taco_launch.model.host.hosts import Host
+from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.protocol import framing as protocol
+from taco_launch.protocol.calls import End, Reply
+from taco_launch.protocol.calls.jobs import Accepted, TheJob
 from taco_launch.remote import agent_location, bundle
 from taco_launch.remote.head import Head
 
@@ -158,10 +160,11 @@ class Counted:
     def tail(self, command: Command) -> Iterator[IO[bytes]]:
         self.asked["tail"] += 1
         assert command.stdin
-        spec = to_json(JobSpec("job", ("true",), (Host("gpu1", "10.0.0.1"),)))
-        job = {"job": {"spec": spec, "record": to_json(JobRecord("0", JobState.RUNNING)), "folder": "/jobs/job"}}
-        frames = (protocol.header("submit", "agent"), {"accepted": "job"}, job, protocol.END)
-        yield io.BytesIO(b"".join(map(protocol.dump, frames)))
+        spec = JobSpec("job", ("true",), (Host("gpu1", "10.0.0.1"),))
+        job = JobView(spec, JobRecord("0", JobState.RUNNING), "/jobs/job")
+        replies: tuple[Reply, ...] = (Accepted(name="job"), TheJob(job=job), End())
+        header = protocol.dump(protocol.header("submit", "agent"))
+        yield io.BytesIO(header + b"".join(reply.encode() for reply in replies))
 
     def put(self, *_words: Any, **_more: Any) -> None:
         self.asked["put"] += 1

@@ -15,8 +15,8 @@ from taco_launch.bench.runs import Cell, Circumstances, Metric, Reading
 from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.flows import ladder
 from taco_launch.model.host.hosts import Host
-from taco_launch.model.jobs import Finding, HostRanks, JobRecord, JobSpec, JobState
 from taco_launch.model.job_view import JobView
+from taco_launch.model.jobs import Finding, HostRanks, JobRecord, JobSpec, JobState
 from taco_launch.remote.head import AgentError
 from tests.backend.fake import FakeBackend
 

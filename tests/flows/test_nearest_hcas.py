@@ -14,6 +14,7 @@ from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hardware import Driver, Gpu, Gpus
 from taco_launch.model.host.hosts import Container, Host, Network, Terms
 from taco_launch.model.jobs import JobSpec
+from tests.backend.fake import not_asked
 from tests.facts.fleet import hca, with_hcas
 from tests.placement.machines import ABOUT, mesh
 
@@ -49,7 +50,7 @@ def on(machines: tuple[str, ...], each: int, count: int, **terms: Any) -> plan.P
         network=Network(interface="eth0"),
         versions=(("openmpi", "4.1.4"), ("nccl", "2.21.5")),
     )
-    return plan.dry_run(spec, {}, lambda _missing: {}, lambda _missing: (found, ()), root=True, explain=True)
+    return plan.dry_run(spec, {}, not_asked, lambda _missing: (found, ()), root=True, explain=True)
 
 
 def listed(planned: plan.Planned) -> list[str]:

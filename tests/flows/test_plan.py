@@ -16,6 +16,7 @@ from taco_launch.model.host.facts import HostFacts
 from taco_launch.model.host.hardware import Driver, Gpu, Gpus
 from taco_launch.model.host.hosts import Container, Host, Network, Terms
 from taco_launch.model.jobs import JobSpec
+from tests.backend.fake import not_asked
 from tests.facts.fleet import hca, with_hcas
 from tests.placement.machines import mesh
 
@@ -90,23 +91,23 @@ def test_the_choice_is_that_of_the_hosts_as_they_are() -> None:
         asked.append(missing)
         return (facts,), ()
 
-    plain = plan.dry_run(spec, {}, lambda _missing: {}, look, root=True)
+    plain = plan.dry_run(spec, {}, not_asked, look, root=True)
     assert (asked, plain.choices) == ([], ())
-    told = plan.dry_run(spec, {}, lambda _missing: {}, look, root=True, explain=True)
+    told = plan.dry_run(spec, {}, not_asked, look, root=True, explain=True)
     assert asked == [("how GPUs are linked",)]
     assert told.plan == plain.plan
     ((host, choice),) = told.choices
     assert (host, choice.gpus, choice.bottleneck_gbps) == ("a", (4, 5, 6, 7), 25)
-    pinned = plan.dry_run(replace(spec, np=7), {}, lambda _missing: {}, look, root=True, explain=True)
+    pinned = plan.dry_run(replace(spec, np=7), {}, not_asked, look, root=True, explain=True)
     ((host, only),) = pinned.choices
     assert (only.gpus, only.ring, only.bottleneck_gbps) == ((0, 2, 3, 4, 5, 6, 7), (0, 3, 2, 6, 5, 7, 4), 25)
     assert (len(asked), only.alternatives) == (2, ())
     all_of_it = replace(spec, np=8, hosts=(replace(hosts[0], terms=Terms()),))
-    whole = plan.dry_run(all_of_it, {}, lambda _missing: {}, look, root=True, explain=True)
+    whole = plan.dry_run(all_of_it, {}, not_asked, look, root=True, explain=True)
     assert (whole.choices, len(asked)) == ((), 2)
     # Its links are known where it is asked for something else.
     all_of_it = replace(all_of_it, hosts=(replace(hosts[0], slots=None, terms=Terms()),))
-    whole = plan.dry_run(all_of_it, {}, lambda _missing: {}, look, root=True, explain=True)
+    whole = plan.dry_run(all_of_it, {}, not_asked, look, root=True, explain=True)
     assert [len(choice.ring) for _host, choice in whole.choices] == [8]
 
 
@@ -181,8 +182,8 @@ def test_the_hcas_are_those_near_the_chosen_gpus() -> None:
             exclusive=exclusive,
             **DECLARED,
         )
-        found = plan.dry_run(spec, {}, lambda _missing: {}, lambda _missing: (facts, ()), root=True, explain=True)
-        plain = plan.dry_run(spec, {}, lambda _missing: {}, lambda _missing: (facts, ()), root=True)
+        found = plan.dry_run(spec, {}, not_asked, lambda _missing: (facts, ()), root=True, explain=True)
+        plain = plan.dry_run(spec, {}, not_asked, lambda _missing: (facts, ()), root=True)
         made = found.plan
         assert (plain.plan, plain.notes) == (made, found.notes)
         near = [note for note in found.notes if "near the GPUs that it gets" in note]

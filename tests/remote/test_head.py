@@ -18,6 +18,8 @@ from taco_launch.model.codec import to_json
 from taco_launch.model.host.hosts import Inventory
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.protocol import framing as protocol
+from taco_launch.protocol.calls.jobs import Get
+from taco_launch.protocol.calls.tables import List, Rows
 from taco_launch.remote import bundle
 from taco_launch.remote.agent_location import in_container, on_host
 from taco_launch.remote.credentials import Access
@@ -75,9 +77,9 @@ def test_on_a_host_of_ones_own(own: server.Sshd, user: str, agent: Path) -> None
     for _controller in range(2):
         with connect(found, found.hosts, NOBODY) as fanout:
             head = Head(fanout.transports[0], on_host(), "taco-launch -i c.yaml")
-            assert head.call("list") == [{"rows": ()}]
+            assert head.call(List()) == [Rows(rows=[])]
             with pytest.raises(AgentError, match="job x: there is none") as caught:
-                head.call("get", name="x")
+                head.call(Get(name="x"))
             assert caught.value.hint == "see them all: taco-launch -i c.yaml list"
     home = own.folder / "home" / user
     (there,) = (home / ".local/state/taco-launch/agent").iterdir()
@@ -89,11 +91,11 @@ def test_in_a_container_as_root_by_sudo(own: server.Sshd) -> None:
     found = of(own, "asked")
     seat = replace(in_container("taco-launch-c"), folder="/run/test/state/agent/")
     with connect(found, found.hosts, Access("pässword")) as fanout:
-        assert Head(fanout.transports[0], seat).call("list") == [{"rows": ()}]
+        assert Head(fanout.transports[0], seat).call(List()) == [Rows(rows=[])]
     (agent,) = (own.folder / "state/agent").iterdir()
     assert (agent.owner(), agent.stat().st_mode & 0o777) == ("root", 0o600)
     with connect(found, found.hosts, NOBODY) as fanout, pytest.raises(HostError, match="sudo asks for a password"):
-        Head(fanout.transports[0], seat).call("list")
+        Head(fanout.transports[0], seat).call(List())
 
 
 # The n-th call gives the n-th half of the log; the first one does not end by itself.
@@ -103,11 +105,11 @@ here = os.path.dirname(sys.argv[0])
 _header, request = input(), json.loads(input())
 print(json.dumps({"protocol": %d}))
 at = request["offset"]
-print(json.dumps({"offset": at + 6, "bytes": 6}) + "\\n" + ("first\\n" if at == 0 else "again\\n"), end="", flush=True)
+print(json.dumps({"op": "piece", "offset": at + 6, "bytes": 6}) + "\\n" + ("first\\n" if at == 0 else "again\\n"), end="", flush=True)
 if at == 0:
     time.sleep(600)
-print(json.dumps({"job": json.load(open(here + "/done"))}))
-print(json.dumps({"end": True}))
+print(json.dumps({"op": "job", "job": json.load(open(here + "/done"))}))
+print(json.dumps({"op": "end"}))
 """
 
 

@@ -27,7 +27,6 @@ from taco_launch.model.rows import encoded, row_of
 from taco_launch.model.slots import Occupancy, SlotState
 from taco_launch.protocol import framing as protocol
 from taco_launch.remote.agent_location import on_host
-from taco_launch.remote.answers import Answer
 from taco_launch.remote.head import Head
 
 SPEC = JobSpec("vgg16", ("python3", "train.py"), (Host("n1", "10.0.0.1", slots=2),), np=2)
@@ -41,31 +40,33 @@ ROW = encoded(row_of(SPEC, RECORD))
 OCCUPANCY = to_json(Occupancy("n1", (SlotState("slot-0"), SlotState("slot-1"))))
 
 VERBS: dict[str, tuple[tuple[str, ...], list[Any]]] = {
-    "get": (("get", "vgg16"), [{"job": {**JOB, "events": EVENTS}}]),
-    "get as JSON": (("get", "vgg16", "--json"), [{"job": {**JOB, "events": EVENTS}}]),
-    "list": (("list", "-o", "wide"), [{"rows": [ROW]}, {"warning": "job x is damaged"}]),
-    "top node": (("top", "node"), [{"host": "localhost", "occupancy": OCCUPANCY}]),
-    "top job": (("top", "job"), [{"rows": [ROW]}]),
+    "get": (("get", "vgg16"), [{"op": "job", "job": {**JOB, "events": EVENTS}}]),
+    "get as JSON": (("get", "vgg16", "--json"), [{"op": "job", "job": {**JOB, "events": EVENTS}}]),
+    "list": (("list", "-o", "wide"), [{"op": "rows", "rows": [ROW]}, {"op": "warned", "text": "job x is damaged"}]),
+    "top node": (("top", "node"), [{"op": "slots", "host": "localhost", "occupancy": OCCUPANCY}]),
+    "top job": (("top", "job"), [{"op": "rows", "rows": [ROW]}]),
     "metrics": (
         ("metrics",),  # it asks for `top` as well
-        [{"rows": [ROW], "removed": {"created": 1}, "last": "", "host": "localhost", "occupancy": OCCUPANCY}],
+        [{"op": "counted", "rows": [ROW], "removed": {"created": 1}, "last": ""},
+         {"op": "slots", "host": "localhost", "occupancy": OCCUPANCY}],
     ),
-    "logs": (("logs", "vgg16"), [{"offset": 0, "log": 1, "since": None, "bytes": 0}, {"job": JOB}]),
+    "logs": (("logs", "vgg16"), [{"op": "place", "offset": 0, "log": 1, "since": None}, {"op": "job", "job": JOB}]),
     "follow": (
         ("logs", "-f", "vgg16"),
-        [{"offset": 3, "log": 1}, {"waiting": [["n1", "full"]]}, {"began": JOB}, {"state": "RUNNING"}, {"skipped": 1},
-         {"job": JOB}],
+        [{"op": "place", "offset": 3, "log": 1, "since": 1.0}, {"op": "waiting", "why": [["n1", "full"]]},
+         {"op": "began", "job": JOB}, {"op": "state", "state": "RUNNING"}, {"op": "skipped", "count": 1},
+         {"op": "piece", "offset": 4}, {"op": "job", "job": JOB}],
     ),
-    "stop": (("stop", "vgg16", "--yes"), [{"job": JOB}]),
-    "delete": (("delete", "vgg16", "--yes"), [{"job": JOB}, {"warning": "n1: no answer"}]),
-    "prune": (("prune", "--since", "1d"), [{"rows": [ROW]}]),
-    "submit": (("submit", "--np", "2", "--name", "vgg16", "--", "true"), [{"accepted": "vgg16"}, {"job": JOB}]),
-    "run": (("run", "--np", "2", "--name", "vgg16", "--", "true"), [{"accepted": "vgg16"}, {"job": JOB}, {"job": JOB}]),
+    "stop": (("stop", "vgg16", "--yes"), [{"op": "job", "job": JOB}]),
+    "delete": (("delete", "vgg16", "--yes"), [{"op": "job", "job": JOB}, {"op": "warned", "text": "n1: no answer"}]),
+    "prune": (("prune", "--since", "1d"), [{"op": "rows", "rows": [ROW]}]),
+    "submit": (("submit", "--np", "2", "--name", "vgg16", "--", "true"), [{"op": "accepted", "name": "vgg16"}, {"op": "job", "job": JOB}]),
+    "run": (("run", "--np", "2", "--name", "vgg16", "--", "true"), [{"op": "accepted", "name": "vgg16"}, *[{"op": "job", "job": JOB}] * 2]),
     "dry run": (
         ("run", "--np", "2", "--dry-run", "--", "true"),
-        [{"known": {"slots": 2, "gpus": None, "single_copy": True}, "openmpi": "4.1.4", "problem": ""}],
+        [{"op": "known", "known": {"slots": 2, "gpus": None, "single_copy": True}, "openmpi": "4.1.4", "problem": ""}],
     ),
-    "exec": (("exec", "vgg16", "--yes", "--", "true"), [{"job": JOB}, {"exit": 0}]),
+    "exec": (("exec", "vgg16", "--yes", "--", "true"), [{"op": "job", "job": JOB}, {"op": "output", "stream": "out"}, {"op": "exited", "code": 0}]),
 }  # fmt: skip
 
 
@@ -76,7 +77,7 @@ class Spoken:
 
     def __init__(self, frames: list[Any]) -> None:
         lines = (
-            json.dumps(frame).encode() + b"\n" for frame in [{"protocol": protocol.VERSION}, *frames, protocol.END]
+            json.dumps(frame).encode() + b"\n" for frame in [{"protocol": protocol.VERSION}, *frames, {"op": "end"}]
         )
         self.said = b"".join(lines)
 
@@ -165,6 +166,7 @@ def test_an_answer_that_says_nothing_is_no_success(verb: str) -> None:
     ), result.stdout
 
 
-def test_a_missing_value_names_host_and_operation() -> None:
-    with pytest.raises(TacoLaunchError, match=r"^n1: get: not a message of taco-launch: there is no job$"):
-        Answer("n1", "get", {})["job"]
+def test_a_missing_reply_names_host_and_operation() -> None:
+    result = answered(("get", "vgg16"), [])
+    assert isinstance(result.exception, TacoLaunchError)
+    assert result.exception.message == "n1: get: not a message of taco-launch: there is no job"

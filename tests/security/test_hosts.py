@@ -13,6 +13,8 @@ from taco_launch.command import Command
 from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.model.host.hosts import Host
 from taco_launch.protocol import framing as protocol
+from taco_launch.protocol.calls import Warned
+from taco_launch.protocol.calls.tables import List
 from taco_launch.remote import head as heads
 from taco_launch.remote import session as sessions
 from taco_launch.remote import transport as transports
@@ -72,7 +74,7 @@ def peak_mib() -> float:
 def fails(act: Callable[[Session, Evil], None], folder: Path, seat: Seat | None = None) -> tuple[TacoLaunchError, Evil]:
     """Return the error of `list` on such a host."""
     with reached(act, folder) as (transport, evil), pytest.raises(TacoLaunchError) as caught:
-        Head(transport, seat or on_host()).call("list")
+        Head(transport, seat or on_host()).call(List())
     return caught.value, evil
 
 
@@ -81,8 +83,8 @@ def fails(act: Callable[[Session, Evil], None], folder: Path, seat: Seat | None 
     [
         ((HEADER,), b"x" * (1 << 20), "larger than"),
         ((b"x" * (1 << 20),), b"x" * (1 << 20), "larger than"),
-        ((HEADER,), protocol.dump({"warning": "x" * 100_000}), "larger than 32 MiB"),
-        ((HEADER,), b'{"rows":[' + b"[]," * 1_000_000 + b"[]]}\n", "values"),
+        ((HEADER,), Warned(text="x" * 100_000).encode(), "larger than 32 MiB"),
+        ((HEADER,), b'{"op":"rows","rows":[' + b"[]," * 1_000_000 + b"[]]}\n", "values"),
         ((HEADER, protocol.dump({"bytes": 10**12})), b"x" * (1 << 20), "bytes: 1000000000000"),
         ((HEADER, protocol.dump({"bytes": -1})), b"", "bytes: -1"),
         ((HEADER, protocol.dump({"bytes": True})), b"", "bytes: True"),

@@ -13,15 +13,16 @@ from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.rank import wrapper
 from taco_launch.agent.supervisor import teardown
 from taco_launch.cli.output.render import columns
-from taco_launch.errors import HostError
 from taco_launch.facts.rdma.peermem import dmabuf
 from taco_launch.facts.system.system import disk
 from taco_launch.inventory.ranges import fold
 from taco_launch.model.codec import to_json
 from taco_launch.model.host.fact_value import Unknown
 from taco_launch.model.tallies import Tally, Waits
-from taco_launch.remote.answers import Answer
+from taco_launch.protocol.calls import reply_of
+from taco_launch.protocol.calls.tables import Counted
 
+assert Counted.op == "counted"  # imported, so that its replies are known
 SCRIPTS = Path(__file__).parents[2] / "taco_launch" / "setup" / "scripts"
 
 
@@ -54,8 +55,8 @@ def test_a_kernel_of_many_digits() -> None:
     ],
 )
 def test_counts_that_no_jobs_have(removed: dict[str, Any]) -> None:
-    with pytest.raises(HostError, match="not a message of taco-launch"):
-        Answer("n1", "metrics", {"removed": {**to_json(Tally()), **removed}})
+    with pytest.raises(ValueError, match=r"counts that no jobs have|a wait that no job has had"):
+        reply_of({"op": "counted", "rows": [], "removed": {**to_json(Tally()), **removed}, "last": ""})
 
 
 def test_records_of_many_users(tmp_path: Path) -> None:

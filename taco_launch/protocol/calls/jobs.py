@@ -16,7 +16,7 @@ class Caller(Message):
 
     environment: Mapping[str, str]
     umask: int
-    inherit: bool
+    inherit: bool = False
 
 
 class Submit(Request):

@@ -103,7 +103,7 @@ def request(name: str, **policy: Any) -> dict[str, Any]:
 
 def test_a_job_that_is_submitted_to_wait(jobs: Jobs, woken: list[str]) -> None:
     found = call("submit", **request("a", suspend=True))
-    assert found.frames[0] == {"accepted": "a"}
+    assert found.frames[0] == {"op": "accepted", "name": "a"}
     assert found.frames[1]["job"]["record"]["state"] == "SUSPENDED"
     assert woken == []
     assert jobs.pending() == ["a"]

@@ -14,7 +14,11 @@ from taco_launch.agent import scheduler_wakeup
 from taco_launch.agent.api import log_stream
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import Jobs
+from taco_launch.model.job_view import WaitReasons
 from taco_launch.model.jobs import JobState
+from taco_launch.protocol.calls import Reply
+from taco_launch.protocol.calls.jobs import TheJob
+from taco_launch.protocol.calls.logs import Began, Logs, State, Waiting
 from tests.agent.tried import Made, make
 from tests.conftest import eventually
 
@@ -23,20 +27,29 @@ class Following:
     """A call in a thread of its own, and what it gave so far."""
 
     def __init__(self, jobs: Jobs, request: Mapping[str, Any]) -> None:
-        self.frames: list[dict[str, Any]] = []
+        self.replies: list[Reply] = []
         self.raw = b""
         self._thread = threading.Thread(target=self._run, args=(jobs, request), daemon=True)
         self._thread.start()
 
     def _run(self, jobs: Jobs, request: Mapping[str, Any]) -> None:
-        for frame in log_stream.logs(jobs, "/agent.pyz", {"name": "j", "follow": True, **request}):
-            if isinstance(frame, bytes):
-                self.raw += frame
-            else:
-                self.frames.append(frame)
+        for reply in log_stream.logs(jobs, "/agent.pyz", Logs(name="j", follow=True, **request)):
+            self.raw += vars(reply).get("data", b"")
+            self.replies.append(reply)
 
-    def all_of(self, key: str) -> list[Any]:
-        return [frame[key] for frame in self.frames if key in frame]
+    @property
+    def states(self) -> list[str]:
+        return [reply.state for reply in self.replies if isinstance(reply, State)]
+
+    @property
+    def reasons(self) -> list[WaitReasons]:
+        return [reply.reasons for reply in self.replies if isinstance(reply, Waiting)]
+
+    @property
+    def last_state(self) -> JobState:
+        last = self.replies[-1]
+        assert isinstance(last, TheJob)
+        return last.job.record.state
 
     def join(self) -> None:
         self._thread.join(10)
@@ -76,7 +89,7 @@ def test_following_over_attempts(jobs: Jobs, supervised: Made, whose: dict[str, 
     }
     first, second = expected[next(iter(whose), "")]
     assert (one.raw, followed.raw) == (first, first + second)
-    assert followed.frames[-1]["job"]["record"]["state"] == "SUCCEEDED"
+    assert followed.last_state is JobState.SUCCEEDED
     if "rank" in whose:  # a call that broke off within the first attempt has all the same
         again = Following(jobs, {**whose, "log": 1, "offset": 2})
         again.join()
@@ -96,7 +109,7 @@ def test_an_attempt_that_is_placed_and_has_not_begun(
 
     def late(*words: Any) -> None:
         followed.append(Following(jobs, whose))
-        eventually(lambda: followed[0].frames)
+        eventually(lambda: followed[0].replies)
         eventually(lambda: b"attempt 2" in before.raw)
         begin(*words)
 
@@ -149,7 +162,7 @@ def test_it_looks_again_soon_after_a_short_silence_and_when_the_state_has_change
             supervised.end()
 
     monkeypatch.setattr(log_stream, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic, time=time.time))
-    list(log_stream.logs(jobs, "/agent.pyz", {"name": "j", "follow": True}))
+    list(log_stream.logs(jobs, "/agent.pyz", Logs(name="j", follow=True)))
     shortest, longest = log_stream._POLL_SECONDS
     assert pauses[0] == pauses[50] == shortest < pauses[49] == longest
     assert all(pause < 0.001 + shortest + sum(pauses[:number]) / 10 for number, pause in enumerate(pauses[:50]))
@@ -159,12 +172,10 @@ def test_who_follows_a_suspended_job_is_told_so_once(jobs: Jobs) -> None:
     made = make(jobs.path.parent)
     records.Events(made.folder).add(state.SUSPENDED, "suspended by bob")
     followed = Following(jobs, {})
-    eventually(lambda: followed.all_of("state") == ["SUSPENDED"])
+    eventually(lambda: followed.states == ["SUSPENDED"])
     records.ended(records.Events(made.folder), JobState.CANCELLED, 143, "stopped")
     followed.join()
-    assert followed.all_of("waiting") == [
-        [["", f"suspended by bob; taco-launch resume {made.folder.name} lets it go on"]]
-    ]
+    assert followed.reasons == [(("", f"suspended by bob; taco-launch resume {made.folder.name} lets it go on"),)]
 
 
 def test_who_follows_is_told_why_it_waits_and_that_it_began(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,15 +183,15 @@ def test_who_follows_is_told_why_it_waits_and_that_it_began(jobs: Jobs, monkeypa
     monkeypatch.setattr(scheduler_wakeup, "ensure", lambda _jobs, agent: woken.append(agent))
     made = make(jobs.path.parent)
     followed = Following(jobs, {})
-    eventually(lambda: followed.all_of("waiting") == [[]])
+    eventually(lambda: followed.reasons == [()])
     records.Events(made.folder).add(state.WAITING, hosts=[["n1", "0 of 2 free"]])
-    eventually(lambda: followed.all_of("waiting") == [[], [["n1", "0 of 2 free"]]])
+    eventually(lambda: followed.reasons == [(), (("n1", "0 of 2 free"),)])
     lock = records.try_lock(made.folder)
     made.begin()
-    eventually(lambda: followed.all_of("began"))
+    eventually(lambda: any(isinstance(reply, Began) for reply in followed.replies))
     made.end()
     followed.join()
     assert lock is not None
     os.close(lock)
     assert woken[0] == "/agent.pyz"
-    assert followed.all_of("state") == ["QUEUED", "STARTING"]
+    assert followed.states == ["QUEUED", "STARTING"]

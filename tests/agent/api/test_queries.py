@@ -15,7 +15,7 @@ from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.model.codec import from_json, to_json
 from taco_launch.model.jobs import JobRecord, JobSpec
 from taco_launch.model.rows import JobRow, decoded, row_of
-from taco_launch.model.slots import Occupancy
+from taco_launch.protocol.calls.hosts import HostSize, HostSlots, Top
 from tests.agent.calls import HOSTS, PLACED, SUCCEEDED, call, submitted
 from tests.agent.conftest import Family, write_agent
 
@@ -45,7 +45,7 @@ def test_list(jobs: Jobs, running: JobFolder) -> None:
 @pytest.mark.usefixtures("jobs")
 def test_list_of_none() -> None:
     found = call("list")
-    assert (found.code, found.frames) == (0, [{"rows": []}])
+    assert (found.code, found.frames) == (0, [{"op": "rows", "rows": []}])
 
 
 @pytest.mark.usefixtures("running")
@@ -79,7 +79,7 @@ def test_a_damaged_job_hides_no_other(jobs: Jobs, damage: Callable[[JobFolder], 
     assert sorted(rows()) == ["a", "c"]
     found = call("list")
     assert found.code == 0
-    (warning,) = [frame["warning"] for frame in found.frames if "warning" in frame]
+    (warning,) = [frame["text"] for frame in found.frames if frame["op"] == "warned"]
     assert "job b" in warning
 
 
@@ -188,30 +188,36 @@ def test_guests_are_no_jobs_of_this_head(jobs: Jobs) -> None:
 # --- top
 
 
-def slots_answer(tmp_path: Path, script: str) -> list[dict[str, object]]:
+def slots_answer(tmp_path: Path, script: str) -> HostSlots:
     """Ask an agent that answers `slots` by a script, for this host."""
     agent = tmp_path / "slots.pyz"
     write_agent(agent, script)
-    request = {"hosts": [["me", 2, "none"]], "here": "me"}
-    return list(queries.OPERATIONS["top"](Jobs(tmp_path), str(agent), request))
+    request = Top(hosts=[HostSize(name="me", slots=2, gpus="none")], here="me")
+    (reply,) = queries.OPERATIONS[Top](Jobs(tmp_path), str(agent), request)
+    assert isinstance(reply, HostSlots)
+    return reply
 
 
 def test_top_of_this_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TACO_LAUNCH_LEASES", raising=False)
     script = """import json, sys
 print(json.dumps({"host": " ".join(sys.argv[1:]), "slots": [{"name": "slot-0"}], "gpus": 0}))"""
-    (frame,) = slots_answer(tmp_path, script)
-    assert frame["host"] == "me"
-    found = from_json(Occupancy, frame["occupancy"])
-    assert (found.host, found.free) == ("slots 2 none", 1)
+    found = slots_answer(tmp_path, script)
+    assert found.occupancy is not None
+    assert (found.host, found.occupancy.host, found.occupancy.free) == ("me", "slots 2 none", 1)
 
 
 @pytest.mark.parametrize(
-    "script", ["raise SystemExit('nvidia-smi hangs')", """print('{"error": "nvidia-smi hangs"}')"""]
+    ("script", "problem"),
+    [
+        ("raise SystemExit('nvidia-smi hangs')", "nvidia-smi hangs"),
+        ("""print('{"error": "nvidia-smi hangs"}')""", "nvidia-smi hangs"),
+        ("""print('{"host": "a"}')""", "its answer is not understood: Occupancy: "),
+    ],
 )
-def test_top_of_a_host_that_cannot_tell(tmp_path: Path, script: str) -> None:
-    (frame,) = slots_answer(tmp_path, script)
-    assert frame == {"host": "me", "problem": "nvidia-smi hangs"}
+def test_top_of_a_host_that_cannot_tell(tmp_path: Path, script: str, problem: str) -> None:
+    found = slots_answer(tmp_path, script)
+    assert (found.host, found.occupancy, found.problem[: len(problem)]) == ("me", None, problem)
 
 
 # --- prune

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from taco_launch import state
+from taco_launch.agent.api import queries
 from taco_launch.agent.host import facts
 from taco_launch.agent.logs.merge import Merge
 from taco_launch.agent.logs.segments import Writer
@@ -18,6 +19,7 @@ from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.model.codec import to_json
 from taco_launch.model.jobs import JobSpec
 from taco_launch.protocol import framing as protocol
+from taco_launch.protocol.calls.jobs import Get
 from tests.agent.calls import HOSTS, PLACED, SUCCEEDED, answer, call, submitted
 from tests.agent.conftest import PYTHON
 
@@ -60,9 +62,17 @@ def test_an_operation_that_there_is_not() -> None:
 
 
 @pytest.mark.usefixtures("jobs")
-def test_a_bug_is_one_line_and_a_file(tmp_path: Path) -> None:
-    found = call("get")  # without a name
-    assert found.error["message"] == "a bug in the agent: KeyError: 'name'"
+def test_a_request_without_its_fields() -> None:
+    assert call("get").error["message"] == "not a request of taco-launch: get: name is missing"
+    assert call("get", name=1).error["message"] == "not a request of taco-launch: name is '1'"
+    assert call("get").error["exit_code"] == 2
+
+
+@pytest.mark.usefixtures("jobs")
+def test_a_bug_is_one_line_and_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(queries.OPERATIONS, Get, lambda jobs, *_words: jobs.nosuch)
+    found = call("get", name="a")
+    assert found.error["message"] == "a bug in the agent: AttributeError: 'Jobs' object has no attribute 'nosuch'"
     (log,) = tmp_path.glob("taco-launch-bug-*.log")
     assert str(log) in found.error["hint"]
     assert "Traceback" in log.read_text(encoding="utf-8")
@@ -157,7 +167,7 @@ def test_the_last_lines() -> None:
 def test_following_a_job_that_has_ended() -> None:
     found = call("logs", name="vgg", **{**FOLLOW, "follow": True})
     assert len(found.raw.splitlines()) == 6
-    assert "job" in found.frames[-1]
+    assert found.frames[-1]["op"] == "job"
 
 
 def test_a_job_without_output(jobs: Jobs) -> None:
@@ -221,7 +231,7 @@ def test_submit_under_a_name_that_leaves_the_folder(jobs: Jobs, tmp_path: Path) 
 
 def test_submit_of_a_spec_of_the_wrong_shape(jobs: Jobs) -> None:
     found = call("submit", **request("vgg", np="two"))
-    assert "JobSpec.np" in found.error["message"]
+    assert "spec.np: int is needed" in found.error["message"]
     assert not jobs.path.exists()
 
 
@@ -235,7 +245,9 @@ def test_what_stands_in_a_frame_is_json(jobs: Jobs) -> None:
 def test_facts() -> None:
     (frame,) = call("facts", mpirun="/no/such/mpirun", path="/bin", count_slots=True).frames
     assert frame == {
+        "op": "known",
         "known": facts.host(count_slots=True),
         "openmpi": None,
         "problem": f"/no/such/mpirun: not found on {socket.gethostname()}",
+        "topology": None,
     }

@@ -128,6 +128,7 @@ def test_a_rank_that_there_is_not(jobs: Jobs) -> None:
     assert call("exec", name="running", rank=2, command=["true"], token="a").error == {
         "message": "job running: it has no rank 2",
         "hint": "its ranks are 0 to 1",
+        "op": "failure",
         "exit_code": 2,
     }
     assert not list(jobs.get("running").path.glob("exec-*"))
@@ -143,11 +144,11 @@ def test_a_job_that_has_ended(jobs: Jobs) -> None:
 def test_what_it_says_and_its_exit_code_come_back(running: JobFolder) -> None:
     running.agent.symlink_to("/dev/null")  # an empty script for Python
     found = call("exec", name="running", rank=1, command=["true"], token="a")
-    assert found.frames == [{"exit": 0}]
+    assert found.frames == [{"op": "exited", "code": 0}]
     running.agent.unlink()
     running.agent.write_text("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)", encoding="ascii")
     found = call("exec", name="running", rank=1, command=["true"], token="a")
-    assert found.frames[-1] == {"exit": 3}
+    assert found.frames[-1] == {"op": "exited", "code": 3}
     assert {frame["stream"]: frame["bytes"] for frame in found.frames[:-1]} == {"out": 4, "err": 4}
     assert not list(running.path.glob("exec-*"))
 
@@ -162,6 +163,6 @@ def test_it_can_be_ended_by_another_call(running: JobFolder, agent: Path, family
     assert process.stdout is not None
     assert b"1\n" in iter(process.stdout.readline, b"")
     assert call("exec-end", name="running", token="ab").code == 0
-    assert process.stdout.readline() == b'{"exit":9}\n'
+    assert process.stdout.readline() == b'{"op":"exited","code":9}\n'
     assert process.wait(10) == 0
     assert call("exec-end", name="running", token="ab").code == 0  # there is nothing to end any more

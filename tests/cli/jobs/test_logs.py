@@ -17,9 +17,9 @@ from taco_launch.cli.jobs.logs import logs
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render
 from taco_launch.model.host.hosts import Host
+from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.model.stalls import RankLook, Stall, reason
-from taco_launch.model.job_view import JobView
 
 JOB = JobView(JobSpec("j", ("true",), (Host("n1", "10.0.0.1"),)), JobRecord("1", JobState.SUCCEEDED), "/f")
 

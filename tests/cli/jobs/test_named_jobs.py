@@ -11,10 +11,11 @@ from click.testing import Result
 
 from taco_launch.backend.agent import AgentBackend
 from taco_launch.errors import UsageError
-from taco_launch.model.codec import to_json
 from taco_launch.model.host.hosts import Host
+from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import JobRecord, JobSpec, JobState
-from taco_launch.remote.answers import Answer
+from taco_launch.protocol.calls import Reply, Request
+from taco_launch.protocol.calls.jobs import Delete, Get, Resume, Stop, Suspend, TheJob
 from taco_launch.remote.head import AgentError, Head
 from taco_launch.request.caller import person
 from tests.cli.test_cli import call
@@ -30,11 +31,13 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
     done: list[tuple[str, str]] = []
     reasons: list[str] = []
 
-    def answer(_head: Head, op: str, name: str, **request: Any) -> list[Answer]:
+    def answer(_head: Head, request: Request) -> list[Reply]:
+        assert isinstance(request, (Get, Stop, Suspend, Resume, Delete))
+        op, name = request.op, request.name
         if name not in OWNERS:
             raise AgentError(f"job {name}: there is none of that name", None, 1)
-        if op == "suspend":
-            assert request == {"by": getpass.getuser()}
+        if isinstance(request, Suspend):
+            assert request.by == getpass.getuser()
         if op == "get" and ("suspend", name) in done:  # it takes a while
             stands[name] = JobState.SUSPENDED
         if op == "resume" and stands[name] is not JobState.SUSPENDED:
@@ -44,8 +47,7 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
             done.append((op, name))
             stands[name] = after.get(op, stands[name])
         spec = JobSpec(name, ("true",), (Host("gpu1", "10.0.0.1"),), owner=OWNERS[name])
-        told = {"spec": to_json(spec), "record": to_json(record(stands[name])), "folder": "/f"}
-        return [Answer("here", op, {"job": told})]
+        return [TheJob(job=JobView(spec, record(stands[name]), "/f"))]
 
     def record(state: JobState) -> JobRecord:
         return replace(JobRecord("id", state), reason=reasons[-1])

@@ -12,6 +12,7 @@ from taco_launch.backend import Node
 from taco_launch.cli.output import job_tables
 from taco_launch.model.choices import GpuChoice
 from taco_launch.model.host.hosts import Host
+from taco_launch.model.job_view import JobView
 from taco_launch.model.jobs import (
     Event,
     Finding,
@@ -27,7 +28,6 @@ from taco_launch.model.jobs import (
 from taco_launch.model.rows import JobRow, row_of
 from taco_launch.model.slots import Occupancy, SlotHolder, SlotState
 from taco_launch.model.stalls import RankLook, Stall
-from taco_launch.model.job_view import JobView
 
 NOW = 1_000_000.0
 HOSTS = tuple(Host(f"gpu{number}", f"192.168.0.3{number}", slots=2) for number in (1, 2, 3))

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.e2e
 
 def top(cluster: Cluster, *more: str) -> dict[str, Any]:
     """Ask the head for the slots of all hosts."""
-    asked = [[host, 2, "auto"] for host in (*NAMES, *more)]
+    asked = [{"name": host, "slots": 2, "gpus": "auto"} for host in (*NAMES, *more)]
     frames = cluster.call("top", hosts=asked, here="n1")
     return {frame["host"]: frame for frame in frames if "host" in frame}
 
@@ -41,7 +41,7 @@ def test_a_command_beside_a_rank_of_another_host(cluster: Cluster, name: str) ->
     eventually(lambda: cluster.job(name)["state"] == "RUNNING")
     script = 'echo "$(hostname) $RANK $LOCAL_RANK $TACO_LAUNCH_JOB"; exit 5'
     said = cluster.call("exec", name=name, rank=3, command=["sh", "-c", script], token="a")
-    assert said[1:3] == [f"n2 3 1 {name}\n", {"exit": 5}]
+    assert said[1:3] == [f"n2 3 1 {name}\n", {"op": "exited", "code": 5}]
 
 
 def test_it_ends_with_the_job(cluster: Cluster, name: str) -> None:

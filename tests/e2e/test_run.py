@@ -244,7 +244,7 @@ def agent_call(python: str, agent: Path, op: str, request: dict[str, Any], **mor
     done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, **more)
     assert done.returncode == 0, done.stdout + done.stderr
     _header, *frames, end = map(json.loads, done.stdout.splitlines())
-    assert end == {"end": True}
+    assert end == {"op": "end"}
     job: dict[str, Any] = frames[-1]["job"]
     return job
 

@@ -5,14 +5,14 @@ from dataclasses import field
 from typing import Any, Literal, TypeVar
 
 from taco_launch.frozen import dataclass
-from taco_launch.model.host.facts import HostFacts
+from taco_launch.model.host.facts import HostFacts, MadeFile
 from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.setup import STAGES, Stage
 from taco_launch.setup.stages.image_copy import Given
 
 T = TypeVar("T")
 
-__all__ = ["STAGES", "Cluster", "Disrupts", "File", "Op", "Plan", "Problem", "Stage", "StageRules"]
+__all__ = ["STAGES", "Cluster", "Disrupts", "File", "Op", "Plan", "Problem", "Removal", "Stage", "StageRules"]
 
 # What stops while an operation is applied: running containers of ours, every container, or the whole host.
 Disrupts = Literal["nothing", "container", "docker", "host"]
@@ -126,6 +126,29 @@ Plan = Callable[[Host, HostFacts, Cluster], Iterator[Op | Problem]]
 
 
 @dataclass(frozen=True)
+class Removal:
+    """What a stage's part of a teardown depends on, for one host. What set-up made there is known."""
+
+    facts: HostFacts
+    # What set-up made, by its path.
+    files: Mapping[str, MadeFile]
+    cluster: str
+    # Whether the host has anything of the cluster.
+    has_cluster: bool
+    # Whether no other cluster uses the host: what all share goes too.
+    is_last: bool
+    # The image to be removed, None where it stays.
+    image: str | None
+    # What set-up put into daemon.json (docker_removal.ADDED), "" where it put nothing.
+    added: str
+
+
+def keep_all(_removal: Removal) -> Iterator[Op | Problem]:
+    """Plan nothing: for a stage of which nothing stays but what other stages take back."""
+    return iter(())
+
+
+@dataclass(frozen=True)
 class StageRules:
     """What set-up needs to know of a stage, which stands at the end of its file as STAGE."""
 
@@ -134,3 +157,5 @@ class StageRules:
     changes: tuple[str, ...]
     # Whether a container may get its GPUs, or lose them, by it.
     gives_gpus: bool = False
+    # Plans to take back what it made: it yields nothing where nothing of it is there.
+    take_back: Callable[[Removal], Iterator[Op | Problem]] = keep_all

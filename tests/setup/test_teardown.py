@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -9,12 +10,12 @@ import pytest
 from taco_launch.cli.cluster.teardown import _ORDER
 from taco_launch.model.host.fact_value import Absent, Unknown
 from taco_launch.model.host.facts import ContainerState, Docker, HostFacts, Image, Made, MadeFile
-from taco_launch.setup import paths, scripts
-from taco_launch.setup.ops import Op, Problem
+from taco_launch.setup import STAGES, paths, scripts, teardown
+from taco_launch.setup.ops import Op, Problem, Removal, StageRules
+from taco_launch.setup.stage_rules import RULES
 from taco_launch.setup.stages import firewall
+from taco_launch.setup.stages.docker_removal import ADDED as ADDED_FILE
 from taco_launch.setup.stages.docker_settings import MARKS
-from taco_launch.setup.teardown import ADDED as ADDED_FILE
-from taco_launch.setup.teardown import plan
 from tests.facts.hosts import host
 
 IMAGE = "registry/train:1"
@@ -38,6 +39,10 @@ def facts(*made: str, config: str | None = None, labels: tuple[tuple[str, str], 
     assert isinstance(found.docker, Docker)
     containers = () if labels is None else (ContainerState(paths.container("c"), IMAGE, "running", labels),)
     return replace(found, docker=replace(found.docker, containers=containers, images=(Image(IMAGE, "id", None, 1),)))
+
+
+def plan(found: HostFacts, cluster: str, image: str | None, added: str) -> Iterator[Op | Problem]:
+    return teardown.plan(found, cluster, image, added, RULES)
 
 
 def names(found: HostFacts, image: str | None = None, added: str = "") -> list[str]:
@@ -251,3 +256,30 @@ def test_what_is_there_cannot_be_told() -> None:
         (problem,) = plan(found, "c", None, "")
         assert isinstance(problem, Problem)
         assert problem.message.endswith("find: permission denied")
+
+
+# --- a stage owns its part
+
+
+def test_every_operation_is_of_the_stage_that_plans_it() -> None:
+    there = facts(paths.folder("c"), paths.unit_file("c"), paths.AGENT, paths.PEERMEM, paths.NV_PEER_MEM)
+    removal = Removal(there, {file.path: file for file in _files(there)}, "c", True, True, IMAGE, "")
+    for stage in STAGES:
+        assert {op.stage for op in RULES[stage].take_back(removal)} <= {stage}
+    assert [op.stage for op in plan(there, "c", IMAGE, "")] == ["container", "image", "peermem", "peermem", "docker"]
+
+
+def test_a_stage_needs_no_more_than_its_rules_to_be_taken_back() -> None:
+    def take_back(removal: Removal) -> Iterator[Op]:
+        assert (removal.cluster, removal.has_cluster, removal.is_last) == ("c", False, True)
+        yield Op("toolkit", "remove what a new stage made", "")
+
+    rules = {**RULES, "toolkit": StageRules(RULES["toolkit"].plan, (), take_back=take_back)}
+    (op,) = teardown.plan(facts(), "c", None, "", rules)
+    assert op == Op("toolkit", "remove what a new stage made", "")
+
+
+def _files(found: HostFacts) -> tuple[MadeFile, ...]:
+    assert isinstance(found.made, Made)
+    assert isinstance(found.made.files, tuple)
+    return found.made.files

@@ -16,7 +16,9 @@ from taco_launch.model.host.hosts import Inventory
 from taco_launch.remote.fanout import Answer, Fanout
 from taco_launch.setup.chain import Chain
 from taco_launch.setup.ops import Op, Problem
-from taco_launch.setup.teardown import ADDED, plan
+from taco_launch.setup.stage_rules import RULES
+from taco_launch.setup.stages.docker_removal import ADDED
+from taco_launch.setup.teardown import plan
 
 _SUBJECTS = ("docker", MADE)
 
@@ -90,7 +92,7 @@ class Teardown:
         added = self._added(found)
         plans = {}
         for name, facts in found.items():
-            items = tuple(plan(facts, self._cluster, self._image, added.get(name, "")))
+            items = tuple(plan(facts, self._cluster, self._image, added.get(name, ""), RULES))
             ops = tuple(item for item in items if isinstance(item, Op))
             plans[name] = Chain(name, ops, tuple(item for item in items if isinstance(item, Problem)))
         return {name: made for name, made in plans.items() if name not in self.failed}

@@ -12,12 +12,13 @@ from taco_launch.setup import paths, scripts
 from taco_launch.setup.files import unit
 from taco_launch.setup.files.container_definition import Definition, cannot, changes, define, fewer, lost, unread
 from taco_launch.setup.made import differing, files_of, with_files, without
-from taco_launch.setup.ops import Cluster, File, Op, Problem, StageRules
-from taco_launch.setup.stages import gpus
+from taco_launch.setup.ops import Cluster, File, Op, Problem, Removal, StageRules
+from taco_launch.setup.stages import firewall, gpus
 from taco_launch.setup.stages.ssh_mesh import taken_by_another
 
 _CREATE_SECONDS = 300
 _START_SECONDS = unit.DEVICE_SECONDS + 120
+_STOP_SECONDS = 180
 # What lay in the cluster's folder, while the container could still write there.
 _BEFORE = ("environment", "environment.new", "wait.sh", "ssh/sshd.pid")
 
@@ -213,4 +214,34 @@ def _started(facts: HostFacts, definition: Definition, changed: tuple[File, ...]
     return replace(facts, made=replace(facts.made, enabled=True))
 
 
-STAGE = StageRules(plan, ("network", "docker", MADE), gives_gpus=True)
+def take_back(removal: Removal) -> Iterator[Op]:
+    """Plan to remove the container, its unit, its firewall's rules and all folders of the cluster."""
+    if not removal.has_cluster:
+        return
+    cluster = removal.cluster
+    name = paths.container(cluster)
+    for op in firewall.taken_back(removal.facts, cluster, "the cluster is taken back"):
+        idle = scripts.text("idle.sh") + 'idle "$1"\nshift\n'
+        yield replace(op, stage="container", script=idle + op.script, args=(name, *op.args), disrupts="container")
+    yield Op(
+        "container",
+        f"remove {name}, its unit and {paths.folder(cluster)}",
+        "",
+        scripts.text("idle.sh") + scripts.text("reload.sh") + scripts.text("teardown.sh"),
+        (
+            cluster,
+            name,
+            paths.unfinished(cluster),
+            paths.unit(cluster),
+            paths.unit_file(cluster),
+            paths.folder(cluster),
+            paths.host_folder(cluster),
+            paths.secrets_file(cluster),
+            paths.state(cluster),
+        ),
+        disrupts="container",
+        seconds=_STOP_SECONDS,
+    )
+
+
+STAGE = StageRules(plan, ("network", "docker", MADE), gives_gpus=True, take_back=take_back)

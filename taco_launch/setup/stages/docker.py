@@ -11,6 +11,7 @@ from taco_launch.model.host.hosts import Host
 from taco_launch.setup.ops import Cluster, Op, Problem, Stage, StageRules
 from taco_launch.setup.scripts import text
 from taco_launch.setup.stages.docker_install import install
+from taco_launch.setup.stages.docker_removal import take_back
 from taco_launch.setup.stages.docker_settings import settings
 
 # The first release with `docker run --gpus`.
@@ -147,4 +148,4 @@ def _started(facts: HostFacts) -> HostFacts:
     )
 
 
-STAGE = StageRules(plan, ("system", "docker", MADE), gives_gpus=True)
+STAGE = StageRules(plan, ("system", "docker", MADE), gives_gpus=True, take_back=take_back)

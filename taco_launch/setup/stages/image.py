@@ -10,7 +10,7 @@ from taco_launch.frozen import dataclass
 from taco_launch.model.host.facts import Docker, HostFacts, Image
 from taco_launch.model.host.hosts import Container, Host, Inventory
 from taco_launch.setup import paths, scripts, space
-from taco_launch.setup.ops import Cluster, File, Op, Problem, StageRules
+from taco_launch.setup.ops import Cluster, File, Op, Problem, Removal, StageRules
 from taco_launch.setup.stages.image_copy import Given
 
 # What a dry run takes for the id of an image that is not there yet.
@@ -306,4 +306,14 @@ def _short(identity: str) -> str:
     return identity[: len("sha256:") + 12]
 
 
-STAGE = StageRules(plan, ("system", "docker", MADE))
+def take_back(removal: Removal) -> Iterator[Op]:
+    """Plan to remove the image where that is requested."""
+    docker = removal.facts.docker
+    if removal.image is None or not isinstance(docker, Docker):
+        return
+    reference = parse_reference(removal.image)
+    if held(reference, docker) is not None:
+        yield Op("image", f"remove {removal.image}", "--images", 'docker rmi "$1" >/dev/null', (reference.name,))
+
+
+STAGE = StageRules(plan, ("system", "docker", MADE), take_back=take_back)

@@ -11,7 +11,7 @@ from taco_launch.model.host.hardware import Gpus, PeerMemory, Rdma
 from taco_launch.model.host.hosts import Host, Inventory
 from taco_launch.setup import paths
 from taco_launch.setup.made import files_of
-from taco_launch.setup.ops import Cluster, Op, Problem, StageRules
+from taco_launch.setup.ops import Cluster, Op, Problem, Removal, StageRules
 from taco_launch.setup.stages.peermem_ops import (
     OFF,
     Way,
@@ -229,4 +229,15 @@ def _processes(facts: HostFacts) -> Iterator[str]:
         yield "the driver does not tell which processes use the GPUs"
 
 
-STAGE = StageRules(plan, ("system", "rdma", MADE))
+def take_back(removal: Removal) -> Iterator[Op]:
+    """Plan that nothing of ours loads a module at boot any more."""
+    if not removal.is_last:
+        return
+    stays = "no other cluster uses it; what is loaded stays so until a reboot"
+    if ours := [path for path in (paths.PEERMEM, paths.PEERMEM_OPTIONS) if path in removal.files]:
+        yield Op("peermem", f"remove {' and '.join(ours)}", stays, 'rm -f -- "$@"\n', tuple(ours))
+    if paths.NV_PEER_MEM in removal.files:
+        yield service_off(f"set-up installed it, and {stays}; the package stays")
+
+
+STAGE = StageRules(plan, ("system", "rdma", MADE), take_back=take_back)

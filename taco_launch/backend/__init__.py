@@ -24,7 +24,7 @@ Output = Callable[[bytes], None]
 
 @dataclass(frozen=True)
 class LogQuery:
-    """What to read of a job's log: at most one of `rank`, `host` and `instance` is given."""
+    """What to read of a job's log: at most one of `rank`, `host`, `instance` and `agent` is given."""
 
     name: str
     rank: int | None = None
@@ -42,6 +42,8 @@ class LogQuery:
     ago: float | None = None
     # Whether the time stands before each line.
     timestamps: bool = False
+    # The agent log instead.
+    agent: bool = False
 
 
 def _ignore(_what: object = None) -> None:

@@ -94,6 +94,7 @@ class LogFollower:
             since=self._since,
             ago=what.ago if self._since is None else None,
             timestamps=what.timestamps,
+            agent=what.agent,
             seconds=self._head.seat.turn,
         )
 

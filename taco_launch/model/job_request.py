@@ -82,6 +82,7 @@ class JobRequest:
     backoff_limit: Optional[int] = None
     backoff: Optional[float] = None
     ttl: Optional[float] = None
+    agent_log: bool = False
 
     # The image that the containers have to be made of.
     image: Optional[str] = None

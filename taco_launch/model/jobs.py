@@ -62,6 +62,8 @@ class Policy:
     backoff_limit: int = 0
     backoff: float = 10.0
     ttl: Optional[float] = None
+    # Whether the supervisor and the guards keep a log of what they decide and say.
+    agent_log: bool = False
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import socket
 import time
 from typing import List, Optional, Tuple
 
+from taco_launch import trace
 from taco_launch.protocol import framing
 from taco_launch.protocol.message import KINDS, Message
 from taco_launch.protocol.messages import Log, Noise
@@ -19,9 +20,10 @@ class Line:
     Reading never blocks; `send` may, `post` does not.
     """
 
-    def __init__(self, sock: socket.socket) -> None:
-        """Take over `sock`."""
+    def __init__(self, sock: socket.socket, peer: str = "") -> None:
+        """Take over `sock`; `peer` is who is on the other end, for the trace."""
         self.sock = sock
+        self._peer = peer
         self._rest = b""
         self._out = bytearray()
 
@@ -36,6 +38,7 @@ class Line:
 
     def send(self, message: Message) -> bool:
         """Send one message; False where the other side is gone."""
+        trace.message("sent", message, self._peer)
         try:
             self.sock.sendall(message.encode())
         except OSError:
@@ -44,6 +47,7 @@ class Line:
 
     def post(self, message: Message) -> None:
         """Send a message, and its data behind it, as far as that goes at once. That the other side is gone is read."""
+        trace.message("sent", message, self._peer)
         self._out += message.encode()
         self.flush()
 
@@ -88,6 +92,7 @@ class Line:
             if len(rest) < count:
                 return messages
             self._rest = rest[count:]
+            trace.message("received", message, self._peer)
             messages.append(message.but(data=rest[:count]) if isinstance(message, Log) else message)
 
     def close(self) -> None:

@@ -106,6 +106,8 @@ class Supervise(Message):
     gpus: str
     # the first and the last
     ports: Optional[Sequence[int]] = None
+    # whether it is to send Trace
+    agent_log: bool = False
 
 
 class LookAt(Message):
@@ -312,6 +314,14 @@ class Ended(Message):
     unknown: str = ""
     sizes: Mapping[Any, int] = {}
     listener: str = ""
+
+
+class Trace(Message):
+    """A line for the job's agent log, and when it was."""
+
+    op = "trace"
+    at: str
+    text: str
 
 
 class GaveUp(Message):

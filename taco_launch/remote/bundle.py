@@ -20,6 +20,7 @@ _CONTENTS = (
     "queue.py",
     "signatures",
     "state.py",
+    "trace.py",
     "model",
     "launch",
     "agent",

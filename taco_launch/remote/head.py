@@ -1,11 +1,13 @@
 """The head as the controller sees it: calls of its agent, each a request and its replies, and the way to it."""
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
+from taco_launch import trace
 from taco_launch.command import BARE, Command, as_typed
 from taco_launch.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
 from taco_launch.model.host.hosts import Inventory
@@ -109,18 +111,23 @@ class Head:
             sudo=self.seat.sudo,
             timeout=timeout,
         )
+        trace.message("sent", request, self.name)
+        begun = time.monotonic()
         missing = self.seat.missing(self._agent()) or None
         if missing is None:
             with self._remote.tail(command) as stdout:
                 missing = self._begin(op, stdout)
                 if missing is None:
                     yield self._replies(op, stdout)
+                    trace.decision(f"{self.name}: {op}: answered after {time.monotonic() - begun:.2f} s")
                     return
+        trace.decision(f"{self.name}: {missing} is not there: the agent is put there")
         self._remote.put(bundle.build(self._contents), missing, sudo=self.seat.sudo)
         with self._remote.tail(command) as stdout:
             if self._begin(op, stdout) is not None:
                 raise HostError(f"{self.name}: {missing}: written, and not there", hint="who removes files there?")
             yield self._replies(op, stdout)
+            trace.decision(f"{self.name}: {op}: answered after {time.monotonic() - begun:.2f} s")
 
     def ahead(self, op: str) -> None:
         """Start the agent of this machine for a call that is still being made up, which goes on with it then."""
@@ -158,6 +165,7 @@ class Head:
                 reply = reply_of(data)
             except ValueError as error:
                 raise HostError(f"{self.name}: {op}: not a message of taco-launch: {error!s:.200}") from None
+            trace.message("received", reply, self.name)
             if isinstance(reply, End):
                 return
             if isinstance(reply, Failure):

@@ -21,6 +21,7 @@ _SAME = (
     "backoff",
     "ttl",
     "clean_up",
+    "agent_log",
 )
 
 

@@ -28,6 +28,19 @@ def logs(cluster: Cluster, name: str, **asked: Any) -> list[str]:
     return [line for line in text.splitlines() if "setpgid" not in line]  # a race in mpirun's own start of ssh
 
 
+def test_the_agent_log_has_what_every_guard_did(cluster: Cluster, name: str) -> None:
+    policy = Policy(agent_log=True, grace=1.0, host_loss_timeout=20)
+    job = cluster.run(cluster.spec(name, "sh", "-c", "exit 0", np=6, policy=policy), TOKEN="hunter2")
+    assert job["state"] == "SUCCEEDED"
+    found = logs(cluster, name, agent=True)
+    for who in ("supervisor", *(f"guard of {host}" for host in NAMES)):
+        own = [line.partition(f" {who}: ")[2] for line in found if f" {who}: " in line]
+        for text in ("register", "exit") if who != "supervisor" else ("placed: ", "running: ", "ended: "):
+            assert any(text in line for line in own), (who, text, own)
+    assert sum("received register" in line for line in found) == 6
+    assert "hunter2" not in "\n".join(found)
+
+
 def times(line: str) -> tuple[float, float]:
     """Return the time before a line, and the time that it tells."""
     stamp, *_label, told = line.split()

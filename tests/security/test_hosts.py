@@ -13,7 +13,7 @@ from taco_launch.command import Command
 from taco_launch.errors import HostError, TacoLaunchError
 from taco_launch.model.host.hosts import Host
 from taco_launch.protocol import framing as protocol
-from taco_launch.protocol.calls import Warned
+from taco_launch.protocol.calls import Failure, Warned
 from taco_launch.protocol.calls.tables import List
 from taco_launch.remote import head as heads
 from taco_launch.remote import session as sessions
@@ -182,8 +182,8 @@ def test_l5_a_malformed_message_is_the_hosts_error(frame: object, tmp_path: Path
 
 @pytest.mark.parametrize("code", [0, -1, 256, 1 << 40])
 def test_l5_an_error_never_ends_in_success(code: int, tmp_path: Path) -> None:
-    frame = {"error": {"message": "m", "hint": None, "exit_code": code}}
-    error, _evil = fails(answering(HEADER, protocol.dump(frame)), tmp_path)
+    failure = Failure(message="m", hint=None, exit_code=code)
+    error, _evil = fails(answering(HEADER, failure.encode()), tmp_path)
     assert isinstance(error, AgentError)
     assert 0 < error.exit_code < 256
 

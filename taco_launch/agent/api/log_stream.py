@@ -53,7 +53,7 @@ def logs(jobs: Jobs, agent: str, request: Logs, wait: Optional[Callable[[float],
         yield from _all(excerpt, final=final)
         state = record.state
         pause = min(_POLL_GROWTH * pause, _POLL_SECONDS[1]) if (excerpt.offset, state) == before else _POLL_SECONDS[0]
-        if is_over and request.follow and request.attempt is None:
+        if is_over and request.follow and request.attempt is None and not request.agent:
             excerpt = Excerpt(folder, request.but(offset=0, tail=None), record.attempt)
             line = beginning(record.attempt, suspension(record, record.attempt))
             yield Place(offset=excerpt.offset, log=excerpt.attempt, since=request.since, data=line)

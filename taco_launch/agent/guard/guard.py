@@ -21,6 +21,7 @@ from taco_launch.agent.guard.host_launcher import HostLauncher
 from taco_launch.agent.guard.host_probe import Probe
 from taco_launch.agent.guard.stall_monitor import StallMonitor
 from taco_launch.agent.host import facts, leases, occupancy, ports, process_registry, processes
+from taco_launch.agent.logs.agent_log import GuardTrace
 from taco_launch.agent.logs.remote_streams import LAUNCHER, Sender
 from taco_launch.agent.store import records, recovery
 from taco_launch.agent.store.folders import JobFolder
@@ -29,7 +30,6 @@ from taco_launch.model.codec import to_json
 from taco_launch.protocol import messages
 from taco_launch.protocol.connection import Line
 from taco_launch.protocol.message import Message
-from taco_launch.protocol.messages import Welcome
 
 _TICK = 0.5
 # How often logs are looked at that go to another host.
@@ -62,7 +62,7 @@ class _Guard:
         self._elsewhere = bool(job_id)
         own = processes.identify(os.getpid())
         self._own = None if own is None else (own.pid, own.start)
-        self._welcome: Optional[Welcome] = None
+        self._welcome: Optional[messages.Welcome] = None
         self._host_loss_timeout = _FIRST_CONTACT_SECONDS
         self._heard = time.monotonic()
         self._ranks: Dict[Line, int] = {}
@@ -70,6 +70,7 @@ class _Guard:
         self._told: List[Message] = []
         self._sender = Sender(folder)
         self._pulse = StallMonitor()
+        self._trace = GuardTrace()
         uid = os.geteuid()
         self._place = leases.place(os.environ, folder.path.parent.parent, root=uid == 0)
         self._leases = leases.Leases(self._place, folder.path.parent)
@@ -262,6 +263,7 @@ class _Guard:
             self._lost(before)
         self._job_id = message.job_id
         self._host_loss_timeout = message.host_loss_timeout
+        self._trace.begin(line, wanted=message.agent_log)
         self._remember()
         self._pulse.retell()
         for told in self._told:

@@ -141,6 +141,12 @@ class Excerpt:
 
 def _stream(folder: JobFolder, request: Logs, attempt: Optional[int]) -> _Stream:
     rank, host, instance, fixed = request.rank, request.host, request.instance, request.attempt
+    if request.agent:
+        if not segments.segments(folder.agent_log):
+            raise UsageError(
+                f"job {folder.name}: it has no agent log", hint="one is kept of a job that is started with --agent-log"
+            )
+        return _Stream(folder.agent_log)
     if rank is None and host is None and instance is None and fixed is None:
         return _Stream(folder.merged)
     events = records.read_events(folder)

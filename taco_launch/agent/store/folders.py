@@ -112,6 +112,7 @@ class JobFolder:
         self.roots = path / "roots.json"
         self.logs = path / "logs"
         self.merged = self.logs / "merged"
+        self.agent_log = self.logs / "agent"
         self._attempt = attempt
         self.launcher = self._own / "launcher"
         self._socket = path / "guard.sock"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
-from taco_launch import state
+from taco_launch import state, trace
 from taco_launch.agent import untrusted
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.errors import TacoLaunchError
@@ -106,6 +106,7 @@ class Events:
     def add(self, kind: str, reason: str = "", *, hint: str = "", **data: Any) -> None:
         """Append an event with the present time. On a full disk it is kept in memory for `flush`."""
         event = Event(time.time(), kind, reason, data, hint)
+        trace.decision(f"{kind}: {reason}")
         self._pending += json.dumps({"schema": SCHEMA, **to_json(event)}).encode("ascii") + b"\n"
         self.flush()
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch.agent.host import leases, occupancy
+from taco_launch.agent.logs import agent_log
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor import probe_results
 from taco_launch.agent.supervisor.guard_connection import Link, RemoteLink
@@ -54,6 +55,7 @@ class Gang(Guards):
         """
         here = next((host for host in spec.hosts if spec.is_here(host)), None)
         own = Link(here or Host(spec.head, spec.head, connection="local"), folder)
+        agent_log.begin(folder, wanted=spec.policy.agent_log)
         super().__init__(folder, own, spec.policy.host_loss_timeout, guard_lives, meanwhile)
         self._agent, self._spec, self._job_id = agent, spec, job_id
         self._wanted = wanted_of(spec, left_out)
@@ -158,6 +160,7 @@ class Gang(Guards):
                 size=link.host.size if takes_part else "0",
                 gpus=link.host.gpus if takes_part else occupancy.NO_GPUS,
                 ports=self._spec.network.port_range,
+                agent_log=self._spec.policy.agent_log,
             )
             link.order(order)
         if hosts and self._between:

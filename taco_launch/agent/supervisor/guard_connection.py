@@ -10,6 +10,7 @@ import time
 from typing import Dict, List, Optional, Type
 
 from taco_launch.agent import ssh
+from taco_launch.agent.logs import agent_log
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.model.host.hosts import Host
 from taco_launch.protocol.connection import Line
@@ -27,6 +28,7 @@ from taco_launch.protocol.messages import (
     Reached,
     Refused,
     Stream,
+    Trace,
     Unlease,
     Unleased,
 )
@@ -110,7 +112,7 @@ class Link:
             self._line.flush()
         elif not self.gone:
             try:
-                self._line = Line(self._folder.connect())
+                self._line = Line(self._folder.connect(), self.name)
             except OSError:
                 return
             self._say_all()
@@ -123,6 +125,8 @@ class Link:
             return []
         for message in messages:
             self.answers.note(message)
+            if isinstance(message, Trace):
+                agent_log.relay(self.name, message)
         return messages
 
     def close(self) -> None:
@@ -248,7 +252,7 @@ class RemoteLink(Link):
             return
         finally:
             theirs.close()
-        self._line = Line(ours)
+        self._line = Line(ours, self.name)
 
     def _broken(self) -> None:
         """Look why the connection ended, and plan the next."""

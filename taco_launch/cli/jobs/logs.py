@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from taco_launch.model.job_view import WaitReasons
 
 _NOW = "%H:%M", "%H:%M:%S"
-_WHOSE = "rank", "instance", "host"
+_WHOSE = "rank", "instance", "host", "agent"
 # Of a job that has only just been submitted.
 _UNTOLD = (("", "its hosts have not told of their slots yet"),)
 
@@ -65,6 +65,7 @@ def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> di
 @add_option("--rank", type=click.IntRange(min=0), help="One rank's output alone, byte for byte.")
 @add_option("--instance", metavar="NAME", help="That of one instance, as `get` names them: JOB-worker-0, JOB-launcher.")
 @add_option("--host", metavar="NAME", help="That of all ranks on one host.")
+@add_option("--agent", is_flag=True, help="What its supervisor and guards did: of a job started with --agent-log.")
 @add_option("--attempt", type=click.IntRange(min=1), metavar="N", help="Only that of the N-th attempt.")
 @add_option(
     "--since",
@@ -92,14 +93,15 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
       taco-launch logs -f vgg16
       taco-launch logs -t 20 --rank 0 vgg16
       taco-launch logs --instance vgg16-worker-1 --since 10m --timestamps vgg16
+      taco-launch logs --agent -t 50 vgg16
     """
     from taco_launch.backend import LogQuery, Watch
 
-    given = [f"--{option}" for option in _WHOSE if options[option] is not None]
+    given = [f"--{option}" for option in _WHOSE if options[option] is not None and options[option] is not False]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)}: each says whose output is meant", hint="give one of them")
     settings = settings_of(ctx)
-    out = render.LogOutput(sys.stdout.buffer, colour=options["rank"] is None)
+    out = render.LogOutput(sys.stdout.buffer, colour=options["rank"] is None and not options["agent"])
     asked = {option: options[option] for option in (*_WHOSE, "attempt", "tail", "timestamps")}
     query = LogQuery(name, follow=follow, **asked, **when)
 

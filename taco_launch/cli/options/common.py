@@ -92,7 +92,8 @@ class Settings:
 
     inventory: str | None = None
     output: str = "table"
-    verbose: bool = False
+    # How often -v was given.
+    verbose: int = 0
     quiet: bool = False
     sudo_password: str | None = field(default=None, repr=False)
     registry_password: str | None = field(default=None, repr=False)
@@ -170,6 +171,16 @@ def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     ctx.find_root().obj = ctx.obj = replace(ctx.find_root().obj or settings, **changed)
 
 
+def _keep_verbose(ctx: click.Context, param: click.Parameter, value: int) -> None:
+    """Add up what is given before and behind the verb, and trace."""
+    if not value:
+        return
+    _keep(ctx, param, settings_of(ctx).verbose + value)
+    from taco_launch.cli.output import trace_lines
+
+    trace_lines.begin(settings_of(ctx))
+
+
 def complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Have the shell complete the name of a file."""
     return [CompletionItem(incomplete, type="file")]
@@ -217,7 +228,12 @@ def output_options(function: F) -> F:
 def talk_options(function: F) -> F:
     """Add -v and -q."""
     function = add_option(
-        "-v", "--verbose", is_flag=True, expose_value=False, callback=_keep, help="Say more on stderr."
+        "-v",
+        "--verbose",
+        count=True,
+        expose_value=False,
+        callback=_keep_verbose,
+        help="Say more on stderr, each decision with its time; -vv: each message too.",
     )(function)
     return add_option(
         "-q", "--quiet", is_flag=True, expose_value=False, callback=_keep, help="Say nothing but errors on stderr."

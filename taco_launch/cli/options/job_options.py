@@ -38,7 +38,7 @@ _SAME = {
     "gpu_topology": "gputopology",
 }
 # ... and those that are on or not said.
-_FLAGS = ("mps", "per_host", "exclusive", "allow_unknown_knobs", "no_wait", "suspend")
+_FLAGS = ("mps", "per_host", "exclusive", "allow_unknown_knobs", "no_wait", "suspend", "agent_log")
 _SIZES = ("np", "hosts", "slots_per_host", "workers", "gpus")
 _OTHER_OPTIONS = {
     "host": "-H",

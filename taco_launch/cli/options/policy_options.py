@@ -16,7 +16,7 @@ _MOST_PRIORITY = 1_000_000_000
 
 
 def ending_options(function: F) -> F:
-    """Add what ends a job, and how: --timeout, --stall-timeout, --grace, --host-loss-timeout; and --log-max-bytes."""
+    """Add what ends a job, and how: --timeout, --stall-timeout, --grace, --host-loss-timeout; and how it is logged."""
     return _with(
         function,
         add_option(
@@ -49,6 +49,11 @@ def ending_options(function: F) -> F:
             "--log-max-bytes",
             type=click.IntRange(min=4096),
             help="Most bytes kept of each rank's log; the oldest go first. Default: 1073741824 (1 GiB).",
+        ),
+        add_option(
+            "--agent-log",
+            is_flag=True,
+            help="Keep what the job's supervisor and guards decide, and their messages, for `logs --agent`.",
         ),
     )
 

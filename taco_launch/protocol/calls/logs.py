@@ -11,7 +11,7 @@ from taco_launch.protocol.calls import Reply, Request, check_counts
 class Logs(Request):
     """Return a job's log. Replies: Place, then Piece, Skipped, Waiting, Began, State; TheJob at its end.
 
-    At most one of `rank`, `host` and `instance` is given. Who was cut off goes on with the `offset`, `log` and `since` that
+    At most one of `rank`, `host`, `instance` and `agent` is given. Who was cut off goes on with the `offset`, `log` and `since` that
     were replied last. After `seconds` the answer ends without the job: who follows calls again, and a follower that has
     gone leaves nothing behind for longer.
     """
@@ -33,6 +33,8 @@ class Logs(Request):
     since: Optional[float] = None
     ago: Optional[float] = None
     timestamps: bool = False
+    # the agent log instead
+    agent: bool = False
     seconds: Optional[float] = None
 
 

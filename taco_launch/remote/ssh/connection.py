@@ -19,6 +19,7 @@ from typing import IO, Any, NoReturn
 import fabric
 import paramiko
 
+from taco_launch import trace
 from taco_launch.command import Command, Result, kill, shell, ssh_line
 from taco_launch.errors import HostError
 from taco_launch.remote import session, transport
@@ -226,6 +227,7 @@ class Ssh:
                 raise self._was_closed()
             try:
                 self._open(lambda key: self._verifier.check(self.route, key))
+                trace.decision(f"{self._where()}: connected")
             except HostError as error:
                 self._hang_up()
                 self._failed = error if self._is_gateway else None

@@ -54,6 +54,7 @@ _TOP = {
     "gdr": "gdr",
     "light": "light",
     "logMaxBytes": "log_max_bytes",
+    "agentLog": "agent_log",
 }
 _POLICY = {
     "ttlSecondsAfterFinished": "ttl",

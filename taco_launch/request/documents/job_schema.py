@@ -181,6 +181,10 @@ class JobDocument(Section):
     logMaxBytes: LogBytes | None = Field(  # noqa: N815
         default=None, description="Most bytes kept of each rank's log, the oldest go first; 1 GiB without it."
     )
+    agentLog: bool | None = Field(  # noqa: N815
+        default=None,
+        description="true: what the supervisor and the guards decide, and their messages, is kept for `logs --agent`.",
+    )
     runPolicy: RunPolicy = Field(  # noqa: N815
         default_factory=RunPolicy, description="How the job is ended, and what happens then."
     )

@@ -1,0 +1,68 @@
+"""What taco-launch decides, and the messages that it sends and receives: for whoever debugs it.
+
+It is off until `start`, and costs a comparison then. The controller shows it with -v and -vv; the agent keeps it in a job's
+agent log. The standard library's logging is not used: loading it takes longer than a rank's start may.
+"""
+
+import time
+from typing import Any, Callable, Mapping, Optional
+
+OFF, DECISIONS, MESSAGES = 0, 1, 2
+# Takes when something was (RFC 3339) and what it was, one line.
+Write = Callable[[str, str], None]
+
+level = OFF
+_write: Optional[Write] = None
+
+# Of one line: a message may be megabytes long.
+_LINE_CHARACTERS, _VALUE_CHARACTERS = 400, 100
+# Fields that may hold a secret: variables, and command lines with variables in them. Only their size is shown.
+_HIDDEN = frozenset(("argv", "caller", "command", "environment"))
+# Messages that come all the time, and those that carry the trace itself.
+_LEFT_OUT = frozenset(("beat", "had", "log", "piece", "trace"))
+
+
+def start(at: int, write: Write) -> None:
+    """Write what is traced at this level: DECISIONS, or MESSAGES for both."""
+    global level, _write
+    level, _write = at, write
+
+
+def decision(text: str) -> None:
+    """Trace what was decided, or happened. Where the text takes work, look at `level` first."""
+    if level >= DECISIONS and _write is not None:
+        _write(stamp(), _bounded(text, _LINE_CHARACTERS))
+
+
+def message(way: str, found: Any, peer: str = "") -> None:
+    """Trace a message (protocol.message.Message); `way` is "sent" or "received"."""
+    if level >= MESSAGES and _write is not None and found.op not in _LEFT_OUT:
+        text = f"{way} {found.op}{f' ({peer})' if peer else ''}: {_fields(vars(found))}"
+        _write(stamp(), _bounded(text, _LINE_CHARACTERS))
+
+
+def stamp() -> str:
+    """Return the present time: UTC, to the millisecond (RFC 3339)."""
+    now = time.time()
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1000) % 1000:03}Z"
+
+
+def _fields(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={_value(name, value)}" for name, value in values.items())
+
+
+def _value(name: str, value: Any) -> str:
+    if hasattr(value, "to_wire"):
+        return f"({_fields(vars(value))})"
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    if name in _HIDDEN and value is not None:
+        return f"({len(value)} not shown)"
+    if value is None or isinstance(value, (bool, int, float, str, list, tuple, dict)):
+        return _bounded(repr(value), _VALUE_CHARACTERS)
+    return type(value).__name__  # a record: a job's specification has its variables
+
+
+def _bounded(text: str, most: int) -> str:
+    text = text if text.isprintable() else repr(text)[1:-1]
+    return text if len(text) <= most else f"{text[: most - 4]} ..."

@@ -1,0 +1,102 @@
+"""The agent log: one writer, lines of guards in between, nothing lost while a guard has no connection, never a job's end."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from taco_launch import state, trace
+from taco_launch.agent.logs import agent_log
+from taco_launch.agent.logs.agent_log import GuardTrace
+from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.protocol.connection import Line
+from taco_launch.protocol.messages import Ended, Reached, Trace
+from tests.agent.calls import SUCCEEDED, call, submitted
+
+AT = "2023-11-14T22:13:20.062Z"
+
+
+@pytest.fixture(autouse=True)
+def untraced(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """End the trace of a test with it."""
+    monkeypatch.setattr(agent_log, "_file", None)
+    monkeypatch.setattr(trace, "stamp", lambda: AT)
+    yield
+    trace.start(trace.OFF, lambda _at, _text: None)
+
+
+@pytest.fixture
+def folder(jobs: Jobs) -> JobFolder:
+    return submitted(jobs, "a", SUCCEEDED)
+
+
+def shown() -> list[str]:
+    return call("logs", name="a", agent=True).raw.decode().splitlines()
+
+
+def test_what_supervisor_and_guards_do_is_one_log(folder: JobFolder) -> None:
+    agent_log.begin(folder, wanted=True)
+    records.Events(folder).add(state.RUNNING, "every rank has started")
+    agent_log.relay("n2", Trace(at=AT, text="sent reached: why=''"))
+    assert shown() == [
+        f"{AT} supervisor: running: every rank has started",
+        f"{AT} guard of n2: sent reached: why=''",
+    ]
+    assert call("logs", name="a", agent=True, tail=1).raw.decode().splitlines() == shown()[1:]
+
+
+def test_a_job_without_one(folder: JobFolder) -> None:
+    agent_log.begin(folder, wanted=False)
+    records.Events(folder).add(state.RUNNING, "x")
+    agent_log.relay("n2", Trace(at=AT, text="x"))
+    refused = call("logs", name="a", agent=True)
+    assert refused.error["message"] == "job a: it has no agent log"
+    assert refused.error["hint"] == "one is kept of a job that is started with --agent-log"
+
+
+def test_it_is_for_its_owner_and_has_a_size(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_log, "_BYTES", 4096)
+    agent_log.begin(folder, wanted=True)
+    for number in range(200):
+        trace.decision(f"{number} {'x' * 80}")
+    files: list[Path] = sorted(folder.logs.glob("agent.*"))
+    assert sum(file.stat().st_size for file in files) <= 4096
+    assert {file.stat().st_mode & 0o77 for file in (folder.path, folder.path.parent)} == {0}
+    assert shown()[-1].startswith(f"{AT} supervisor: 199 ")
+
+
+def test_a_guard_sends_its_lines_before_the_messages_that_they_are_about() -> None:
+    ours, theirs = map(Line, socket.socketpair())
+    GuardTrace().begin(ours, wanted=True)
+    ours.post(Ended())
+    messages = theirs.receive()
+    assert messages is not None
+    first, second = messages
+    assert isinstance(first, Trace)
+    assert (first.text[:11], second) == ("sent ended:", Ended(left=[]))
+    ours.close()
+    theirs.close()
+
+
+def test_a_guard_keeps_the_last_lines_while_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_log, "_WAITING_LINES", 3)
+    guard = GuardTrace()
+    lost, _gone = map(Line, socket.socketpair())
+    guard.begin(lost, wanted=True)
+    lost.close()
+    for number in range(5):
+        trace.decision(str(number))
+    ours, theirs = map(Line, socket.socketpair())
+    guard.begin(ours, wanted=True)
+    assert [message.text for message in theirs.receive() or () if isinstance(message, Trace)] == ["2", "3", "4"]
+
+
+def test_a_supervisor_that_does_not_read_is_not_flooded() -> None:
+    ours, theirs = map(Line, socket.socketpair())
+    GuardTrace().begin(ours, wanted=True)
+    for _line in range(20_000):
+        trace.message("sent", Reached(why="x" * 90))
+    assert ours.waiting < agent_log._WAITING_BYTES + 1000
+    theirs.close()

@@ -1,0 +1,49 @@
+"""-v and -vv: decisions and messages on stderr, with their times; stdout stays as it is."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from taco_launch import trace
+from tests.cli.test_cli import call
+
+TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", re.MULTILINE)
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
+    monkeypatch.delenv("TACO_LAUNCH_INVENTORY", raising=False)
+    monkeypatch.setenv("TOKEN", "hunter2")
+    yield
+    trace.start(trace.OFF, lambda _at, _text: None)
+
+
+@pytest.mark.parametrize(
+    ("words", "decisions", "messages"), [((), 0, 0), (("-v",), 2, 0), (("-vv",), 2, 3), (("-v", "-v"), 2, 3)]
+)
+def test_how_much_is_said(words: tuple[str, ...], decisions: int, messages: int) -> None:
+    done = call(*words, "list")
+    said = TIME.split(done.stderr)[1:]
+    assert (done.exit_code, done.stdout) == (0, "NAME  STATUS  TRAINER  AGE  NODE\n")
+    assert len([line for line in said if line.startswith(("sent ", "received "))]) == messages, said
+    assert len([line for line in said if not line.startswith(("sent ", "received "))]) == decisions, said
+    if decisions:
+        assert "the agent is put there" in said[1 if messages else 0]
+        assert re.search(r"localhost: list: answered after \d+\.\d\d s", done.stderr)
+
+
+def test_behind_the_verb_and_quiet() -> None:
+    assert "sent logs (localhost): name='nosuch'" in call("logs", "-vv", "nosuch").stderr
+    assert (
+        call("-q", "logs", "-vv", "nosuch").stderr
+        == "error: job nosuch: there is none of that name\nhint: see them all: taco-launch list\n"
+    )
+
+
+def test_no_variable_is_shown() -> None:
+    done = call("-vv", "submit", "--np", "9999", "--no-wait", "-x", "TOKEN", "--", "true")
+    assert "sent submit (localhost): spec=JobSpec, caller=(environment=(" in done.stderr
+    assert "hunter2" not in done.stderr

@@ -1,0 +1,88 @@
+"""What is traced: nothing unless it was requested, one bounded line each, and no value that may be a secret."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from taco_launch import trace
+from taco_launch.model.host.hosts import Host
+from taco_launch.model.jobs import JobSpec
+from taco_launch.protocol.calls.commands import Exec
+from taco_launch.protocol.calls.jobs import Caller, Submit
+from taco_launch.protocol.messages import Beat, Launch, Log, Prepare, Reached, Register, Welcome
+
+SECRET = "hunter2"
+SPEC = JobSpec("j", ("train", SECRET), (Host("n1", "10.0.0.1"),), env=(("TOKEN", SECRET),))
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    found: list[str] = []
+    trace.start(trace.MESSAGES, lambda _at, text: found.append(text))
+    yield found
+    trace.start(trace.OFF, lambda _at, _text: None)
+
+
+def test_nothing_is_traced_unless_it_was_requested(lines: list[str]) -> None:
+    trace.start(trace.OFF, lambda _at, text: lines.append(text))
+    trace.decision("x")
+    trace.message("sent", Register(rank=1, roots=[]))
+    assert lines == []
+    trace.start(trace.DECISIONS, lambda _at, text: lines.append(text))
+    trace.decision("placed: on n1")
+    trace.message("sent", Register(rank=1, roots=[]))
+    assert lines == ["placed: on n1"]
+
+
+def test_a_message_is_a_line_with_its_peer(lines: list[str]) -> None:
+    trace.message("sent", Register(rank=1, roots=[[7, 8]]), "n2")
+    trace.message("received", Reached(why=""))
+    assert lines == ["sent register (n2): rank=1, roots=[[7, 8]]", "received reached: why=''"]
+
+
+def test_what_comes_all_the_time_is_left_out(lines: list[str]) -> None:
+    trace.message("sent", Beat())
+    trace.message("sent", Log(rank=1, offset=1, times=(), data=b"x"))
+    assert lines == []
+
+
+def test_no_value_of_a_variable_and_no_command_line_is_shown(lines: list[str]) -> None:
+    environment = {"TOKEN": SECRET}
+    welcome = Welcome(environment=environment, log_max_bytes=1, umask=18)
+    trace.message("sent", welcome)
+    trace.message("sent", Prepare(welcome=welcome, stall_after=1.0))
+    launch = Launch(
+        argv=["mpirun", "-x", SECRET],
+        caller=environment,
+        environment=environment,
+        cwd="/",
+        umask=18,
+        attempt=1,
+        log_max_bytes=1,
+    )
+    trace.message("sent", launch)
+    trace.message("sent", launch.but(caller=None))
+    trace.message("sent", Exec(name="j", rank=0, command=["curl", SECRET], token="a"))
+    trace.message("sent", Submit(spec=SPEC, caller=Caller(environment=environment, umask=18)))
+    assert SECRET not in "\n".join(lines)
+    assert lines[0] == "sent welcome: environment=(1 not shown), log_max_bytes=1, umask=18, processes=1, attempt=1"
+    assert "caller=None" in lines[3]
+    assert lines[5].startswith("sent submit: spec=JobSpec, caller=(environment=(1 not shown)")
+
+
+@given(st.text(max_size=2000))
+def test_any_text_is_one_bounded_line(text: str) -> None:
+    found: list[str] = []
+    trace.start(trace.MESSAGES, lambda _at, line: found.append(line))
+    trace.decision(text)
+    trace.message("received", Reached(why=text))
+    trace.start(trace.OFF, lambda _at, _text: None)
+    assert len(found) == 2
+    assert all(line.isprintable() and len(line) <= 400 for line in found)
+
+
+def test_the_time_is_utc_to_the_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("taco_launch.trace.time.time", lambda: 1700000000.0625)
+    assert trace.stamp() == "2023-11-14T22:13:20.062Z"

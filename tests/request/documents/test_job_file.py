@@ -17,7 +17,18 @@ from taco_launch.request.documents.job_schema import json_schema
 from taco_launch.request.lines.mpirun_line import UnclearError, read
 
 TOP = {"name", "command", "np", "hosts", "slotsPerHost", "host", "env", "knobs", "mca", "allowUnknownKnobs", "profile"}
-TOP |= {"launcher", "perHost", "image", "transport", "interface", "gdr", "light", "logMaxBytes", "runPolicy"}
+TOP |= {
+    "launcher",
+    "perHost",
+    "image",
+    "transport",
+    "interface",
+    "gdr",
+    "light",
+    "logMaxBytes",
+    "agentLog",
+    "runPolicy",
+}
 POLICY = {"cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds", "restartPolicy", "backoffLimit"}
 POLICY |= {"backoffSeconds", "suspend", "gracePeriodSeconds", "hostLossTimeoutSeconds", "schedulingPolicy"}
 POLICY |= {"stallTimeoutSeconds"}

@@ -14,8 +14,8 @@ Write = Callable[[str, str], None]
 level = OFF
 _write: Optional[Write] = None
 
-# Of one line: a message may be megabytes long.
-_LINE_CHARACTERS, _VALUE_CHARACTERS = 400, 100
+# Of one line, of its time, and of one value in it: a message may be megabytes long.
+LINE_CHARACTERS, TIME_CHARACTERS, _VALUE_CHARACTERS = 400, 24, 100
 # Fields that may hold a secret: variables, and command lines with variables in them. Only their size is shown.
 _HIDDEN = frozenset(("argv", "caller", "command", "environment"))
 # Messages that come all the time, and those that carry the trace itself.
@@ -31,14 +31,14 @@ def start(at: int, write: Write) -> None:
 def decision(text: str) -> None:
     """Trace what was decided, or happened. Where the text takes work, look at `level` first."""
     if level >= DECISIONS and _write is not None:
-        _write(stamp(), _bounded(text, _LINE_CHARACTERS))
+        _write(stamp(), _bounded(text, LINE_CHARACTERS))
 
 
 def message(way: str, found: Any, peer: str = "") -> None:
     """Trace a message (protocol.message.Message); `way` is "sent" or "received"."""
     if level >= MESSAGES and _write is not None and found.op not in _LEFT_OUT:
         text = f"{way} {found.op}{f' ({peer})' if peer else ''}: {_fields(vars(found))}"
-        _write(stamp(), _bounded(text, _LINE_CHARACTERS))
+        _write(stamp(), _bounded(text, LINE_CHARACTERS))
 
 
 def stamp() -> str:

@@ -6,6 +6,7 @@ was started with. `tests/protocol` holds the fields against what they were when 
 
 from typing import Any, Mapping, Optional, Sequence
 
+from taco_launch import trace
 from taco_launch.protocol.message import Message
 
 Roots = Sequence[Sequence[int]]
@@ -322,6 +323,12 @@ class Trace(Message):
     op = "trace"
     at: str
     text: str
+
+    def check(self) -> None:
+        """Check that it is one line as trace.py makes them: a host could write others' lines into the log, or too much."""
+        for value, most in ((self.at, trace.TIME_CHARACTERS), (self.text, trace.LINE_CHARACTERS)):
+            if len(value) > most or not value.isprintable():
+                raise ValueError(f"it is no line: {value[:60]!r}")
 
 
 class GaveUp(Message):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from taco_launch.protocol import framing, messages
 from taco_launch.protocol.message import KINDS, Message
-from taco_launch.protocol.messages import Beat, Exit, Lease, Log, Prepare, Register, Welcome
+from taco_launch.protocol.messages import Beat, Exit, Lease, Log, Prepare, Register, Trace, Welcome
 
 FIELDS = Path(__file__).with_name("fields.json")
 PREPARE = Prepare(welcome=Welcome(environment={"A": "b"}, log_max_bytes=1, umask=18), stall_after=1.5)
@@ -70,6 +70,9 @@ def test_a_message_is_what_was_said() -> None:
         (Register, {"rank": 1, "roots": [1]}, "roots is"),
         (Exit, {"rank": 1, "exit_code": "0"}, "exit_code is '0'"),
         (Prepare, {"welcome": [], "stall_after": 1}, "welcome is"),
+        (Trace, {"at": "2026", "text": "a\n2026 supervisor: b"}, "it is no line"),
+        (Trace, {"at": "2026\x1b[2J", "text": ""}, "it is no line"),
+        (Trace, {"at": "", "text": "x" * 401}, "it is no line"),
         (Prepare, {"welcome": {"environment": {"A": 1}}, "stall_after": 1}, "environment is"),
     ],
 )

@@ -100,6 +100,8 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
     given = [f"--{option}" for option in _WHOSE if options[option] is not None and options[option] is not False]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)}: each says whose output is meant", hint="give one of them")
+    if options["agent"] and options["attempt"] is not None:
+        raise UsageError("--agent and --attempt: a job has one agent log, of all attempts", hint="leave --attempt out")
     settings = settings_of(ctx)
     out = render.LogOutput(sys.stdout.buffer, colour=options["rank"] is None and not options["agent"])
     asked = {option: options[option] for option in (*_WHOSE, "attempt", "tail", "timestamps")}

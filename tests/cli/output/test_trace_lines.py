@@ -43,6 +43,12 @@ def test_behind_the_verb_and_quiet() -> None:
     )
 
 
+@pytest.mark.parametrize("more", [("--attempt", "2"), ("--rank", "0"), ("--host", "n1")])
+def test_the_agent_log_is_one(more: tuple[str, ...]) -> None:
+    done = call("logs", "--agent", *more, "a")
+    assert (done.exit_code, done.stderr.startswith("error: --"), "--agent" in done.stderr) == (2, True, True)
+
+
 def test_no_variable_is_shown() -> None:
     done = call("-vv", "submit", "--np", "9999", "--no-wait", "-x", "TOKEN", "--", "true")
     assert "sent submit (localhost): spec=JobSpec, caller=(environment=(" in done.stderr

@@ -148,6 +148,7 @@ def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) ->
     groups = {pid for pid, start in roots if _start(pid) == start and not _serves(pid)}
     _signal_groups(groups, signal.SIGSTOP)
     looks = 0
+    killed: Set[Tuple[int, int]] = set()
     while True:
         stopped: FrozenSet[Tuple[int, int]] = frozenset()
         while True:
@@ -159,15 +160,25 @@ def end(job_id: str, roots: Iterable[Tuple[int, int]], seconds: float = 10.0) ->
             _signal(now - stopped, signal.SIGSTOP)
             _signal_groups(groups, signal.SIGSTOP)
             stopped |= now
+        # One that was killed has no environment any more before its files are closed: no scan finds it then.
+        found = tuple(sorted({*left.found, *_not_gone(killed)}))
         # A process on its way out cannot be read either: what stays unknown for longer is something else.
-        looks = looks + 1 if not left.found else 0
+        looks = looks + 1 if not found else 0
         known = not left.unknown or time.monotonic() - begin > _SETTLE_SECONDS
         if (looks >= (_LOOKS if left.unsure else 1) and known) or time.monotonic() > deadline:
-            return Scan(left.found, left.unknown, left.groups)
+            return Scan(found, left.unknown, left.groups)
         looks = min(looks, _LOOKS - 1)
+        killed |= now
         _signal(now, signal.SIGKILL)
         _signal_groups(groups, signal.SIGKILL)
         time.sleep(_PAUSE_SECONDS)
+
+
+def _not_gone(those: Iterable[Tuple[int, int]]) -> Iterator[Process]:
+    for pid, start in those:
+        entry = identify(pid)
+        if entry is not None and entry.start == start and not _gone(entry):
+            yield entry
 
 
 def _start(pid: int) -> Optional[int]:

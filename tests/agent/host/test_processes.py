@@ -7,8 +7,9 @@ import select
 import shutil
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,28 @@ def test_what_only_says_that_it_looks_after_jobs_ends_with_its_own(family: Famil
     eventually(lambda: pids(processes.scan(family.job_id)) == {above.pid, *below})
     assert processes.end(family.job_id, ()) == Scan(())
     assert not any(map(alive, below))
+
+
+def test_what_was_killed_is_waited_for_after_no_scan_finds_it(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that exits loses its environment first: on a busy machine that may be long before its files are closed."""
+    process = family.start(SLEEP, marked=True)
+    entry = processes.identify(process.pid)
+    assert entry is not None
+    scans = [Scan((entry,)), Scan((entry,))]
+    monkeypatch.setattr(processes, "scan", lambda *_words: scans.pop(0) if scans else Scan(()))
+    kills: list[threading.Timer] = []
+    signal_it = processes._signal
+
+    def late(those: Iterable[tuple[int, int]], number: int) -> None:
+        if number == signal.SIGKILL:
+            kills.append(threading.Timer(0.3, signal_it, (those, number)))
+            kills[-1].start()
+
+    monkeypatch.setattr(processes, "_signal", late)
+    monkeypatch.setattr(processes, "_signal_groups", lambda *_words: None)
+    assert processes.end(family.job_id, ()) == Scan(())
+    assert not alive(process.pid)
+    kills[0].join()
 
 
 def test_by_the_session_of_a_root_that_is_a_zombie(family: Family) -> None:

@@ -17,6 +17,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from taco_launch import trace
 from taco_launch.backend import Backend, HeadFacts, LogQuery, Output, Watch
 from taco_launch.command import BARE
 from taco_launch.model.job_request import JobRequest
@@ -97,8 +98,11 @@ class Cluster:
         if source is not None and source.partition(":")[0] == _LAB:
             from taco_launch.lab.inventory import load as load_lab  # noqa: PLC0415 - only for a lab
 
-            return load_lab(source, self._environ)
-        return load(None if self._given is None else source, self._environ, local_names)
+            found = load_lab(source, self._environ)
+        else:
+            found = load(None if self._given is None else source, self._environ, local_names)
+        trace.decision("inventory: %s: hosts: %s, head: %s", source or "this machine", len(found.hosts), found.head)
+        return found
 
     @cached_property
     def backend(self) -> Backend:

@@ -15,9 +15,12 @@ level = OFF
 _write: Optional[Write] = None
 
 # Of one line, of its time, and of one value in it: a message may be megabytes long.
-LINE_CHARACTERS, TIME_CHARACTERS, _VALUE_CHARACTERS = 400, 24, 100
-# Fields that may hold a secret: variables, and command lines with variables in them. Only their size is shown.
-_HIDDEN = frozenset(("argv", "caller", "command", "environment"))
+LINE_CHARACTERS, TIME_CHARACTERS, _VALUE_CHARACTERS = 300, 24, 100
+# Fields that may hold a secret: variables, command lines with variables in them, what a command is ended by. Only their
+# size is shown.
+_HIDDEN = frozenset(("argv", "caller", "command", "environment", "token"))
+# How a line begins that was taken for no message: it may be one that is damaged, with all that it holds.
+_DAMAGED = ("b'{", 'b"{')
 # Messages that come all the time, and those that carry the trace itself.
 _LEFT_OUT = frozenset(("beat", "had", "log", "piece", "trace"))
 
@@ -28,10 +31,10 @@ def start(at: int, write: Write) -> None:
     level, _write = at, write
 
 
-def decision(text: str) -> None:
-    """Trace what was decided, or happened. Where the text takes work, look at `level` first."""
+def decision(text: str, *values: object) -> None:
+    """Trace what was decided, or happened; `values` take the places of %s in the text, only where it is traced."""
     if level >= DECISIONS and _write is not None:
-        _write(stamp(), _bounded(text, LINE_CHARACTERS))
+        _write(stamp(), _bounded(text % values if values else text, LINE_CHARACTERS))
 
 
 def message(way: str, found: Any, peer: str = "") -> None:
@@ -56,7 +59,7 @@ def _value(name: str, value: Any) -> str:
         return f"({_fields(vars(value))})"
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
-    if name in _HIDDEN and value is not None:
+    if value is not None and (name in _HIDDEN or (isinstance(value, str) and value.startswith(_DAMAGED))):
         return f"({len(value)} not shown)"
     if value is None or isinstance(value, (bool, int, float, str, list, tuple, dict)):
         return _bounded(repr(value), _VALUE_CHARACTERS)

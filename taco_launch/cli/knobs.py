@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.cli.options.common import output_options, settings_of
+from taco_launch.cli.options.common import output_options, settings_of, verbose_option
 from taco_launch.cli.output import render
 from taco_launch.errors import UsageError
 
@@ -32,6 +32,7 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 
 @click.command()
 @output_options
+@verbose_option
 @click.argument("names", nargs=-1, metavar="[NAME|PREFIX]...", shell_complete=_complete)
 @click.pass_context
 def knobs(ctx: click.Context, names: tuple[str, ...]) -> None:

@@ -16,6 +16,7 @@ from taco_launch.cli.options.common import (
     settings_of,
     talk_options,
     this_machine,
+    verbose_option,
 )
 from taco_launch.cli.output import render
 from taco_launch.command import as_typed
@@ -108,6 +109,7 @@ def cli() -> None:
 
 
 @cli.command()
+@verbose_option
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print a shell's completion script.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.resources import files
 
+from taco_launch import trace
 from taco_launch.command import Command
 from taco_launch.errors import HostError
 from taco_launch.facts import SUBJECTS
@@ -59,6 +60,7 @@ def gather(
             said = error.message.removeprefix(f"{host.name}: ")
             return facts, HostError(f"{host.name}: incomplete: {said}", error.hint)
         received = time.time()
+        trace.decision("%s: facts of %s: from its probe, after %.2f s", host.name, "/".join(subjects), received - sent)
         if marker.encode() not in result.stdout:
             said = last_words(result.stderr) or last_words(result.stdout) or "nothing"
             raise HostError(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from taco_launch import trace
 from taco_launch.backend import HeadFacts
 from taco_launch.backend.elsewhere import for_elsewhere
 from taco_launch.errors import UsageError
@@ -100,6 +101,11 @@ def dry_run(
         links.update((host.host, host.topology) for host in hosts if isinstance(host.topology, Topology))
         return over_ssh(known, spec, hosts)
 
+    trace.decision(
+        "facts: %s: from %s; all else is declared, or the caller's",
+        ", ".join(missing) or "nothing more is needed",
+        ("the agent of this machine" if local else "a probe of each host") if missing else "nobody",
+    )
     if missing:
         known = told(missing)
     free = free_slots(spec, known)

@@ -111,23 +111,32 @@ class Head:
             sudo=self.seat.sudo,
             timeout=timeout,
         )
+        trace.decision("%s: %s: the agent is called", self.name, op)
         trace.message("sent", request, self.name)
-        begun = time.monotonic()
+        begun, how = time.monotonic(), "failed"
+        try:
+            with self._answering(op, command) as stdout:
+                yield self._replies(op, stdout)
+            how = "answered"
+        finally:
+            trace.decision("%s: %s: %s after %.2f s", self.name, op, how, time.monotonic() - begun)
+
+    @contextmanager
+    def _answering(self, op: str, command: Command) -> Iterator[IO[bytes]]:
+        """Start a call and give its replies, behind their header; where the agent is not there yet it is put there."""
         missing = self.seat.missing(self._agent()) or None
         if missing is None:
             with self._remote.tail(command) as stdout:
                 missing = self._begin(op, stdout)
                 if missing is None:
-                    yield self._replies(op, stdout)
-                    trace.decision(f"{self.name}: {op}: answered after {time.monotonic() - begun:.2f} s")
+                    yield stdout
                     return
-        trace.decision(f"{self.name}: {missing} is not there: the agent is put there")
+        trace.decision("%s: %s is not there: the agent is put there", self.name, missing)
         self._remote.put(bundle.build(self._contents), missing, sudo=self.seat.sudo)
         with self._remote.tail(command) as stdout:
             if self._begin(op, stdout) is not None:
                 raise HostError(f"{self.name}: {missing}: written, and not there", hint="who removes files there?")
-            yield self._replies(op, stdout)
-            trace.decision(f"{self.name}: {op}: answered after {time.monotonic() - begun:.2f} s")
+            yield stdout
 
     def ahead(self, op: str) -> None:
         """Start the agent of this machine for a call that is still being made up, which goes on with it then."""

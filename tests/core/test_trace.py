@@ -11,7 +11,7 @@ from taco_launch.model.host.hosts import Host
 from taco_launch.model.jobs import JobSpec
 from taco_launch.protocol.calls.commands import Exec
 from taco_launch.protocol.calls.jobs import Caller, Submit
-from taco_launch.protocol.messages import Beat, Launch, Log, Prepare, Reached, Register, Welcome
+from taco_launch.protocol.messages import Beat, Launch, Log, Noise, Prepare, Reached, Register, Welcome
 
 SECRET = "hunter2"
 SPEC = JobSpec("j", ("train", SECRET), (Host("n1", "10.0.0.1"),), env=(("TOKEN", SECRET),))
@@ -34,6 +34,22 @@ def test_nothing_is_traced_unless_it_was_requested(lines: list[str]) -> None:
     trace.decision("placed: on n1")
     trace.message("sent", Register(rank=1, roots=[]))
     assert lines == ["placed: on n1"]
+
+
+class _Costly:
+    def __str__(self) -> str:
+        raise AssertionError("it is written, and nobody reads it")
+
+
+def test_what_is_not_traced_is_not_written(lines: list[str]) -> None:
+    trace.start(trace.OFF, lambda _at, text: lines.append(text))
+    trace.decision("%s", _Costly())
+    trace.message("sent", Reached(why=_Costly()))  # type: ignore[arg-type]
+    trace.start(trace.DECISIONS, lambda _at, text: lines.append(text))
+    trace.message("sent", Reached(why=_Costly()))  # type: ignore[arg-type]
+    trace.decision("%s of %s", 1, "n2")
+    trace.decision("100 % of n2")
+    assert lines == ["1 of n2", "100 % of n2"]
 
 
 def test_a_message_is_a_line_with_its_peer(lines: list[str]) -> None:
@@ -65,11 +81,14 @@ def test_no_value_of_a_variable_and_no_command_line_is_shown(lines: list[str]) -
     trace.message("sent", launch)
     trace.message("sent", launch.but(caller=None))
     trace.message("sent", Exec(name="j", rank=0, command=["curl", SECRET], token="a"))
+    trace.message("received", Noise(text=repr(launch.encode())))
     trace.message("sent", Submit(spec=SPEC, caller=Caller(environment=environment, umask=18)))
     assert SECRET not in "\n".join(lines)
     assert lines[0] == "sent welcome: environment=(1 not shown), log_max_bytes=1, umask=18, processes=1, attempt=1"
     assert "caller=None" in lines[3]
-    assert lines[5].startswith("sent submit: spec=JobSpec, caller=(environment=(1 not shown)")
+    assert lines[4] == "sent exec: name='j', rank=0, command=(2 not shown), token=(1 not shown)"
+    assert lines[5].startswith("received noise: text=(")
+    assert lines[6].startswith("sent submit: spec=JobSpec, caller=(environment=(1 not shown)")
 
 
 @given(st.text(max_size=2000))
@@ -80,7 +99,7 @@ def test_any_text_is_one_bounded_line(text: str) -> None:
     trace.message("received", Reached(why=text))
     trace.start(trace.OFF, lambda _at, _text: None)
     assert len(found) == 2
-    assert all(line.isprintable() and len(line) <= 400 for line in found)
+    assert all(line.isprintable() and len(line) <= 300 for line in found)
 
 
 def test_the_time_is_utc_to_the_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_a_message_is_what_was_said() -> None:
         (Prepare, {"welcome": [], "stall_after": 1}, "welcome is"),
         (Trace, {"at": "2026", "text": "a\n2026 supervisor: b"}, "it is no line"),
         (Trace, {"at": "2026\x1b[2J", "text": ""}, "it is no line"),
-        (Trace, {"at": "", "text": "x" * 401}, "it is no line"),
+        (Trace, {"at": "", "text": "x" * 301}, "it is no line"),
         (Prepare, {"welcome": {"environment": {"A": 1}}, "stall_after": 1}, "environment is"),
     ],
 )

@@ -106,7 +106,7 @@ class Events:
     def add(self, kind: str, reason: str = "", *, hint: str = "", **data: Any) -> None:
         """Append an event with the present time. On a full disk it is kept in memory for `flush`."""
         event = Event(time.time(), kind, reason, data, hint)
-        trace.decision(f"{kind}: {reason}")
+        trace.decision("%s: %s", kind, reason)
         self._pending += json.dumps({"schema": SCHEMA, **to_json(event)}).encode("ascii") + b"\n"
         self.flush()
 

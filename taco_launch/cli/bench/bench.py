@@ -19,6 +19,7 @@ from taco_launch.cli.options.common import (
     output_options,
     settings_of,
     talk_options,
+    verbose_option,
 )
 from taco_launch.cli.options.job_options import JobCommand, job_options, request_of, spec_of
 from taco_launch.cli.output import render
@@ -136,6 +137,7 @@ def _read_rate(cell: "Cell", text: str) -> "tuple[Reading, ...] | NoSample":
 
 @bench.command("parse")
 @output_options
+@verbose_option
 @workload_option
 @add_option(
     "--np", "ranks", type=click.IntRange(min=1), metavar="N", help="How many ranks ran, for nccl-tests and --workload."

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.cli.options.common import Settings, add_option, output_options, settings_of, talk_options
+from taco_launch.cli.options.common import (
+    Settings,
+    add_option,
+    output_options,
+    settings_of,
+    talk_options,
+    verbose_option,
+)
 from taco_launch.cli.output import render
 from taco_launch.lab.labels import option_of
 
@@ -164,6 +171,7 @@ def down(ctx: click.Context, *, lab: str, all_labs: bool, images: bool) -> None:
 
 @lab.command()
 @output_options
+@verbose_option
 @add_option("--name", "lab", metavar="NAME", shell_complete=_labs, help="Which lab. Default: all.")
 @click.pass_context
 def status(ctx: click.Context, *, lab: str | None) -> None:

@@ -17,6 +17,7 @@ from taco_launch.cli.options.common import (
     output_options,
     settings_of,
     talk_options,
+    verbose_option,
 )
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
@@ -55,6 +56,7 @@ def _watch_option(function: F) -> F:
 @click.command("list")
 @inventory_option
 @output_options
+@verbose_option
 @access_options
 @_watch_option
 @add_option("--mine", is_flag=True, help="Only jobs of yours.")
@@ -100,6 +102,7 @@ def list_(
 @click.command()
 @inventory_option
 @output_options
+@verbose_option
 @access_options
 @_watch_option
 @click.argument("name", shell_complete=complete_job)

@@ -225,9 +225,9 @@ def output_options(function: F) -> F:
     )(function)
 
 
-def talk_options(function: F) -> F:
-    """Add -v and -q."""
-    function = add_option(
+def verbose_option(function: F) -> F:
+    """Add -v."""
+    return add_option(
         "-v",
         "--verbose",
         count=True,
@@ -235,6 +235,11 @@ def talk_options(function: F) -> F:
         callback=_keep_verbose,
         help="Say more on stderr, each decision with its time; -vv: each message too.",
     )(function)
+
+
+def talk_options(function: F) -> F:
+    """Add -v and -q."""
+    function = verbose_option(function)
     return add_option(
         "-q", "--quiet", is_flag=True, expose_value=False, callback=_keep, help="Say nothing but errors on stderr."
     )(function)

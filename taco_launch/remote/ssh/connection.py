@@ -225,9 +225,11 @@ class Ssh:
                 return
             if self._closed:
                 raise self._was_closed()
+            trace.decision("%s: connecting", self._where())
+            begun = time.monotonic()
             try:
                 self._open(lambda key: self._verifier.check(self.route, key))
-                trace.decision(f"{self._where()}: connected")
+                trace.decision("%s: connected after %.2f s", self._where(), time.monotonic() - begun)
             except HostError as error:
                 self._hang_up()
                 self._failed = error if self._is_gateway else None

@@ -4,9 +4,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from taco_launch import trace
+from taco_launch.cli import verbs
+from taco_launch.cli.main import cli
 from tests.cli.test_cli import call
 
 TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ", re.MULTILINE)
@@ -22,7 +25,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("words", "decisions", "messages"), [((), 0, 0), (("-v",), 2, 0), (("-vv",), 2, 3), (("-v", "-v"), 2, 3)]
+    ("words", "decisions", "messages"), [((), 0, 0), (("-v",), 3, 0), (("-vv",), 3, 3), (("-v", "-v"), 3, 3)]
 )
 def test_how_much_is_said(words: tuple[str, ...], decisions: int, messages: int) -> None:
     done = call(*words, "list")
@@ -31,8 +34,36 @@ def test_how_much_is_said(words: tuple[str, ...], decisions: int, messages: int)
     assert len([line for line in said if line.startswith(("sent ", "received "))]) == messages, said
     assert len([line for line in said if not line.startswith(("sent ", "received "))]) == decisions, said
     if decisions:
-        assert "the agent is put there" in said[1 if messages else 0]
+        assert said[0] == "localhost: list: the agent is called\n"
+        assert "the agent is put there" in said[2 if messages else 1]
         assert re.search(r"localhost: list: answered after \d+\.\d\d s", done.stderr)
+
+
+def test_a_call_that_fails_has_its_time() -> None:
+    assert re.search(r"localhost: get: failed after \d+\.\d\d s\nerror: ", call("-v", "get", "nosuch").stderr)
+
+
+def test_where_facts_are_from() -> None:
+    said = TIME.split(call("-v", "run", "--np", "2", "--dry-run", "--", "true").stderr)
+    assert "inventory: this machine: hosts: 1, head: localhost\n" in said
+    (facts,) = (line for line in said if line.startswith("facts: "))
+    assert "slots of localhost" in facts
+    assert ": from the agent of this machine; all else is declared" in facts
+
+
+def leaves(command: click.Command, *path: str) -> Iterator[tuple[str, click.Command]]:
+    command = command.load() if isinstance(command, verbs.Verb) else command
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from leaves(inner, *path, name)
+    else:
+        yield " ".join(path), command
+
+
+def test_every_verb_takes_it() -> None:
+    """But the one whose words are another program's."""
+    without = [name for name, verb in leaves(cli) if not any(each.opts == ["-v", "--verbose"] for each in verb.params)]
+    assert without == ["lab exec"]
 
 
 def test_behind_the_verb_and_quiet() -> None:

@@ -109,6 +109,8 @@ class Supervise(Message):
     ports: Optional[Sequence[int]] = None
     # whether it is to send Trace
     agent_log: bool = False
+    # of the guard's host
+    name: str = ""
 
 
 class LookAt(Message):

@@ -8,7 +8,7 @@ import pytest
 
 from taco_launch.model.jobs import Policy
 from tests.conftest import eventually
-from tests.e2e.cluster import NAMES, Cluster
+from tests.e2e.cluster import NAMES, STATE, Cluster
 from tests.patience import patience
 
 pytestmark = pytest.mark.e2e
@@ -38,6 +38,19 @@ def test_the_agent_log_has_what_every_guard_did(cluster: Cluster, name: str) -> 
         for text in ("register", "exit") if who != "supervisor" else ("placed: ", "running: ", "ended: "):
             assert any(text in line for line in own), (who, text, own)
     assert sum("received register" in line for line in found) == 6
+    for rank in range(6):
+        assert sum(f" supervisor: rank {rank} {what}" in line for line in found for what in ("started", "ended")) == 2
+    for host in NAMES:
+        assert any(f" supervisor: slots of {host}: slot-0 slot-1" in line for line in found)
+    assert not any("is lost" in line for line in found)
+    # The guards of other hosts have theirs there, too; the last one may not have reached the head.
+    for on, host in enumerate(NAMES[1:], 1):
+        (there,) = cluster.path(f"{STATE}/jobs/{name}/logs", on).glob("agent.*.log")
+        assert there.stat().st_mode & 0o777 == 0o600
+        own = there.read_text("utf-8").splitlines()
+        assert [line for line in found if f" guard of {host}: " in line] in (own, own[:-1])
+        assert own[-1].endswith(f" guard of {host}: received bye: remove=False")
+        found += own
     assert "hunter2" not in "\n".join(found)
 
 

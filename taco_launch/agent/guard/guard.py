@@ -70,7 +70,7 @@ class _Guard:
         self._told: List[Message] = []
         self._sender = Sender(folder)
         self._pulse = StallMonitor()
-        self._trace = GuardTrace()
+        self._trace = GuardTrace(folder, elsewhere=self._elsewhere)
         uid = os.geteuid()
         self._place = leases.place(os.environ, folder.path.parent.parent, root=uid == 0)
         self._leases = leases.Leases(self._place, folder.path.parent)
@@ -263,7 +263,7 @@ class _Guard:
             self._lost(before)
         self._job_id = message.job_id
         self._host_loss_timeout = message.host_loss_timeout
-        self._trace.begin(line, wanted=message.agent_log)
+        self._trace.begin(line, message)
         self._remember()
         self._pulse.retell()
         for told in self._told:
@@ -374,9 +374,8 @@ class _Guard:
         self._remember(*message.roots)
         for line in self._lines():  # what the ranks have said already comes before the end
             self._hear(line)
-        stays = message.leave
-        left = processes.Scan(()) if stays else processes.end(self._job_id, self._roots)
-        self._leases.release(gone=not (stays or left.found or left.unknown))
+        left = processes.Scan(()) if message.leave else processes.end(self._job_id, self._roots)
+        self._leases.release(gone=not (message.leave or left.found or left.unknown))
         self._launcher.close()
         sizes = self._sender.sizes()
         listener = ports.listener(self._port) if self._port and message.listener else ""
@@ -388,11 +387,13 @@ class _Guard:
         """End the job when its supervisor is gone: at once when it is dead, else when it is silent for too long."""
         lock = None if self._elsewhere else records.try_lock(self._folder)
         if lock is not None:
+            self._trace.take_over()
             recovery.close(self._folder, lock, tuple(self._roots))
         elif silent:
             left = processes.end(self._job_id, self._roots)
             self._leases.release(gone=not left.found and not left.unknown)
             reason = f"its guard heard nothing of the supervisor for {self._host_loss_timeout:g} s and ended its ranks"
+            self._trace.note(reason)
             self._tell(messages.GaveUp(reason=reason))
             if self._elsewhere and not (self._sender.sizes() or left.found or left.unknown):
                 self._folder_gone()  # no rank ever ran, and the head may not know of this host at all

@@ -1,6 +1,7 @@
 """The agent log of a job, kept on its head where that was requested: what its supervisor and its guards decided and said.
 
-The supervisor is the only one that writes it. A guard sends it its lines, and keeps the last ones while nobody listens.
+The supervisor is the only one that writes it; when it is gone for good, its host's guard does. A guard sends it its lines,
+and keeps the last ones while nobody listens. On another host it writes them into a file there besides.
 """
 
 import collections
@@ -11,7 +12,7 @@ from taco_launch import trace
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.protocol.connection import Line
-from taco_launch.protocol.messages import Trace
+from taco_launch.protocol.messages import Supervise, Trace
 
 _BYTES = 16 << 20
 # Of a guard that has no connection, and of what it has posted and not yet sent.
@@ -26,37 +27,62 @@ def begin(folder: JobFolder, *, wanted: bool) -> None:
     if not wanted:
         return
     global _file  # noqa: PLW0603 - see above
-    _file = segments.Writer(folder.agent_log, _BYTES)
+    _file = _opened(folder)
     trace.start(trace.MESSAGES, lambda at, text: _write(at, "supervisor", text))
 
 
 def relay(host: str, message: Trace) -> None:
     """Write a guard's line, where there is a log."""
-    _write(message.at, f"guard of {host}", message.text)
+    _write(message.at, guard_of(host), message.text)
 
 
 def _write(at: str, who: str, text: str) -> None:
     if _file is not None:
-        with contextlib.suppress(OSError):  # no job ends for its debug log
-            _file.write(f"{at} {who}: {text}\n".encode("utf-8", "replace"))
+        _append(_file, at, who, text)
 
 
 class GuardTrace:
-    """A guard's lines, on their way to its supervisor."""
+    """A guard's lines, on their way to its supervisor; on another host than the head in its own folder, too.
 
-    def __init__(self) -> None:
+    There they tell what it did while nobody could be reached.
+    """
+
+    def __init__(self, folder: JobFolder, *, elsewhere: bool) -> None:
         """Trace nothing yet."""
+        self._folder, self._elsewhere = folder, elsewhere
         self._lines: Deque[Trace] = collections.deque(maxlen=_WAITING_LINES)
         self._supervisor: Optional[Line] = None
+        self._who: Optional[str] = None
+        self._own: Optional[segments.Writer] = None
 
-    def begin(self, supervisor: Line, *, wanted: bool) -> None:
+    def begin(self, supervisor: Line, message: Supervise) -> None:
         """Trace this process from here on, where that is wanted; a supervisor that connected again goes on with it."""
         self._supervisor = supervisor
-        if wanted:
-            trace.start(trace.MESSAGES, self._take)
-            self._send(supervisor)
+        if not message.agent_log:
+            return
+        first, self._who = self._who is None, guard_of(message.name)
+        if first and self._elsewhere:
+            self._own = _opened(self._folder)
+        trace.start(trace.MESSAGES, self._take)
+        self._send(supervisor)
+
+    def take_over(self) -> None:
+        """Go on with the head's file: the supervisor is gone, and nobody else writes there."""
+        if self._who is None:
+            return
+        self._own = _opened(self._folder)
+        for line in self._lines:
+            if self._own is not None:
+                _append(self._own, line.at, self._who, line.text)
+        self.note("the supervisor is gone: its guard ends the job")
+
+    def note(self, decided: str) -> None:
+        """Trace what the guard decided."""
+        trace.decision(decided)
 
     def _take(self, at: str, text: str) -> None:
+        if self._own is not None and self._who is not None:
+            _append(self._own, at, self._who, text)
         self._lines.append(Trace(at=at, text=text))
         if self._supervisor is not None:
             self._send(self._supervisor)
@@ -65,3 +91,19 @@ class GuardTrace:
         """Send what has been traced, as far as the supervisor takes it: each line before the message that it is about."""
         while self._lines and supervisor.fileno() >= 0 and supervisor.waiting < _WAITING_BYTES:
             supervisor.post(self._lines.popleft())
+
+
+def guard_of(host: str) -> str:
+    """Name a guard in the log."""
+    return f"guard of {host}"
+
+
+def _opened(folder: JobFolder) -> Optional[segments.Writer]:
+    with contextlib.suppress(OSError):  # no job ends for its debug log
+        return segments.Writer(folder.agent_log, _BYTES)
+    return None
+
+
+def _append(file: segments.Writer, at: str, who: str, text: str) -> None:
+    with contextlib.suppress(OSError):  # as above
+        file.write(f"{at} {who}: {text}\n".encode("utf-8", "replace"))

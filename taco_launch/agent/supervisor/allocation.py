@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from taco_launch import trace
 from taco_launch.agent.host import leases, occupancy
 from taco_launch.agent.logs import agent_log
 from taco_launch.agent.store.folders import JobFolder
@@ -161,6 +162,7 @@ class Gang(Guards):
                 gpus=link.host.gpus if takes_part else occupancy.NO_GPUS,
                 ports=self._spec.network.port_range,
                 agent_log=self._spec.policy.agent_log,
+                name=link.name,
             )
             link.order(order)
         if hosts and self._between:
@@ -183,6 +185,7 @@ class Gang(Guards):
                 link.close()
                 self.links.remove(link)
                 self._unusable[link.name] = told.error
+                trace.decision("host %s cannot be used: %s", link.name, told.error)
 
     def _probe(self, links: Sequence[Link]) -> None:
         """Have hosts looked at that were not yet: each guard goes on with its other work."""
@@ -215,6 +218,9 @@ class Gang(Guards):
                 leased[host.name] = ()
                 continue
             names = self._lease(host, shares.get(host.name, Share(host.name, 0)), placement, note)
+            trace.decision(
+                "slots of %s: %s", host.name, "not to be had" if names is None else " ".join(names) or "none"
+            )
             if names is None:
                 self._let_go(wanted[:number], note, look=False)
                 return None

@@ -9,6 +9,7 @@ import subprocess
 import time
 from typing import Dict, List, Optional, Type
 
+from taco_launch import trace
 from taco_launch.agent import ssh
 from taco_launch.agent.logs import agent_log
 from taco_launch.agent.store.folders import JobFolder
@@ -142,6 +143,9 @@ class Link:
     def _broken(self) -> None:
         self.close()
         self.gone = KILLED
+        trace.decision(
+            "the guard of %s is gone%s", self.name, "" if self.answers.ended is None else ", as it has told all"
+        )
 
 
 class RemoteLink(Link):
@@ -192,6 +196,7 @@ class RemoteLink(Link):
         messages = super().read()
         for message in messages:
             if isinstance(message, Attached):
+                trace.decision("connected to the guard of %s", self.name)
                 self._joined = self._was_joined = True
                 self._tries, self.error = 0, ""
                 self._say_all()
@@ -200,6 +205,7 @@ class RemoteLink(Link):
                 self._no_guard(message)
             elif isinstance(message, Refused):
                 self.gone = message.reason
+                trace.decision("host %s refuses: %s", self.name, self.gone)
             if not isinstance(message, (Noise, Attached)):  # the guard's own words: one that hangs can be connected to
                 self.heard = time.monotonic()
         return messages
@@ -213,6 +219,7 @@ class RemoteLink(Link):
         if not self.gone and looked - self.heard > seconds:
             self.close()
             self.gone = f"no heartbeat for {seconds:g} s{f' ({self.error})' if self.error else ''}"
+            trace.decision("host %s is lost: %s", self.name, self.gone)
 
     def close(self) -> None:
         """Let the connection go, and end its ssh."""
@@ -235,6 +242,7 @@ class RemoteLink(Link):
     def _dial(self, now: float) -> None:
         self._at = now
         op = "attach" if self._was_joined else "guard-start"
+        trace.decision("connecting to %s by ssh: %s", self.name, op)
         ours, theirs = socket.socketpair()
         self._errors = ssh.Errors()
         words = (op, str(self._folder.path), *self._start)
@@ -269,6 +277,8 @@ class RemoteLink(Link):
             unsaid = "" if self._was_joined else "the connection broke"
             self.error = said or (f"ssh: exit {code}" if code is not None else unsaid)
         self.close()
+        unknown = "no reason is known" if self.answers.ended is None else "it has told all"
+        trace.decision("the connection to %s ended: %s", self.name, self.gone or self.error or said or unknown)
         if self.gone:
             return
         self._tries += 1
@@ -302,3 +312,4 @@ class RemoteLink(Link):
             self.gone = "the host restarted"
         else:
             self.gone = KILLED
+        trace.decision("host %s is lost: %s", self.name, self.gone)

@@ -4,7 +4,7 @@ import signal
 from pathlib import Path
 from typing import Dict, List, Tuple
 
-from taco_launch import state
+from taco_launch import state, trace
 from taco_launch.agent.logs.merge import Merge
 from taco_launch.agent.logs.remote_streams import Keeper
 from taco_launch.agent.store import records
@@ -105,6 +105,7 @@ class Ranks:
 
     def _note_start(self, link: Link, message: Started) -> None:
         self.started[message.rank] = link.name
+        trace.decision("rank %s started on %s", message.rank, link.name)
         if not isinstance(link, RemoteLink):
             self.roots += [[pid, start] for pid, start in message.roots]
         if len(self.started) == self.np:
@@ -115,6 +116,7 @@ class Ranks:
         if message.orphan and isinstance(link, RemoteLink):  # on the head that is the launcher, which is told of
             reason = f"{reason or state.ending(code)}, and {self._starter} was gone there before"
         self.ended[rank] = code
+        trace.decision("rank %s ended on %s: %s", rank, link.name, reason or state.ending(code))
         if link.name in self._keepers:
             self._keepers[link.name].ends_at(rank, message.size)
         else:

@@ -14,6 +14,7 @@ import pytest
 from taco_launch import state
 from taco_launch.agent.host import facts, leases, processes
 from taco_launch.agent.host.slot_holders import Holder
+from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.model.jobs import JobSpec, JobState
@@ -71,8 +72,8 @@ def supervisor(connect: Connect, family: Family) -> Mail:
     return supervise(connect(), family)
 
 
-def supervise(mail: Mail, family: Family, timeout: float = 30, *, look: bool = False) -> Mail:
-    more = {"look": look, "size": "auto" if look else "2", "gpus": "none", "ports": [40000, 65000]}
+def supervise(mail: Mail, family: Family, timeout: float = 30, *, look: bool = False, **more: Any) -> Mail:
+    more = {"look": look, "size": "auto" if look else "2", "gpus": "none", "ports": [40000, 65000], **more}
     mail.send("supervise", job_id=family.job_id, host_loss_timeout=timeout, **more)
     return mail
 
@@ -311,6 +312,7 @@ def test_a_dead_supervisors_job_is_ended_and_recorded(
     records.Events(folder).add(state.SUBMITTED, id=family.job_id)
     records.Events(folder).add(state.PLACED, np=1, hosts=["me"], line="")
     marked, launched, bystander = family.start(SLEEP, marked=True), family.start(SLEEP), family.start(SLEEP)
+    supervise(supervisor, family, agent_log=True, name="me")
     supervisor.send("launched", root=family.root(launched))
     supervisor.wait("facts")
     supervisor.close()
@@ -318,6 +320,9 @@ def test_a_dead_supervisors_job_is_ended_and_recorded(
     assert guard.wait(10) == 0
     assert (marked.wait(1), launched.wait(1), bystander.poll()) == (-9, -9, None)
     assert records.record(folder).state is JobState.LOST
+    told = segments.last_words(folder.agent_log)  # nobody but the guard can write what it did then
+    assert "guard of me: the supervisor is gone: its guard ends the job\n" in told
+    assert "guard of me: ended: " in told
 
 
 def test_a_silent_supervisor_is_given_up(

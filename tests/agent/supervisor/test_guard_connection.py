@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from taco_launch import trace
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.guard_connection import Link, RemoteLink
 from taco_launch.model.host.hosts import Host
@@ -111,6 +112,9 @@ def test_a_host_that_is_silent_keeps_nobody_waiting(
     folder: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script(tmp_path, SSH, monkeypatch)
+    traced: list[str] = []
+    monkeypatch.setattr(trace, "level", trace.DECISIONS)
+    monkeypatch.setattr(trace, "_write", lambda _at, text: traced.append(text))
     link = RemoteLink(HOST, folder, "agent.pyz", ["id", "leases"], beat=0.1)
     longest, silent = 0.0, 0
     deadline = time.monotonic() + 20
@@ -129,3 +133,11 @@ def test_a_host_that_is_silent_keeps_nobody_waiting(
         link.close()
     assert not link.gone
     assert longest < 0.5
+    assert traced[:4] == [
+        "connecting to n2 by ssh: guard-start",
+        "connected to the guard of n2",
+        "the connection to n2 ended: no reason is known",
+        "connecting to n2 by ssh: attach",
+    ]
+    link.lost_after(0.0, time.monotonic())
+    assert traced[-1] == "host n2 is lost: no heartbeat for 0 s"

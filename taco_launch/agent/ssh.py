@@ -27,9 +27,9 @@ _PUT_SECONDS = 60.0
 _NO_AGENT = ("can't open file", "SyntaxError")
 
 
-def argv(host: str, agent: str, *words: str) -> Tuple[str, ...]:
+def argv(host: str, agent: str, *words: str, options: Sequence[str] = ()) -> Tuple[str, ...]:
     """Return the command that runs an operation of the agent on a host."""
-    return ("ssh", *_OPTIONS, host, shell(("/bin/sh", "-c", _RUN, "agent", agent, _brought(agent), *words)))
+    return ("ssh", *_OPTIONS, *options, host, shell(("/bin/sh", "-c", _RUN, "agent", agent, _brought(agent), *words)))
 
 
 def _brought(agent: str) -> str:

@@ -36,6 +36,21 @@ def test_ranks_on_every_host(cluster: Cluster, name: str) -> None:
     ]
 
 
+def test_one_connection_to_each_host_is_enough(cluster: Cluster, name: str) -> None:
+    """mpirun starts its daemons over the guards' connections; where a user says by what, it makes its own."""
+    log = cluster.made.folder / "log"
+    cluster.run(cluster.spec(name, "true"))  # from here on the agent is on every host
+    names = [name]
+    for settings, connections in (({}, 2), ({"OMPI_MCA_plm_rsh_agent": "ssh"}, 4)):
+        names.append(f"{name}-{connections}")
+        before = log.read_text().count("Accepted publickey")
+        job = cluster.run(cluster.spec(names[-1], "true"), **settings)
+        assert job["state"] == "SUCCEEDED", job
+        assert log.read_text().count("Accepted publickey") - before == connections
+    for each in names:
+        cluster.call("delete", name=each)
+
+
 @pytest.mark.parametrize(("rank", "script", "code"), [(4, "exit 3", 3), (2, "kill -9 $$", 137), (0, "exit 255", 255)])
 def test_the_exit_code_of_a_rank_anywhere(cluster: Cluster, name: str, rank: int, script: str, code: int) -> None:
     job = cluster.run(

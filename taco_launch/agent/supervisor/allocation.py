@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch import trace
+from taco_launch.agent import shared_ssh
 from taco_launch.agent.host import leases, occupancy
 from taco_launch.agent.logs import agent_log
 from taco_launch.agent.store.folders import JobFolder
@@ -148,7 +149,11 @@ class Gang(Guards):
     def _reach(self, hosts: Sequence[Host], note: Note) -> None:
         """Reach guards, and the first time this host's; those that fail are left out with the reason."""
         start = [self._job_id, *filter(None, [os.environ.get(leases.VARIABLE)])]
-        new: List[Link] = [RemoteLink(host, self._folder, self._agent, start, self._beat) for host in hosts]
+        shares = launcher_of(self._spec).is_open_mpi
+        new: List[Link] = []
+        for host in hosts:
+            options = shared_ssh.for_guard(self._folder, host.name) if shares else ()
+            new.append(RemoteLink(host, self._folder, self._agent, start, self._beat, options))
         self.links += new
         names = {host.name for host in self._spec.hosts}
         asked = new if self.here.answers.facts is not None else [self.here, *new]

@@ -7,7 +7,7 @@ whoever reads has to take a message twice as once.
 import socket
 import subprocess
 import time
-from typing import Dict, List, Optional, Type
+from typing import Dict, List, Optional, Sequence, Type
 
 from taco_launch import trace
 from taco_launch.agent import ssh
@@ -151,11 +151,16 @@ class Link:
 class RemoteLink(Link):
     """The guard of another host: started by the first connection, kept as long as the host is not silent for too long."""
 
-    def __init__(self, host: Host, folder: JobFolder, agent: str, start: List[str], beat: float) -> None:
-        """Name the way; `start` is what `guard-start` is given, `beat` the seconds between two heartbeats."""
+    def __init__(
+        self, host: Host, folder: JobFolder, agent: str, start: List[str], beat: float, options: Sequence[str] = ()
+    ) -> None:
+        """Name the way.
+
+        `start` is what `guard-start` is given, with these options of ssh; `beat` the seconds between two heartbeats.
+        """
         super().__init__(host, folder)
         self._agent = agent
-        self._start = start
+        self._start, self._options = start, options
         self._silence = _SILENT_BEATS * beat
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._errors: Optional[ssh.Errors] = None
@@ -246,9 +251,10 @@ class RemoteLink(Link):
         ours, theirs = socket.socketpair()
         self._errors = ssh.Errors()
         words = (op, str(self._folder.path), *self._start)
+        options = () if self._was_joined else self._options
         try:
             self._process = subprocess.Popen(
-                ssh.argv(self.name, self._agent, *words),
+                ssh.argv(self.name, self._agent, *words, options=options),
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=self._errors.file,

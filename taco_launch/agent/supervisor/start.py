@@ -3,7 +3,7 @@
 import subprocess
 from typing import Any, List, Mapping, NamedTuple, Optional, Tuple, Union
 
-from taco_launch.agent import program
+from taco_launch.agent import program, shared_ssh
 from taco_launch.agent.host import processes
 from taco_launch.agent.host.launcher_process import spawn
 from taco_launch.agent.store.folders import JobFolder
@@ -78,6 +78,8 @@ def start(
     if gang.remote:
         environment.update(launch_agent(program.wrapper(attempt.folder, "daemon")))
         environment.update(proxy_agent(program.wrapper(attempt.folder, "proxy")))
+        names = [link.name for link in gang.remote]
+        environment.update(shared_ssh.for_mpirun(attempt.folder, names, launch.executed, environment))
     mpirun = spawn(launch.executed, spec.cwd, environment, caller["umask"])
     entry = processes.identify(mpirun.pid)
     roots = [] if entry is None else [[entry.pid, entry.start]]

@@ -174,7 +174,6 @@ class _Supervisor:
         for file in launch.files:
             Path(file.path).write_text(file.text, encoding="utf-8")
             Path(file.path).chmod(file.mode)
-        shares = tuple(HostRanks(share.host, share.ranks, share.slots, share.choice) for share in placement.shares)
         self._events.add(
             state.PLACED,
             placement.why,
@@ -184,12 +183,13 @@ class _Supervisor:
             warnings=launch.warnings,
             mark=self._id,
             attempt=self._attempt,
-            shares=to_json(shares),
+            shares=to_json(tuple(HostRanks(s.host, s.ranks, s.slots, s.choice) for s in placement.shares)),
         )
         suspended = state.suspension(self._record, self._attempt)
         self._ranks.place(placement, self._gang.here, self._attempt, launcher_of(spec), suspended)
         attempt = start.Attempt(spec, self._folder, self._id, self._attempt, placement, launch, self._gang.port)
         start.prepare(attempt, self._gang, self._ranks, caller["umask"], self._limits.stall_after)
+        self._orphans.launcher_starts()
         self._launcher, told, roots = start.start(attempt, self._gang, self._ranks, caller)
         self._events.add(state.LAUNCHED, told, boot=self._gang.here.boot, roots=roots, agent=self._agent)
 

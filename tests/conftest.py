@@ -34,7 +34,7 @@ for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 
 # A deadline per example fails on a busy machine and says nothing about the code.
 # Every run draws other examples, so few a run are many in a week; `--hypothesis-profile thorough` tries them at once.
-settings.register_profile("project", deadline=None, max_examples=50)
+settings.register_profile("project", deadline=None, max_examples=30)
 settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile("project")
 

@@ -1,5 +1,6 @@
 """The agent's zipapp, built from this package: standard library only, named by the hash of its sources."""
 
+import functools
 import io
 import marshal
 from importlib.util import MAGIC_NUMBER, source_hash
@@ -62,6 +63,7 @@ def name(contents: tuple[tuple[str, bytes], ...]) -> str:
     return f"agent-{digest((_MAIN, *parts))[:16]}.pyz"
 
 
+@functools.lru_cache(maxsize=1)  # it takes a second, and several heads may need it
 def build(contents: tuple[tuple[str, bytes], ...]) -> bytes:
     """Build the zipapp. Compiled code for this Python lies beside the sources; another Python passes it over."""
     import zipfile  # noqa: PLC0415 - once for each version; every call to the agent imports this file

@@ -283,11 +283,25 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """End a process and its group, of which some may outlive it: TERM, and KILL where that is not enough."""
     _signal(process, signal.SIGTERM)
     deadline, pause = time.monotonic() + _END_SECONDS, 0.001
-    while (process.poll() is None or _signal(process, 0)) and time.monotonic() < deadline:
+    while (process.poll() is None or (_signal(process, 0) and _runs(process.pid))) and time.monotonic() < deadline:
         time.sleep(pause)
         pause = min(2 * pause, 0.01)
     _signal(process, signal.SIGKILL)
     _waited(process)
+
+
+def _runs(group: int) -> bool:
+    """Return whether a process of a group runs: one that has ended stays in it until its parent, maybe init, looks."""
+    try:
+        found = [entry.path for entry in os.scandir("/proc") if entry.name.isdigit()]
+    except OSError:
+        return True
+    for path in found:
+        with contextlib.suppress(OSError), open(f"{path}/stat", "rb") as file:
+            state, _parent, of_group, *_ = file.read().rpartition(b") ")[2].split()
+            if int(of_group) == group and state not in (b"Z", b"X"):
+                return True
+    return False
 
 
 def _waited(process: subprocess.Popen[bytes]) -> bool:

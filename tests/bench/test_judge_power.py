@@ -16,6 +16,7 @@ def power(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("judge_power")
 
 
+@pytest.mark.nightly
 def test_false_alarms_are_rare_and_a_drop_is_found(power: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """Bounds that 0.2 % false alarms and 97 % found miss less than once in a million."""
     assert power.main(["--nights", "200", "--jobs", "1", "--json"]) == 0

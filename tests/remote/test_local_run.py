@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from taco_launch.command import Command
 from taco_launch.errors import HostError
+from taco_launch.remote import local
 from taco_launch.remote.credentials import Access
 from taco_launch.remote.local import Local
 
@@ -56,6 +58,30 @@ def test_run(request: pytest.FixtureRequest, sudo_too: bool) -> None:
     with pytest.raises(HostError, match=r"gpu1: waited 0.3 s for sleep to end"):
         here.run(Command(("sleep", "30"), timeout=0.3, sudo=sudo_too))
     assert time.monotonic() - begun < 5
+
+
+# Its grandchild ends in its group, and the parent of that, which left the group, never looks.
+LEAVES_A_ZOMBIE = """
+import os, time
+if os.fork() == 0:
+    if os.fork() == 0:
+        os._exit(0)
+    os.setsid()
+    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+time.sleep(60)
+"""
+
+
+def test_the_end_of_a_call_does_not_wait_for_zombies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_END_SECONDS", 30)
+    with Local("gpu1").tail(Command((sys.executable, "-c", LEAVES_A_ZOMBIE))) as stdout:
+        parent = int(stdout.readline())
+        begun = time.monotonic()
+    took = time.monotonic() - begun
+    os.kill(parent, signal.SIGKILL)
+    assert took < 15
 
 
 @pytest.mark.usefixtures("sudo")

@@ -106,7 +106,7 @@ def test_no_line_keeps_a_signature_busy(entry: Any) -> None:
 
 def test_a_pattern_that_was_attacked_is_found() -> None:
     pattern = r"^(?!.*(?:NCCL INFO |dlerror)).*?(?P<library>[\w.+-]+\.so[\w.]*): cannot open shared object file"
-    assert is_busy(pattern, 2200)
+    assert is_busy(pattern, 1500)
 
 
 @pytest.mark.parametrize("unit", [" port 1 x", "MLNX_OFED-1", "GPU0 ", "a ", "::", "0000:"])

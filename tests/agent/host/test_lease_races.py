@@ -1,4 +1,4 @@
-"""Ten thousand times slots are taken side by side, by gangs on several hosts: none is ever had by two.
+"""Slots are taken side by side thousands of times, by gangs on several hosts: none is ever had by two.
 
 The witness is a lock of its own for each slot, which each taker takes itself; our table of leases is not asked.
 """
@@ -8,9 +8,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from taco_launch.agent.host import leases
 
-TAKERS, ROUNDS = 6, 1700
+TAKERS = 6
 # Each host is a folder. As a gang does, a taker takes its hosts in one order, and lets all go where one refuses.
 TAKER = """
 import fcntl, os, random, sys, time
@@ -51,12 +53,13 @@ print(taken, refused)
 """
 
 
-def test_no_slot_is_ever_had_by_two(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [300, pytest.param(1700, marks=pytest.mark.nightly)])
+def test_no_slot_is_ever_had_by_two(tmp_path: Path, rounds: int) -> None:
     (tmp_path / "witness").mkdir()
     env = {"PYTHONPATH": str(Path(leases.__file__).parents[3])}
     takers = [
         subprocess.Popen(
-            (sys.executable, "-c", TAKER, str(tmp_path), str(number), str(ROUNDS)),
+            (sys.executable, "-c", TAKER, str(tmp_path), str(number), str(rounds)),
             env=env,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -70,6 +73,5 @@ def test_no_slot_is_ever_had_by_two(tmp_path: Path) -> None:
     assert [complaint for _told, complaint in said if complaint] == []
     taken = sum(int(told.split()[0]) for told, _complaint in said)
     refused = sum(int(told.split()[1]) for told, _complaint in said)
-    assert TAKERS * ROUNDS > 10_000
-    assert taken > 2000
-    assert refused > 1000  # they did get into each other's way
+    assert taken > rounds
+    assert refused > rounds // 2  # they did get into each other's way
